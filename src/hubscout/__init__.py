@@ -1,0 +1,37 @@
+"""Rank the pre-trained models of a hub on your labelled data, then tune the one you may deploy.
+
+Names are looked up on first use, so that `import hubscout` stays fast and pulls in no deep-learning library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hubscout.evidence import Evidence, LogMEClassifier, LogMERegressor, logme
+    from hubscout.tasks import Task
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Evidence": "hubscout.evidence",
+    "LogMEClassifier": "hubscout.evidence",
+    "LogMERegressor": "hubscout.evidence",
+    "logme": "hubscout.evidence",
+    "Task": "hubscout.tasks",
+}
+
+__all__ = ["Evidence", "LogMEClassifier", "LogMERegressor", "Task", "__version__", "logme"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hubscout' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

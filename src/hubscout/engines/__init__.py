@@ -1,0 +1,1 @@
+"""Where the work runs: this process, or a Ray cluster."""

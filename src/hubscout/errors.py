@@ -1,0 +1,122 @@
+"""Every error that hubscout raises on purpose, in one tree.
+
+An error says which argument was wrong, what was allowed, what came, and what to do. Bad arguments are also
+`ValueError`s, missing packages `ImportError`s, so that code which knows nothing of hubscout can catch them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HubscoutError(Exception):
+    """The root of the tree: `except HubscoutError` catches everything that hubscout raises on purpose."""
+
+
+class InputError(HubscoutError, ValueError):
+    """An argument is not what the function can work with."""
+
+
+class UnknownNameError(InputError):
+    """A name that is in no registry. The message offers the nearest one and lists what there is."""
+
+    what = "name"
+
+    def __init__(self, name: str, available: Iterable[str], *, context: str = "") -> None:
+        names = sorted(available)
+        near = difflib.get_close_matches(str(name), names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        scope = f" {context}" if context else ""
+        super().__init__(f"Unknown {self.what} {name!r}.{hint} Available{scope}: {', '.join(names) or 'none'}.")
+        self.name = name
+        self.available = tuple(names)
+
+
+class UnknownMetricError(UnknownNameError):
+    """No metric of this name, or none that serves this kind of task."""
+
+    what = "metric"
+
+
+class UnknownSolverError(UnknownNameError):
+    """No evidence solver of this name."""
+
+    what = "solver"
+
+
+class UnknownHubError(UnknownNameError):
+    """No hub of this name."""
+
+    what = "hub"
+
+
+class UnknownMethodError(UnknownNameError):
+    """No tuning method of this name."""
+
+    what = "method"
+
+
+class UnknownEngineError(UnknownNameError):
+    """No engine of this name."""
+
+    what = "engine"
+
+
+class TaskError(InputError):
+    """Data that cannot be read as a task: a missing folder or column, a broken file, labels of a wrong kind."""
+
+
+class ModelError(HubscoutError):
+    """A model cannot be loaded or run. One such model does not end a ranking: it becomes a row with this reason."""
+
+
+class ModelNotFoundError(ModelError):
+    """The hub has no such model, or it is not on this machine and the hub cannot be reached."""
+
+
+class CheckpointError(ModelError):
+    """Weights that do not fit the architecture, or a file that is no checkpoint."""
+
+
+class UnsafeCheckpointError(CheckpointError):
+    """A checkpoint that would run code when opened. It was not opened."""
+
+
+class MissingDependencyError(HubscoutError, ImportError):
+    """A package that an optional part of hubscout needs is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed: pip install 'hubscout[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra
+
+
+class CacheError(HubscoutError):
+    """The feature cache cannot be read or written."""
+
+
+class CorruptCacheError(CacheError):
+    """A cache file is cut short or altered: its hash is not the one that was written."""
+
+
+class TuningError(HubscoutError):
+    """Tuning cannot start or go on."""
+
+
+class DivergedError(TuningError):
+    """The loss became NaN or infinite."""
+
+
+class EngineError(HubscoutError):
+    """The engine that runs the work cannot be started, or lost a job for good."""
+
+
+class RunError(HubscoutError):
+    """A saved run cannot be read: missing files, another version, or another kind of run."""
+
+
+class InterruptedRunError(HubscoutError):
+    """Ctrl-C: what was finished is kept, and this says where."""

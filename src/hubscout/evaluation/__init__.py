@@ -1,0 +1,1 @@
+"""Is a ranking any good: rank correlation, relative performance, reference fine-tuning."""

@@ -1,0 +1,1 @@
+"""Run a backbone over a task once; cache what comes out."""

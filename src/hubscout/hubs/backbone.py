@@ -1,0 +1,105 @@
+"""`Backbone`: the shape that every model of every hub is brought into."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+Batch = dict[str, "Tensor"]
+"""What a preprocessing collates and a backbone takes; every value has the batch as its first axis."""
+
+
+class Preprocessing(Protocol):
+    """One model's own way from a raw input to what its network takes."""
+
+    @property
+    def key(self) -> str:
+        """Equal keys give equal outputs: inputs are decoded once for all models that share a key."""
+        ...
+
+    def __call__(self, sample: Any) -> Any:
+        """One raw input, prepared; runs in decoding threads and must not touch shared state."""
+        ...
+
+    def collate(self, samples: Sequence[Any]) -> Batch:
+        """A batch out of prepared inputs."""
+        ...
+
+    def augmented(self) -> Preprocessing:
+        """The same with the random augmentation that is standard for the model; itself where there is none."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What is known of a model beside its weights. `identifier` opens it again."""
+
+    identifier: str
+    architecture: str
+    modalities: tuple[str, ...]
+    feature_dim: int
+    params: int
+    bytes: int
+    flops: int | None = None
+    """Multiply-adds counted twice, for one sample at the model's own input size."""
+    source_classes: int | None = None
+    """Size of the source head; None for a model without one."""
+    source_data: str | None = None
+    source_accuracy: float | None = None
+    licence: str | None = None
+    downloads: int | None = None
+    weights_fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one forward pass gives.
+
+    `features` are (n, D), or for word-level inputs (words in the batch, D) with the words in reading order.
+    `logits` are those of the source head, None where there is none. `layers` are the tapped ones, each (n, D_layer).
+    """
+
+    features: Tensor
+    logits: Tensor | None = None
+    layers: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Backbone(ABC):
+    """A pre-trained model: from a batch to features and, in the same pass, the logits of its source head.
+
+    `module` is the network, to be moved, frozen or trained; None for a model that torch does not run (ONNX).
+    `forward` is differentiable and leaves the choice of gradients, autocast and train or eval mode to its caller.
+    """
+
+    card: ModelCard
+    preprocessing: Preprocessing
+    module: nn.Module | None
+
+    @abstractmethod
+    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        """Run a batch that is already on the model's device; tap the named `layers` on the way."""
+
+    def __call__(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        return self.forward(batch, layers)
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The layers that can be tapped, from the input to the output."""
+        return ()
+
+    def to(self, device: str | torch.device) -> Backbone:
+        """Move to a device, in place."""
+        if self.module is not None:
+            self.module.to(device)
+        return self
+
+    def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        """Write the backbone with a new head so that the library it came from opens it again."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be saved with a new head.")

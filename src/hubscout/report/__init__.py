@@ -1,0 +1,1 @@
+"""What a person looks at, made from saved results alone."""

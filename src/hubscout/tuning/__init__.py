@@ -1,0 +1,1 @@
+"""`tune()`: a target, teachers and a method become a tuned model."""
