@@ -2,3 +2,30 @@
 
 A metric sees arrays (features, source logits, targets) and knows nothing of models or tasks.
 """
+
+from hubscout.metrics import hscore, knn, leep, logme, nce, static
+from hubscout.metrics.registry import (
+    METRICS,
+    Metric,
+    Score,
+    available,
+    combine_zoo,
+    lookup,
+    metric,
+    score,
+    score_parts,
+    score_zoo,
+)
+
+__all__ = [
+    "METRICS",
+    "Metric",
+    "Score",
+    "available",
+    "combine_zoo",
+    "lookup",
+    "metric",
+    "score",
+    "score_parts",
+    "score_zoo",
+]

@@ -1,0 +1,49 @@
+"""LogME, read from the evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hubscout.metrics.registry import KINDS, Score, metric
+
+
+@metric("logme", needs=("statistics",), kinds=KINDS)
+def logme(
+    features: Any = None,
+    targets: Any = None,
+    kind: str = "classification",
+    statistics: Any = None,
+    *,
+    center: bool = False,
+    solver: str = "newton",
+    blocks: int = 10,
+) -> Score:
+    """Log of the maximum evidence of the labels, given the features, per sample and averaged over targets.
+
+        LogME = (1/nC) Σ_c max_{α,β} log ∫ N(w | 0, α⁻¹I) N(y_c | Fw, β⁻¹I) dw
+
+    F are the features, y_c the c-th target column (one-hot for classes). Range: from the score of the null model (no
+    features) upwards, without a bound. Invariant to rotation and common scale of the features, to columns of zeros,
+    to the order of rows and of targets; duplicated columns change nothing. Works from `statistics` alone, without any
+    features kept; where both are given the statistics are used. The mathematics is in `hubscout.evidence`; the whole
+    `Evidence` is in `score.evidence`. The standard error is a block jackknife. Cost: O(nD² + D³), with n and D
+    exchanged where n < D.
+
+    You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, and Ranking and
+    Tuning Pre-trained Models, JMLR 2022.
+
+    >>> import numpy as np
+    >>> labels = np.repeat([0, 1], 20)
+    >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
+    >>> found = logme(features, labels)
+    >>> found.value == found.evidence.score and found.value > found.evidence.null_score
+    True
+    """
+    # Here and not above, so that metrics of other kinds can be listed and used without loading the evidence.
+    from hubscout import evidence
+
+    if statistics is not None:
+        result = evidence.maximize_evidence(statistics, solver=solver, center=center)
+    else:
+        result = evidence.logme(features, targets, kind=kind, center=center, solver=solver, blocks=blocks)
+    return Score(result.score, standard_error=result.standard_error, details={"evidence": result})
