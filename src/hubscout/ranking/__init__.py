@@ -1,1 +1,6 @@
 """`rank()`: features and metrics become a `Ranking` with order, doubt, cost and teachers."""
+
+from hubscout.ranking.ranking import Ranking
+from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
+
+__all__ = ["Dropped", "Failure", "LayerScore", "Ranking", "Row"]

@@ -1,0 +1,269 @@
+"""`Ranking`: the models in order, with doubt and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from hubscout.errors import InputError, UnknownNameError
+from hubscout.optional import require
+from hubscout.ranking.comparison import Comparison, compare
+from hubscout.ranking.row import Failure, Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from hubscout.ranking.judgement import Evaluation, MetricAgreement
+
+CostName = Literal["params", "flops", "latency", "bytes"]
+COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
+
+
+class UnknownModelError(UnknownNameError):
+    """A model that is not in the ranking."""
+
+    what = "model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSummary:
+    """What a ranking remembers of its task. `source` opens it again where the data can be opened again."""
+
+    name: str
+    kind: str
+    modality: str
+    fingerprint: str
+    target_names: tuple[str, ...]
+    n_train: int
+    notes: tuple[str, ...] = ()
+    source: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One subset of a progressive ranking: how many samples, who ran, who was given up, how long it took."""
+
+    n: int
+    models: tuple[str, ...]
+    dropped: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Models in the order of their score on one task.
+
+    Make one with `hubscout.rank` or open one with `Ranking.load`. It is a sequence of rows: `ranking[0]`,
+    `ranking["timm/resnet50"]`, `for row in ranking`. `settings` are the arguments that the scores depend on,
+    `environment` what they were computed with. A ranking that was interrupted is not `complete`.
+    """
+
+    task: TaskSummary
+    metrics: tuple[str, ...]
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    complete: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        names = [row.identifier for row in self.rows]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InputError(f"rows: each model may occur once; twice came {', '.join(twice)}.")
+        object.__setattr__(self, "rows", _in_order(self.rows, self.seed))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, key: int | str) -> Row:
+        if isinstance(key, int):
+            return self.rows[key]
+        for row in self.rows:
+            if row.identifier == key:
+                return row
+        raise UnknownModelError(key, self.identifiers)
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The models, best first."""
+        return tuple(row.identifier for row in self.rows)
+
+    @property
+    def best(self) -> Row:
+        """The model of the highest score."""
+        if not self.rows:
+            raise InputError("This ranking has no model that could be scored; see its failures.")
+        return self.rows[0]
+
+    @property
+    def tied_with_best(self) -> tuple[str, ...]:
+        """The models that cannot be told apart from the best, itself first."""
+        return tuple(row.identifier for row in self.rows if row.tied_with_best)
+
+    @property
+    def compared(self) -> tuple[Row, ...]:
+        """The rows that were judged on the same data as the best: all but those dropped on the way."""
+        return tuple(row for row in self.rows if row.dropped is None)
+
+    def top(self, k: int) -> list[str]:
+        """Identifiers of the `k` best models, or of all where there are fewer."""
+        if k < 1:
+            raise InputError(f"k must be at least 1, not {k}.")
+        return list(self.identifiers[:k])
+
+    def pairwise(self) -> np.ndarray:
+        """(K, K): entry i, j is P(row i better than row j), of the rows of `compared` in their order.
+
+        Where the first metric has no block scores there is no doubt to tell: 1, 0, or one half for equal scores.
+        See `hubscout.ranking.comparison` for what the number means.
+        """
+        rows = self.compared
+        comparison = _comparison(rows, self.seed)
+        if comparison is not None:
+            return comparison.pairwise
+        scores = np.array([row.score for row in rows])
+        return 0.5 + 0.5 * np.sign(scores[:, None] - scores[None, :])
+
+    def within(
+        self,
+        *,
+        max_params: float | None = None,
+        max_flops: float | None = None,
+        max_latency: float | None = None,
+        max_bytes: float | None = None,
+    ) -> Ranking:
+        """The models that keep every limit (latency in seconds), ranked among themselves.
+
+        A model whose cost is not known does not keep a limit on it.
+        """
+        limits = {"params": max_params, "flops": max_flops, "latency_seconds": max_latency, "bytes": max_bytes}
+        wanted = {name: limit for name, limit in limits.items() if limit is not None}
+
+        def keeps(row: Row) -> bool:
+            costs = {name: getattr(row, name) for name in wanted}
+            return all(costs[name] is not None and costs[name] <= wanted[name] for name in wanted)
+
+        return self._only([row for row in self.rows if keeps(row)])
+
+    def pareto(self, cost: CostName = "params") -> Ranking:
+        """The models that no other beats in both score and `cost`; the cheapest is last."""
+        if cost not in COSTS:
+            raise InputError(f"cost must be one of {', '.join(COSTS)}, not {cost!r}.")
+        known = [row for row in self.compared if getattr(row, COSTS[cost]) is not None]
+        cheapest = float("inf")
+        front = []
+        for row in sorted(known, key=lambda row: (-row.score, getattr(row, COSTS[cost]))):
+            price = getattr(row, COSTS[cost])
+            if price < cheapest:
+                front.append(row)
+                cheapest = price
+        return self._only(front)
+
+    def _only(self, rows: Sequence[Row]) -> Ranking:
+        return replace(self, rows=tuple(rows))
+
+    def agreement(self) -> MetricAgreement:
+        """How far the metrics of this ranking order the models alike."""
+        from hubscout.ranking.judgement import metric_agreement
+
+        return metric_agreement(self)
+
+    def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: str = "higher") -> Evaluation:
+        """Compare with known results of fine-tuning: a mapping from identifiers, or a CSV or JSON file of one."""
+        from hubscout.ranking.judgement import evaluate_ranking
+
+        return evaluate_ranking(self, reference, better=better)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
+        pandas = require("pandas", extra="tables", purpose="Ranking.to_frame")
+        return pandas.DataFrame([flatten(row) for row in self.rows])
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `ranking.json` (and `scores.parquet` where pandas and pyarrow are installed) into `folder`."""
+        from hubscout.ranking.storage import save_ranking
+
+        return save_ranking(self, Path(folder))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ranking:
+        """Open what `save` wrote: the folder, or its `ranking.json`."""
+        from hubscout.ranking.storage import load_ranking
+
+        return load_ranking(Path(path))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubscout.ranking.table import renderables
+
+        yield from renderables(self)
+
+    def __str__(self) -> str:
+        from hubscout.ranking.table import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from hubscout.ranking.table import as_html
+
+        return as_html(self)
+
+
+def flatten(row: Row) -> dict[str, Any]:
+    """One row as a flat record for a table."""
+    record = {
+        name: value
+        for name, value in asdict(row).items()
+        if name not in {"scores", "standard_errors", "card", "layers", "dropped", "notes", "block_sizes"}
+    }
+    record["per_target"] = list(row.per_target)
+    record["block_scores"] = list(row.block_scores)
+    record["dropped_at"] = row.dropped.n if row.dropped else None
+    record["best_layer"] = row.best_layer.name if row.best_layer else None
+    record.update({f"score:{name}": value for name, value in row.scores.items()})
+    record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
+    record.update({f"card:{name}": value for name, value in row.card.items()})
+    return record
+
+
+def _in_order(rows: Sequence[Row], seed: int) -> tuple[Row, ...]:
+    """Sort, number, and fill in P(best) and who is tied with the best. Dropped models come after the rest."""
+    ranked = sorted(
+        rows,
+        key=lambda row: (row.dropped is not None, -row.dropped.n if row.dropped else 0, -row.score, row.identifier),
+    )
+    compared = [row for row in ranked if row.dropped is None]
+    comparison = _comparison(compared, seed)
+    if comparison is not None:
+        p_best: list[float | None] = [float(p) for p in comparison.p_best]
+        tied = [bool(t) for t in comparison.tied]
+    else:
+        p_best = [None] * len(compared)
+        tied = [index == 0 for index in range(len(compared))]
+    rest = len(ranked) - len(compared)
+    return tuple(
+        replace(row, rank=number, p_best=probability, tied_with_best=together)
+        for number, (row, probability, together) in enumerate(
+            zip(ranked, p_best + [None] * rest, tied + [False] * rest, strict=True), start=1
+        )
+    )
+
+
+def _comparison(rows: Sequence[Row], seed: int) -> Comparison | None:
+    """The paired comparison of the rows where all have pseudo-values of the same blocks, else None."""
+    if not rows or any(len(row.block_scores) < 2 or row.block_sizes != rows[0].block_sizes for row in rows):
+        return None
+    scores = np.array([row.score for row in rows])
+    blocks = np.array([row.block_scores for row in rows])
+    return compare(scores, blocks, block_sizes=np.array(rows[0].block_sizes), seed=seed)

@@ -1,0 +1,92 @@
+"""What a ranking knows of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerScore:
+    """LogME of one tapped layer; the empty name is the features before the head."""
+
+    name: str
+    score: float
+    standard_error: float | None
+    gain: float
+    feature_dim: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """Why a progressive ranking gave a model up: on `n` samples, P(better than `leader`) was only `probability`."""
+
+    n: int
+    stage: int
+    leader: str
+    probability: float
+
+    @property
+    def reason(self) -> str:
+        """The reason in words."""
+        return f"on {self.n:,} samples P(better than {self.leader}) was {self.probability:.2%}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A model that could not be ranked, and why. `error` is the type of the exception."""
+
+    identifier: str
+    error: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One ranked model.
+
+    `score` is the value of the ranking's first metric, higher is better; `scores` has all of them. `standard_error`
+    and the jackknife's pseudo-values `block_scores`, which comparisons are made from, belong to `score`; metrics
+    other than LogME may lack them. `gain`, in nats a sample over the null model, and `per_target` gains, in the order
+    of the task's target names, are LogME's.
+    `rank`, `p_best` and `tied_with_best` depend on the company: a `Ranking` fills them in.
+    """
+
+    identifier: str
+    score: float
+    scores: Mapping[str, float]
+    n: int
+    feature_dim: int
+    rank: int = 0
+    standard_error: float | None = None
+    standard_errors: Mapping[str, float] = field(default_factory=dict)
+    gain: float | None = None
+    p_best: float | None = None
+    tied_with_best: bool = False
+    per_target: tuple[float, ...] = ()
+    block_scores: tuple[float, ...] = ()
+    block_sizes: tuple[int, ...] = ()
+    layer: str = ""
+    """The layer that `score` is of; empty for the features before the head."""
+    layers: tuple[LayerScore, ...] = ()
+    params: int | None = None
+    bytes: int | None = None
+    flops: int | None = None
+    """Multiply-adds counted twice, for one sample."""
+    samples_per_second: float | None = None
+    """While features were extracted, in batches, on the machine of the run."""
+    latency_seconds: float | None = None
+    """One sample at a time, on the machine of the run."""
+    seconds: float | None = None
+    """Spent on extracting this model's features and scoring them."""
+    card: Mapping[str, str | int | float | None] = field(default_factory=dict)
+    """What else the hub says of the model: architecture, source data, source accuracy, licence, downloads."""
+    from_cache: bool = False
+    dropped: Dropped | None = None
+    notes: tuple[str, ...] = ()
+    """What went otherwise than planned: a smaller batch, texts that were cut."""
+
+    @property
+    def best_layer(self) -> LayerScore | None:
+        """The layer of the highest LogME, where layers were scanned."""
+        return max(self.layers, key=lambda layer: layer.score, default=None)

@@ -1,0 +1,136 @@
+"""A ranking on disk: `ranking.json` has everything, `scores.parquet` the table for other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from hubscout.errors import RunError
+from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
+from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
+
+VERSION = 1
+FILE = "ranking.json"
+TABLE = "scores.parquet"
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then give it its name: readers see all of it or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def to_json(ranking: Ranking) -> dict[str, Any]:
+    """The ranking as plain JSON values; what `--json` prints and `ranking.json` holds."""
+    record = {name: value for name, value in asdict(ranking).items() if name != "rows"}
+    rows = []
+    for row in ranking.rows:
+        entry = asdict(row)
+        entry["best_layer"] = row.best_layer.name if row.best_layer else None
+        rows.append(entry)
+    return {
+        "format": "hubscout-ranking",
+        "version": VERSION,
+        **record,
+        "rows": rows,
+        "tied_with_best": list(ranking.tied_with_best),
+        "pairwise": {
+            "models": [row.identifier for row in ranking.compared],
+            "p_row_better_than_column": ranking.pairwise().tolist(),
+        },
+    }
+
+
+def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking:
+    """The inverse of `to_json`."""
+    if not isinstance(record, dict) or record.get("format") != "hubscout-ranking":
+        raise RunError(f"{origin} is not a saved ranking.")
+    if record.get("version") != VERSION:
+        raise RunError(
+            f"{origin} has version {record.get('version')!r} of the format; this hubscout reads version {VERSION}. "
+            "Rank again, or install the hubscout that wrote it."
+        )
+    try:
+        return Ranking(
+            task=TaskSummary(**_tuples(TaskSummary, record["task"])),
+            metrics=tuple(record["metrics"]),
+            rows=tuple(_row(entry) for entry in record["rows"]),
+            failures=tuple(Failure(**entry) for entry in record["failures"]),
+            stages=tuple(Stage(**_tuples(Stage, entry)) for entry in record["stages"]),
+            settings=record["settings"],
+            environment=record["environment"],
+            seconds=record["seconds"],
+            complete=record["complete"],
+            seed=record["seed"],
+        )
+    except (KeyError, TypeError) as error:
+        raise RunError(f"{origin} lacks a field or has one too many: {error}.") from error
+
+
+def _row(entry: dict[str, Any]) -> Row:
+    values = _tuples(Row, {name: value for name, value in entry.items() if name != "best_layer"})
+    values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
+    values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
+    return Row(**values)
+
+
+def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists only: turn them back where the dataclass says tuple."""
+    wanted = {part.name for part in fields(kind) if str(part.type).startswith("tuple")}
+    return {name: tuple(value) if name in wanted else value for name, value in entry.items()}
+
+
+def save_ranking(ranking: Ranking, folder: Path) -> Path:
+    """Write the ranking into `folder`, each file at once; returns the path of `ranking.json`."""
+    text = json.dumps(to_json(ranking), indent=1, allow_nan=False, default=_plain)
+    path = folder / FILE
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    _save_table(ranking, folder / TABLE)
+    return path
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no place in a saved ranking.")
+
+
+def _save_table(ranking: Ranking, path: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        return  # the JSON file holds everything; the table is for tools that like tables
+    from hubscout.ranking.ranking import flatten
+
+    table = pyarrow.Table.from_pylist([flatten(row) for row in ranking.rows])
+    table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
+    write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+
+
+def load_ranking(path: Path) -> Ranking:
+    """Open a run folder or the `ranking.json` in it."""
+    file = path / FILE if path.is_dir() else path
+    if not file.exists():
+        what = f"The folder {path} holds no {FILE}" if path.is_dir() else f"There is no {path}"
+        raise RunError(f"{what}: give the --out folder of a `hubscout rank`.")
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{file} is not JSON: {error}.") from error
+    return from_json(record, origin=str(file))

@@ -1,0 +1,183 @@
+"""A ranking as a person reads it: in the terminal and in a notebook."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hubscout.ranking.row import Row
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hubscout.ranking.ranking import Ranking
+
+
+def human_count(value: float | None) -> str:
+    """A number of parameters or operations in three figures.
+
+    >>> human_count(25_557_032), human_count(4.1e9), human_count(412), human_count(None)
+    ('25.6M', '4.1G', '412', '–')
+    """
+    if value is None:
+        return "–"
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def human_seconds(seconds: float | None) -> str:
+    """A time in three figures or so.
+
+    >>> human_seconds(0.0042), human_seconds(8.26), human_seconds(91), human_seconds(4000), human_seconds(None)
+    ('4.2 ms', '8.3 s', '1 min 31 s', '1 h 6 min', '–')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def human_probability(probability: float | None) -> str:
+    """A probability in per cent that is never shown as surer than it was drawn.
+
+    >>> [human_probability(p) for p in (None, 0.0, 0.004, 0.5, 0.999, 1.0)]
+    ['–', '<1%', '<1%', '50%', '>99%', '>99%']
+    """
+    if probability is None:
+        return "–"
+    if probability < 0.01:
+        return "<1%"
+    if probability > 0.99:
+        return ">99%"
+    return f"{probability:.0%}"
+
+
+def _score(row: Row) -> str:
+    return f"{row.score:.4f}" + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else "")
+
+
+def columns(ranking: Ranking) -> list[str]:
+    """The headings that this ranking has something to say under."""
+    rows = ranking.rows
+    first, *others = ranking.metrics
+    heads = ["#", "model", first]
+    if any(row.gain is not None for row in rows):
+        heads.append("gain")
+    if any(row.p_best is not None for row in rows):
+        heads.append("P(best)")
+    heads += others
+    if any(row.layers for row in rows):
+        heads.append("best layer")
+    heads += ["params", "FLOPs", "samples/s"]
+    if any(row.latency_seconds is not None for row in rows):
+        heads.append("latency")
+    heads.append("time")
+    if len({row.n for row in rows}) > 1:
+        heads.append("judged on")
+    return heads
+
+
+def cells(row: Row, ranking: Ranking) -> list[str]:
+    """The texts of one row under `columns`."""
+    best_layer = row.best_layer
+    texts = {
+        "#": str(row.rank),
+        "model": row.identifier,
+        ranking.metrics[0]: _score(row),
+        "gain": "–" if row.gain is None else f"{row.gain:+.3f}",
+        "P(best)": human_probability(row.p_best),
+        "best layer": f"{best_layer.name or 'final'} {best_layer.score:.4f}" if best_layer else "–",
+        "params": human_count(row.params),
+        "FLOPs": human_count(row.flops),
+        "samples/s": "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}",
+        "latency": human_seconds(row.latency_seconds),
+        "time": "cached" if row.from_cache else human_seconds(row.seconds),
+        "judged on": f"{row.n:,}",
+    }
+    for name in ranking.metrics[1:]:
+        texts[name] = f"{row.scores[name]:.4f}" if name in row.scores else "–"
+    return [texts[head] for head in columns(ranking)]
+
+
+def title(ranking: Ranking) -> str:
+    """What was ranked on what."""
+    task = ranking.task
+    n = max((row.n for row in ranking.rows), default=0)
+    unit = "words" if task.kind == "tagging" else "samples"
+    return f"{task.name}: {task.kind}, {len(task.target_names)} targets, {n:,} training {unit}"
+
+
+def remarks(ranking: Ranking) -> list[str]:
+    """What must be said below the table."""
+    lines = []
+    tied = ranking.tied_with_best
+    if len(tied) > 1:
+        above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
+        told_apart = [identifier for identifier in above if identifier not in tied]
+        but = f", but {' and '.join(told_apart)} can" if told_apart else ""
+        lines.append(f"The models above the line cannot be told apart from the best (P ≥ 5%){but}.")
+    lines += [f"Dropped: {row.identifier}: {row.dropped.reason}." for row in ranking.rows if row.dropped]
+    lines += [f"Failed: {failure.identifier}: {failure.reason}" for failure in ranking.failures]
+    lines += [f"Note: {row.identifier}: {note}" for row in ranking.rows for note in row.notes]
+    if not ranking.complete:
+        lines.append("Interrupted: this ranking is not complete.")
+    return lines
+
+
+def renderables(ranking: Ranking) -> Iterator[RenderableType]:
+    """The table and the remarks for a rich console. Names are text, never markup."""
+    table = Table(title=Text(title(ranking)), title_justify="left", header_style="bold")
+    for head in columns(ranking):
+        table.add_column(
+            Text(head), justify="left" if head in {"model", "best layer"} else "right", no_wrap=head != "model",
+            overflow="fold",
+        )  # fmt: skip
+    last_tied = next((row for row in reversed(ranking.rows) if row.tied_with_best), None)
+    for index, row in enumerate(ranking.rows):
+        following = ranking.rows[index + 1] if index + 1 < len(ranking.rows) else None
+        line = following is not None and (
+            (row.tied_with_best and not following.tied_with_best)
+            or (row.dropped is None) != (following.dropped is None)
+        )
+        style = "bold" if row.tied_with_best else ("dim" if row.dropped else "")
+        table.add_row(*(Text(cell) for cell in cells(row, ranking)), style=style, end_section=line)
+    yield table
+    for remark in remarks(ranking):
+        yield Text(remark)
+
+
+def as_text(ranking: Ranking, width: int = 160) -> str:
+    """The table as plain text."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    for part in renderables(ranking):
+        console.print(part)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]
+
+
+def as_html(ranking: Ranking) -> str:
+    """The table for a notebook. Every name is escaped."""
+    head = "".join(f"<th>{escape(text)}</th>" for text in columns(ranking))
+    body = []
+    tied = [row for row in ranking.rows if row.tied_with_best]
+    for row in ranking.rows:
+        style = ' style="border-bottom: 2px solid currentColor"' if tied and row is tied[-1] else ""
+        body.append(f"<tr{style}>" + "".join(f"<td>{escape(text)}</td>" for text in cells(row, ranking)) + "</tr>")
+    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(ranking))
+    return (
+        f"<table><caption>{escape(title(ranking))}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table>{foot}"
+    )
