@@ -3,7 +3,8 @@
 A metric sees arrays (features, source logits, targets) and knows nothing of models or tasks.
 """
 
-from hubscout.metrics import hscore, knn, leep, logme, nce, static
+# Importing the module of a metric registers it.
+from hubscout.metrics import hscore, knn, leep, logme, nce, static  # noqa: F401
 from hubscout.metrics.registry import (
     METRICS,
     Metric,

@@ -38,20 +38,16 @@ def h_score(features: Any, targets: Any) -> Score:
     True
     """
     features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
-    counts = np.bincount(ids)
+    ids, _ = inputs.class_ids(targets, len(features))
     centred = features - features.mean(axis=0)
     scale = np.sqrt(np.mean(centred**2))
     if scale <= np.finfo(np.float64).eps * np.abs(features).max():
         return Score(0.0, details={"shrinkage": 1.0})
     centred /= scale
-    means = np.zeros((classes, features.shape[1]))
-    np.add.at(means, ids, centred)
-    means /= counts[:, None]
-
+    means = inputs.class_means(centred, ids)
     covariance, shrinkage = ledoit_wolf(centred, assume_centered=True)
     # Without any shrinkage the covariance of dependent columns is singular.
     covariance.flat[:: len(covariance) + 1] += 1e-12 * np.trace(covariance) / len(covariance)
     solved = cho_solve(cho_factor(covariance, lower=True), means.T)
-    value = (1.0 - shrinkage) * float(np.einsum("c,cd,dc->", counts / len(ids), means, solved))
+    value = (1.0 - shrinkage) * float(np.einsum("c,cd,dc->", np.bincount(ids) / len(ids), means, solved))
     return Score(value, details={"shrinkage": float(shrinkage)})

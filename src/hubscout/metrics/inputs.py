@@ -1,4 +1,7 @@
-"""Checks of what the metrics are given. Each returns a float64 or integer copy-on-need; no input is ever changed."""
+"""What the metrics are given, made ready: the checks of `hubscout.evidence`, and float64 on the host.
+
+No input is ever changed; a copy is made only where the type changes.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +10,36 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.evidence.arrays import as_native, sums_by_id, to_host
+from hubscout.evidence.checks import check_features, check_targets, raise_not_finite
 
 
 def real_matrix(value: Any, argument: str) -> np.ndarray:
     """A finite float64 matrix of at least one row and column."""
-    array = to_numpy(value, argument)
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{argument} must be real numbers; got an array of dtype {array.dtype}.")
-    if array.ndim != 2:
-        raise InputError(f"{argument} must have two axes, samples and columns; got shape {array.shape}.")
-    if 0 in array.shape:
-        raise InputError(f"{argument} is empty: its shape is {array.shape}.")
-    array = array.astype(np.float64, copy=False)
+    array = to_host(check_features(value, argument)).astype(np.float64, copy=False)
     if not np.isfinite(array).all():
-        bad = np.argwhere(~np.isfinite(array))[0]
-        raise InputError(
-            f"{argument} must be finite; {argument}[{bad[0]}, {bad[1]}] is {array[bad[0], bad[1]]} "
-            f"({int((~np.isfinite(array)).sum())} such values)."
-        )
+        raise_not_finite(array, argument)
     return array
 
 
-def class_ids(targets: Any, rows: int, argument: str = "features") -> tuple[np.ndarray, int]:
+def class_ids(targets: Any, rows: int) -> tuple[np.ndarray, int]:
     """Class ids 0..C-1 of the classes that are present, and C. Absent classes leave no trace; one class is an error.
 
     >>> class_ids(["cat", "dog", "cat"], 3)
     (array([0, 1, 0]), 2)
     """
-    array = to_numpy(targets, "targets")
-    if array.ndim != 1:
-        raise InputError(f"targets of a classification task must have one axis; got shape {array.shape}.")
-    if array.dtype.kind not in "iubUS":
-        raise InputError(
-            f"targets of a classification task must be integer ids or strings; got dtype {array.dtype}. "
-            "For real targets use kind='regression'."
-        )
-    _check_rows(len(array), rows, argument)
-    classes, ids = np.unique(array, return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(f"targets must have at least two classes; all {len(array)} are {classes[0]!r}.")
-    return ids, len(classes)
+    found = check_targets(targets, rows, kind="classification")
+    return found.values, len(found.names)
 
 
-def label_matrix(targets: Any, rows: int, argument: str = "features") -> np.ndarray:
-    """A float64 matrix of 0 and 1, one column a label."""
-    array = real_matrix(targets, "targets")
-    _check_rows(len(array), rows, argument)
-    if not np.isin(array, (0, 1)).all():
-        strange = array[~np.isin(array, (0, 1))][0]
-        raise InputError(f"targets of a multilabel task must be 0 or 1; got {strange}.")
-    if not varying(array).any():
-        raise InputError("targets must vary: every label is the same for all samples.")
-    return array
+def label_matrix(targets: Any, rows: int) -> np.ndarray:
+    """A float64 matrix of 0 and 1, one column a label, of which at least one varies."""
+    return _matrix(targets, rows, "multilabel")
 
 
-def real_columns(targets: Any, rows: int, argument: str = "features") -> np.ndarray:
-    """A float64 matrix, one column a target; a vector becomes one column."""
-    array = to_numpy(targets, "targets")
-    array = real_matrix(array[:, None] if array.ndim == 1 else array, "targets")
-    _check_rows(len(array), rows, argument)
-    if not varying(array).any():
-        raise InputError("targets must vary: every column is constant.")
-    return array
+def real_columns(targets: Any, rows: int) -> np.ndarray:
+    """A float64 matrix, one column a target, of which at least one varies; a vector becomes one column."""
+    return _matrix(targets, rows, "regression")
 
 
 def varying(columns: np.ndarray) -> np.ndarray:
@@ -76,17 +47,22 @@ def varying(columns: np.ndarray) -> np.ndarray:
     return np.ptp(columns, axis=0) > 0
 
 
-def to_numpy(value: Any, argument: str) -> np.ndarray:
-    """A NumPy view of an array, a list or a torch tensor on any device."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"{argument} is not an array: {error}.") from error
+def class_means(features: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """The mean of each class, (C, D)."""
+    counts = np.bincount(ids)
+    return sums_by_id(features, ids, len(counts)) / counts[:, None]
 
 
-def _check_rows(found: int, expected: int, argument: str) -> None:
-    if found != expected:
-        raise InputError(f"targets has {found} rows, {argument} has {expected}: they must be of equal length.")
+def whole_number(value: Any, argument: str, *, least: int = 1) -> int:
+    """An integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{argument} must be a whole number from {least} up; got {value!r}.")
+    return int(value)
+
+
+def _matrix(targets: Any, rows: int, kind: str) -> np.ndarray:
+    found = check_targets(as_native(targets, "targets"), rows, kind=kind)
+    array = to_host(found.values).astype(np.float64)
+    if not varying(array).any():
+        raise InputError(f"targets must vary: each of the {array.shape[1]} columns is the same for all samples.")
+    return array

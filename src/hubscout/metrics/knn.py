@@ -41,8 +41,7 @@ def knn(
     1.0
     """
     features = inputs.real_matrix(features, "features")
-    if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
-        raise InputError(f"neighbours must be a whole number from 1 up; got {neighbours!r}.")
+    neighbours = inputs.whole_number(neighbours, "neighbours")
     if distance not in DISTANCES:
         raise InputError(f"distance must be one of {', '.join(DISTANCES)}; got {distance!r}.")
     if len(features) < 2:

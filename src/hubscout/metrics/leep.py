@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from hubscout.evidence.arrays import sums_by_id
 from hubscout.metrics import inputs
 from hubscout.metrics.registry import Score, metric
 
@@ -30,17 +31,16 @@ def leep(logits: Any, targets: Any) -> Score:
 
     >>> import numpy as np
     >>> round(leep(np.array([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), np.array([0, 0, 1])).value, 4)
-    -0.0003
+    -0.0002
     """
     logits = inputs.real_matrix(logits, "logits")
-    ids, _ = inputs.class_ids(targets, len(logits), "logits")
+    ids, _ = inputs.class_ids(targets, len(logits))
     return log_expected_prediction(softmax(logits, axis=1), ids)
 
 
 def log_expected_prediction(probabilities: np.ndarray, ids: np.ndarray) -> Score:
     """LEEP for given probabilities θ of the latent classes: of the source head, or of a mixture model."""
-    joint = np.zeros((ids.max() + 1, probabilities.shape[1]))
-    np.add.at(joint, ids, probabilities)
+    joint = sums_by_id(probabilities, ids, int(ids.max()) + 1)
     marginal = joint.sum(axis=0)
     conditional = np.divide(joint, marginal, out=np.zeros_like(joint), where=marginal > 0)
     # A row's own mass is in the conditional, so its prediction is positive.

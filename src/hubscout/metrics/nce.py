@@ -18,7 +18,7 @@ def nce(logits: Any, targets: Any) -> Score:
 
     P̂ are relative frequencies. Range: −H(Y) ≤ NCE ≤ 0; 0 when each predicted source class holds one target class.
     Invariant to any increasing transformation of the logits, to the order of rows and to relabelling of either side;
-    equal logits count for the first class. Never larger with fewer source classes merged. The standard error is that
+    equal logits count for the first class. The standard error is that
     of the mean of log P̂(y_i | z_i), with P̂ taken as given. Cost: O(nZ).
 
     Tran, Nguyen, Hassner, Transferability and Hardness of Supervised Classification Tasks, ICCV 2019.
@@ -28,7 +28,7 @@ def nce(logits: Any, targets: Any) -> Score:
     0.0
     """
     logits = inputs.real_matrix(logits, "logits")
-    ids, classes = inputs.class_ids(targets, len(logits), "logits")
+    ids, classes = inputs.class_ids(targets, len(logits))
     predicted = logits.argmax(axis=1)
     joint = np.zeros((classes, logits.shape[1]))
     np.add.at(joint, (ids, predicted), 1.0)

@@ -185,9 +185,7 @@ def combine_zoo(name: str, parts: Mapping[str, Mapping[str, float]]) -> dict[str
     return {model: _finish(entry, Score(values[model], details=dict(parts[model]))) for model in parts}
 
 
-def score_zoo(
-    name: str, zoo: Mapping[str, Any], *, targets: Any = None, kind: str, **options: Any
-) -> dict[str, Score]:
+def score_zoo(name: str, zoo: Mapping[str, Any], *, targets: Any = None, kind: str, **options: Any) -> dict[str, Score]:
     """Score every model of a zoo; works for metrics of both levels.
 
     A value of `zoo` is an array of features, or a mapping with any of `features`, `logits`, `statistics`, `card`.
@@ -253,9 +251,8 @@ def _call(
     own = set(parameters) - {"features", "logits", "statistics", "card", "targets", "kind"}
     unknown = set(options) - own
     if unknown:
-        raise InputError(
-            f"The metric {entry.name!r} has no option {sorted(unknown)[0]!r}; it has: {', '.join(sorted(own)) or 'none'}."
-        )
+        known = ", ".join(sorted(own)) or "none"
+        raise InputError(f"The metric {entry.name!r} has no option {sorted(unknown)[0]!r}; it has: {known}.")
     given = {**inputs, "targets": targets, "kind": "classification" if kind == "tagging" else kind}
     return entry.function(**{key: value for key, value in given.items() if key in parameters}, **options)
 
