@@ -1,1 +1,9 @@
-"""Run a backbone over a task once; cache what comes out."""
+"""Run a backbone over a task once; cache what comes out.
+
+Nothing here knows of metrics or rankings. `extract` is the way in; torch is imported when it runs.
+"""
+
+from hubscout.features.extraction import extract
+from hubscout.features.result import Extraction
+
+__all__ = ["Extraction", "extract"]

@@ -1,0 +1,245 @@
+"""Reading, preparing and collating samples in threads, ahead of the model that takes them.
+
+Queues are bounded, so memory does not grow with the data. A sample that cannot be read is named in the error.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from hubscout.errors import HubscoutError, ModelError, TaskError
+from hubscout.features.batching import BatchSize
+
+if TYPE_CHECKING:
+    from hubscout.features.decoded import PreparedSamples
+    from hubscout.hubs import Batch, Preprocessing
+
+T = TypeVar("T")
+
+_CHUNK_SAMPLES = 8
+_WAIT_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """Rows that will go through the model together. `part` is the place of their shard in the plan."""
+
+    part: int
+    rows: np.ndarray
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """Samples ready for the model; `skipped` are the rows that could not be read and were left out."""
+
+    part: int
+    rows: np.ndarray
+    skipped: tuple[int, ...]
+    samples: Sequence[Any]
+    batch: Batch | None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """From a row number to a prepared sample, or None where the sample is bad and may be left out."""
+
+    inputs: Sequence[Any]
+    preprocessing: Preprocessing
+    place: str
+    skip_bad: bool = False
+    prepared: PreparedSamples | None = None
+
+    def __call__(self, row: int) -> Any:
+        if self.prepared is not None and (known := self.prepared.get(row)) is not None:
+            return known
+        try:
+            raw = self.inputs[row]
+        except Exception as error:
+            if self.skip_bad:
+                return None
+            raise self._unreadable(row, error) from error
+        try:
+            sample = self.preprocessing(raw)
+        except HubscoutError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"The model's preprocessing fails on sample {row} of {self.place}: {type(error).__name__}: {error}"
+            ) from error
+        if self.prepared is not None:
+            self.prepared.put(row, sample)
+        return sample
+
+    def _unreadable(self, row: int, error: Exception) -> TaskError:
+        reason = str(error) if isinstance(error, HubscoutError) else f"{type(error).__name__}: {error}"
+        return TaskError(
+            f"Sample {row} of {self.place} cannot be read: {reason} "
+            "(skip_bad=True leaves such samples out, for every model alike)"
+        )
+
+
+def plan(
+    parts: Iterable[tuple[int, np.ndarray]], size: BatchSize, lengths: Callable[[int], int] | None
+) -> Iterator[PlannedBatch]:
+    """Cut the rows of each part into batches; with `lengths`, long inputs first and like with like.
+
+    Sorting within a part saves most of the padding of text and lets memory run out early rather than late.
+    """
+    for part, rows in parts:
+        ordered = rows
+        if lengths is not None:
+            ordered = rows[np.argsort([-lengths(int(row)) for row in rows], kind="stable")]
+        start = 0
+        while start < len(ordered):
+            stop = start + size.size
+            yield PlannedBatch(part, ordered[start:stop])
+            start = stop
+
+
+class Feed:
+    """Prepared batches, made by `workers` threads while the caller is busy with earlier ones.
+
+    Use it as a context manager: leaving it, also by an exception, stops the threads.
+    """
+
+    def __init__(
+        self,
+        planned: Iterator[PlannedBatch],
+        reader: Reader,
+        *,
+        workers: int,
+        batches_ahead: int = 3,
+        pin_memory: bool = False,
+    ) -> None:
+        self._planned = planned
+        self._reader = reader
+        self._pin_memory = pin_memory
+        self._batches_ahead = batches_ahead
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="hubscout-decode")
+        self._ready: queue.Queue[PreparedBatch | BaseException | None] = queue.Queue(maxsize=2)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="hubscout-feed", daemon=True)
+
+    def __enter__(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[PreparedBatch]:
+        while (item := self._ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def _work(self) -> None:
+        try:
+            pending: deque[tuple[PlannedBatch, list[Future[list[Any]]]]] = deque()
+            for planned in self._planned:
+                pending.append((planned, self._submit(planned)))
+                if len(pending) > self._batches_ahead and not self._put(self._gather(*pending.popleft())):
+                    return
+            while pending:
+                if not self._put(self._gather(*pending.popleft())):
+                    return
+            self._put(None)
+        except BaseException as error:
+            self._put(error)
+
+    def _submit(self, planned: PlannedBatch) -> list[Future[list[Any]]]:
+        rows = [int(row) for row in planned.rows]
+        chunks = [rows[start : start + _CHUNK_SAMPLES] for start in range(0, len(rows), _CHUNK_SAMPLES)]
+        return [self._pool.submit(self._read, chunk) for chunk in chunks]
+
+    def _read(self, rows: list[int]) -> list[Any]:
+        return [None if self._stop.is_set() else self._reader(row) for row in rows]
+
+    def _gather(self, planned: PlannedBatch, chunks: list[Future[list[Any]]]) -> PreparedBatch:
+        samples = [sample for chunk in chunks for sample in chunk.result()]
+        keep = np.array([sample is not None for sample in samples], dtype=bool)
+        kept = [sample for sample in samples if sample is not None]
+        batch = None
+        if kept and not self._stop.is_set():
+            batch = collate(self._reader.preprocessing, kept)
+            if self._pin_memory:
+                batch = {name: value.pin_memory() for name, value in batch.items()}
+        skipped = tuple(int(row) for row in planned.rows[~keep])
+        return PreparedBatch(planned.part, planned.rows[keep], skipped, kept, batch)
+
+    def _put(self, item: PreparedBatch | BaseException | None) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._ready.put(item, timeout=_WAIT_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+def collate(preprocessing: Preprocessing, samples: Sequence[Any]) -> Batch:
+    """A batch of prepared samples; a failure is the model's."""
+    try:
+        return preprocessing.collate(samples)
+    except (HubscoutError, MemoryError):
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"The model's preprocessing cannot collate a batch: {type(error).__name__}: {error}"
+        ) from error
+
+
+class Background(Generic[T]):
+    """One thread that handles items in order while the caller goes on; an exception in it comes out at the caller.
+
+    Leaving the context waits until everything handed over is handled, so nothing that was finished is lost.
+    """
+
+    def __init__(self, handle: Callable[[T], None], *, waiting: int = 4) -> None:
+        self._handle = handle
+        self._items: queue.Queue[T | None] = queue.Queue(maxsize=waiting)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="hubscout-collect", daemon=True)
+
+    def __enter__(self) -> Background[T]:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._items.put(None)
+        self._thread.join()
+        if error is None:
+            self._check()
+
+    def put(self, item: T) -> None:
+        """Hand over an item; waits while too many are under way."""
+        self._check()
+        self._items.put(item)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (item := self._items.get()) is not None:
+            if self._error is not None:
+                continue
+            try:
+                self._handle(item)
+            except BaseException as error:
+                self._error = error
