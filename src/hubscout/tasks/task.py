@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.tasks.fingerprint import derived_fingerprint
+from hubscout.tasks.sequences import Rows
+from hubscout.tasks.splitting import strata, stratified_sample
 
 Kind = Literal["classification", "multilabel", "regression", "tagging"]
 Modality = Literal["image", "text", "text-pair", "tokens", "audio", "array"]
@@ -16,7 +22,7 @@ Targets = np.ndarray | list[np.ndarray]
 float64; tagging, one int64 array a sentence, as long as the sentence has words."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split:
     """One part of a task: inputs that are read when they are asked for, and their targets.
 
@@ -30,14 +36,26 @@ class Split:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def take(self, rows: Sequence[int] | np.ndarray) -> Split:
+        """The rows of these numbers, in this order; inputs are still read only when asked for."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        targets = self.targets
+        picked = [targets[row] for row in chosen] if isinstance(targets, list) else targets[chosen]
+        return Split(Rows(self.inputs, chosen), picked)
 
-@dataclass(frozen=True)
+    def __repr__(self) -> str:
+        return f"Split({len(self)} rows)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """A labelled data set.
 
     `target_names` are the class names (classification, multilabel, tagging) or the names of the columns
     (regression). `notes` are the guesses that were made while reading, to be said aloud. `source` is what the task
     can be opened from again, on this machine or on another that sees the same files; None for data in memory.
+
+    Two tasks are equal when their contents are: their fingerprints.
     """
 
     name: str
@@ -63,3 +81,115 @@ class Task:
     def test(self) -> Split:
         """The split that is only ever reported."""
         return self.splits["test"]
+
+    @classmethod
+    def from_image_folder(cls, folder: str | Path, **options: Any) -> Task:
+        """A folder per class, or those inside `train`, `validation` and `test`; see `folder.from_image_folder`."""
+        from hubscout.tasks.folder import from_image_folder
+
+        return from_image_folder(folder, **options)
+
+    @classmethod
+    def from_table(cls, source: Any, **options: Any) -> Task:
+        """CSV, TSV, JSONL or Parquet files, or data frames; see `table.from_table`."""
+        from hubscout.tasks.table import from_table
+
+        return from_table(source, **options)
+
+    @classmethod
+    def from_hf(cls, source: Any, **options: Any) -> Task:
+        """A `datasets` id, a folder that `save_to_disk` wrote, or the object itself; see `hf.from_hf`."""
+        from hubscout.tasks.hf import from_hf
+
+        return from_hf(source, **options)
+
+    @classmethod
+    def from_conll(cls, source: Any, **options: Any) -> Task:
+        """Token files, a word and its tags a line; see `conll.from_conll`."""
+        from hubscout.tasks.conll import from_conll
+
+        return from_conll(source, **options)
+
+    @classmethod
+    def from_arrays(cls, inputs: Any, targets: Any, **options: Any) -> Task:
+        """Inputs and targets in memory; see `arrays.from_arrays`."""
+        from hubscout.tasks.arrays import from_arrays
+
+        return from_arrays(inputs, targets, **options)
+
+    @classmethod
+    def reopen(cls, source: Mapping[str, Any]) -> Task:
+        """Open a task again from its `source`; an error if the content is no longer the same."""
+        from hubscout.tasks.opening import reopen
+
+        return reopen(source)
+
+    def subset(self, n: int, seed: int = 0) -> Task:
+        """The task with `n` rows of train (sentences, for tagging); validation and test stay whole.
+
+        Stratified: classes keep their proportions, and each has a row if `n` allows. With one seed a smaller subset
+        is part of a larger one.
+        """
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise TaskError(f"subset: n must be a whole number of rows, 1 or more; it was {n!r}.")
+        if n >= len(self.train):
+            return self
+        rows = stratified_sample(strata(self.train.targets, self.kind), int(n), seed)
+        fingerprint = derived_fingerprint(self.fingerprint, subset=int(n), seed=seed)
+        source = None
+        if self.source is not None:
+            steps = [*self.source.get("subsets", ()), {"n": int(n), "seed": seed}]
+            source = {**self.source, "subsets": steps, "fingerprint": fingerprint}
+        return replace(
+            self,
+            splits={**self.splits, "train": self.train.take(rows)},
+            fingerprint=fingerprint,
+            notes=(*self.notes, f"train cut to {n:,} of {len(self.train):,} rows (stratified, seed {seed})"),
+            source=source,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What a record of a run needs to know of its data, in plain values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "modality": self.modality,
+            "rows": {split: len(part) for split, part in self.splits.items()},
+            "target_names": list(self.target_names),
+            "fingerprint": self.fingerprint,
+            "notes": list(self.notes),
+            "source": None if self.source is None else dict(self.source),
+        }
+
+    def describe(self) -> str:
+        """A few lines for a person: what it is, how large, and what was guessed."""
+        sizes = ", ".join(f"{split} {len(part):,}" for split, part in self.splits.items())
+        shown = ", ".join(self.target_names[:8]) + (", …" if len(self.target_names) > 8 else "")
+        lines = [
+            f"{self.name}: {self.modality} {self.kind}",
+            f"rows: {sizes}",
+            f"{self._what_targets}: {shown}",
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+    @property
+    def _what_targets(self) -> str:
+        one, many = {
+            "regression": ("target", "targets"),
+            "multilabel": ("label", "labels"),
+            "tagging": ("tag", "tags"),
+        }.get(self.kind, ("class", "classes"))
+        return f"{len(self.target_names)} {one if len(self.target_names) == 1 else many}"
+
+    def __repr__(self) -> str:
+        sizes = "/".join(str(len(part)) for part in self.splits.values())
+        return (
+            f"Task({self.name!r}: {self.modality} {self.kind}, {self._what_targets}, {sizes}, {self.fingerprint[:8]})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.fingerprint == other.fingerprint if isinstance(other, Task) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)

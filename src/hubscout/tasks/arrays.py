@@ -1,0 +1,251 @@
+"""Tasks out of data in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.tasks.assembly import KINDS, MODALITIES, assemble, check_choice
+from hubscout.tasks.audio import AudioArrays
+from hubscout.tasks.images import ImageArrays, Images
+from hubscout.tasks.labels import encode_classes, encode_label_sets, encode_numbers, encode_tags, guess_kind
+from hubscout.tasks.task import Split, Targets, Task
+
+
+def from_arrays(
+    inputs: Any,
+    targets: Any,
+    *,
+    validation: tuple[Any, Any] | None = None,
+    test: tuple[Any, Any] | None = None,
+    kind: str | None = None,
+    modality: str | None = None,
+    target_names: Sequence[str] | None = None,
+    name: str = "arrays",
+    validation_size: float = 0.1,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Task:
+    """A task out of inputs and targets in memory; `validation` and `test` are such pairs too.
+
+    Inputs: an array with one row a sample, or a list of strings, of pairs of strings, of lists of words, of Pillow
+    images, of `{"array", "sampling_rate"}`, or (with `modality="image"`) of image paths or uint8 arrays.
+    Targets: class labels (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for
+    each list of words. `kind` is guessed from them if not given. With `target_names`, whole-number labels are ids
+    into these names; without, labels are names themselves, and gaps between numbers are no classes.
+
+    >>> task = from_arrays(np.eye(10), ["a", "b"] * 5)
+    >>> task.kind, task.modality, task.target_names, len(task.train)
+    ('classification', 'array', ('a', 'b'), 7)
+    """
+    check_choice("kind", kind, KINDS)
+    check_choice("modality", modality, MODALITIES)
+    pairs = {"train": (inputs, targets)}
+    if validation is not None:
+        pairs["validation"] = validation
+    if test is not None:
+        pairs["test"] = test
+    parts = {split: _check_pair(split, pair) for split, pair in pairs.items()}
+    notes: list[str] = []
+    train_inputs, train_targets = parts["train"]
+    chosen_modality = modality or guess_modality(train_inputs)
+    if kind is None:
+        kind, why = _guess_kind(chosen_modality, train_targets)
+        notes.append(f"kind guessed as {kind}: {why}")
+    names, encoded = _encode({split: pair[1] for split, pair in parts.items()}, kind, target_names)
+    splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
+    if kind == "tagging":
+        for split, part in splits.items():
+            check_lengths(part.inputs, part.targets, split)
+    return assemble(
+        name=name,
+        kind=kind,
+        modality=chosen_modality,
+        target_names=names,
+        splits=splits,
+        notes=notes,
+        validation_size=validation_size,
+        test_size=test_size,
+        seed=seed,
+    )
+
+
+def check_lengths(inputs: Sequence[Any], targets: Targets, split: str) -> None:
+    """Every sentence has as many tags as words."""
+    for row, (words, tags) in enumerate(zip(inputs, targets, strict=True)):
+        if len(words) != len(tags):
+            raise TaskError(f"{split}, row {row}: {len(words)} words but {len(tags)} tags.")
+
+
+def guess_modality(inputs: Sequence[Any]) -> str:
+    """What the inputs are, by the first of them."""
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc":
+        is_pixels = inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[3] in (1, 3, 4)
+        return "image" if is_pixels else "array"
+    first = inputs[0]
+    if isinstance(first, str):
+        return "text"
+    if hasattr(first, "mode") and hasattr(first, "convert"):
+        return "image"
+    if isinstance(first, Path):
+        return "image"
+    if isinstance(first, Mapping) and "array" in first:
+        return "audio"
+    if isinstance(first, (list, tuple)) and all(isinstance(word, str) for word in first):
+        return "text-pair" if isinstance(first, tuple) and len(first) == 2 else "tokens"
+    try:
+        if np.asarray(first).dtype.kind in "biufc":
+            return "array"
+    except (TypeError, ValueError):
+        pass
+    raise TaskError(
+        f"Cannot tell what the inputs are from the first: {type(first).__name__} {first!r:.60}. "
+        f"Say modality= one of {', '.join(MODALITIES)}."
+    )
+
+
+def _check_pair(split: str, pair: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise TaskError(f"{split} must be a pair (inputs, targets); {type(pair).__name__} came.")
+    inputs, targets = (_as_sequence(part) for part in pair)
+    if len(inputs) != len(targets):
+        raise TaskError(f"{split} has {len(inputs)} inputs but {len(targets)} targets: one target an input.")
+    if not len(inputs):
+        raise TaskError(f"{split} is empty: it has no inputs.")
+    return inputs, targets
+
+
+def _as_sequence(values: Any) -> Sequence[Any]:
+    array: Any
+    if isinstance(values, (list, np.ndarray)):
+        array = values
+    elif isinstance(values, tuple):
+        array = list(values)
+    elif hasattr(values, "detach"):  # a torch tensor, without importing torch
+        array = values.detach().cpu().numpy()
+    elif hasattr(values, "to_numpy"):
+        array = values.to_numpy()
+    elif (
+        hasattr(values, "__len__") and hasattr(values, "__getitem__") and not isinstance(values, (str, bytes, Mapping))
+    ):
+        array = values
+    else:
+        raise TaskError(f"Inputs and targets must be arrays or lists; {type(values).__name__} came.")
+    if isinstance(array, np.ndarray) and array.ndim == 0:
+        raise TaskError("Inputs and targets must have one row a sample; a single value came.")
+    return array
+
+
+def _guess_kind(modality: str, targets: Sequence[Any]) -> tuple[str, str]:
+    if isinstance(targets, np.ndarray) and targets.ndim == 2 and targets.dtype.kind in "biuf":
+        if np.isin(targets, (0, 1)).all() and targets.shape[1] > 1:
+            return "multilabel", "the targets are a matrix of 0 and 1"
+        return "regression", "the targets are a matrix of real numbers"
+    if modality == "tokens":
+        return "tagging", "the inputs are lists of words"
+    return guess_kind(list(targets[:100_000]))
+
+
+def _encode(
+    parts: Mapping[str, Sequence[Any]], kind: str, target_names: Sequence[str] | None
+) -> tuple[Sequence[str], Mapping[str, Targets]]:
+    if kind == "regression":
+        matrices = {split: _columns(values, split) for split, values in parts.items()}
+        widths = {matrix.shape[1] for matrix in matrices.values()}
+        names = list(target_names or ([f"y{i}" for i in range(max(widths))] if max(widths) > 1 else ["y"]))
+        if widths != {len(names)}:
+            raise TaskError(f"The targets have {sorted(widths)} columns, but there are {len(names)} target names.")
+        return names, {split: encode_numbers(matrix.tolist(), names, split) for split, matrix in matrices.items()}
+    if kind == "tagging":
+        if target_names is not None:
+            parts = {
+                split: [[_named(tag, target_names) for tag in row] for row in rows] for split, rows in parts.items()
+            }
+        return encode_tags(parts)
+    if kind == "multilabel":
+        return _encode_multilabel(parts, target_names)
+    if target_names is None:
+        return encode_classes({split: list(values) for split, values in parts.items()})
+    named = {split: [_named(value, target_names) for value in values] for split, values in parts.items()}
+    return encode_classes(named, names=[str(target) for target in target_names])
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    """The name a whole number is the id of; other labels are names already."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if not 0 <= value < len(names):
+            raise TaskError(
+                f"The label {int(value)} is no id into the {len(names)} target names (0 to {len(names) - 1})."
+            )
+        return str(names[int(value)])
+    return value
+
+
+def _columns(values: Sequence[Any], split: str) -> np.ndarray:
+    try:
+        matrix = np.asarray(values)
+    except ValueError as error:
+        raise TaskError(f"The targets of {split} are not equally long rows of numbers: {error}.") from error
+    if matrix.ndim not in (1, 2):
+        raise TaskError(f"The targets of {split} must be (n,) or (n, C); their shape is {matrix.shape}.")
+    return matrix.reshape(len(matrix), -1)
+
+
+def _encode_multilabel(
+    parts: Mapping[str, Sequence[Any]], target_names: Sequence[str] | None
+) -> tuple[Sequence[str], Mapping[str, Targets]]:
+    arrays = {split: np.asarray(values) for split, values in parts.items() if isinstance(values, np.ndarray)}
+    if len(arrays) < len(parts) or any(array.ndim != 2 for array in arrays.values()):
+        return encode_label_sets({split: list(values) for split, values in parts.items()}, names=target_names)
+    widths = {array.shape[1] for array in arrays.values()}
+    names = [str(target) for target in target_names or range(max(widths))]
+    if widths != {len(names)}:
+        raise TaskError(f"The label matrices have {sorted(widths)} columns, but there are {len(names)} target names.")
+    for split, array in arrays.items():
+        if not np.isin(array, (0, 1)).all():
+            raise TaskError(f"A multi-label matrix must hold 0 and 1; that of {split} holds other values.")
+    return names, {split: array.astype(np.int64) for split, array in arrays.items()}
+
+
+def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:
+    if modality == "image":
+        first = inputs[0]
+        encoded = isinstance(first, (str, Path, bytes, Mapping))
+        return Images(inputs, origin=split) if encoded else ImageArrays(inputs)
+    if modality == "audio":
+        return AudioArrays(inputs)
+    if modality == "array":
+        return _check_array(inputs, split)
+    check = {"text": _is_text, "text-pair": _is_pair, "tokens": _is_words}[modality]
+    values = list(inputs)
+    for row, value in enumerate(values):
+        if not check(value):
+            raise TaskError(f"{split}, row {row} is no {modality} input: {type(value).__name__} {value!r:.60}.")
+    if modality == "text-pair":
+        return [tuple(value) for value in values]
+    return [list(value) for value in values] if modality == "tokens" else [str(value) for value in values]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_pair(value: Any) -> bool:
+    return len(value) == 2 and _is_words(value) if isinstance(value, (tuple, list, np.ndarray)) else False
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, (tuple, list, np.ndarray)) and all(isinstance(word, str) for word in value)
+
+
+def _check_array(inputs: Sequence[Any], split: str) -> Sequence[Any]:
+    if isinstance(inputs, np.ndarray):
+        if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
+            row = int(np.argwhere(~np.isfinite(inputs))[0][0])
+            raise TaskError(f"The inputs of {split} are not finite (NaN or infinite) in row {row}.")
+        return inputs
+    return [np.asarray(value) for value in inputs]

@@ -1,0 +1,137 @@
+"""The last steps of every constructor: split what is not split, check, take the fingerprint, and say what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.tasks.fingerprint import task_fingerprint
+from hubscout.tasks.splitting import SPLIT_NAMES, check_fraction, split_off, strata
+from hubscout.tasks.task import Kind, Modality, Split, Task
+
+KINDS: tuple[str, ...] = ("classification", "multilabel", "regression", "tagging")
+MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
+
+
+def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
+    """`value` is None or one of those allowed."""
+    if value is not None and value not in allowed:
+        raise TaskError(f"{name} must be one of {', '.join(allowed)}; it was {value!r}.")
+
+
+def assemble(
+    *,
+    name: str,
+    kind: str,
+    modality: str,
+    target_names: Sequence[str],
+    splits: Mapping[str, Split],
+    notes: Sequence[str] = (),
+    source: Mapping[str, Any] | None = None,
+    validation_size: float = 0.1,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Task:
+    """A task with all three splits. `splits` has `train` at least; the sizes are shares of the rows it then has."""
+    check_choice("kind", kind, KINDS)
+    check_choice("modality", modality, MODALITIES)
+    said = list(notes)
+    parts = {split: splits[split] for split in SPLIT_NAMES if split in splits and len(splits[split])}
+    if "train" not in parts:
+        found = ", ".join(f"{split} ({len(part)} rows)" for split, part in splits.items()) or "nothing"
+        raise TaskError(f"{name}: no rows to train on; found {found}. Models are ranked on the train split.")
+    for split, part in parts.items():
+        if len(part.inputs) != len(part.targets):
+            raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
+    parts = _complete(parts, kind, said, validation_size=validation_size, test_size=test_size, seed=seed)
+    _check_targets(name, kind, target_names, parts, said)
+    if modality in {"text", "text-pair", "tokens"}:
+        _count_empty(parts, said)
+    fingerprint = task_fingerprint(kind, modality, target_names, parts)
+    return Task(
+        name=name,
+        kind=cast(Kind, kind),
+        modality=cast(Modality, modality),
+        target_names=tuple(str(target) for target in target_names),
+        splits=parts,
+        fingerprint=fingerprint,
+        notes=tuple(said),
+        source=None if source is None else {**source, "fingerprint": fingerprint},
+    )
+
+
+def _complete(
+    given: Mapping[str, Split], kind: str, notes: list[str], *, validation_size: float, test_size: float, seed: int
+) -> dict[str, Split]:
+    """Split off train what the data does not have: test first, then validation."""
+    shares = {"test": check_fraction("test_size", test_size)}
+    shares["validation"] = check_fraction("validation_size", validation_size)
+    missing = [split for split in shares if split not in given]
+    if sum(shares[split] for split in missing) >= 1:
+        raise TaskError("test_size and validation_size together must leave rows for train: their sum must be below 1.")
+    parts = dict(given)
+    whole = len(parts["train"])
+    for split in missing:
+        train = parts["train"]
+        wanted = round(whole * shares[split])
+        if shares[split] and not wanted and len(train) > 1:
+            wanted = 1
+        stay, taken = split_off(strata(train.targets, kind), wanted, seed)
+        parts["train"], parts[split] = train.take(stay), train.take(taken)
+        how = "stratified" if kind != "regression" else "shuffled"
+        notes.append(
+            f"no {split} split in the data: {len(taken):,} of {whole:,} rows split off train ({how}, seed {seed})"
+        )
+        if shares[split] and not len(taken):
+            notes.append(f"{split} is empty: every class has a single row, and train keeps it")
+    return {split: parts[split] for split in SPLIT_NAMES}
+
+
+def _check_targets(
+    name: str, kind: str, target_names: Sequence[str], parts: Mapping[str, Split], notes: list[str]
+) -> None:
+    if not target_names:
+        raise TaskError(f"{name}: there are no labels at all.")
+    targets = parts["train"].targets
+    if kind == "regression":
+        matrix = np.asarray(targets)
+        constant = [column for column, values in zip(target_names, matrix.T, strict=True) if np.ptp(values) == 0]
+        if constant:
+            notes.append(f"constant in train, so nothing can be learnt of it: {_some(constant)}")
+        return
+    if kind in {"classification", "tagging"}:
+        ids = np.asarray(targets) if kind == "classification" else np.concatenate(list(targets))
+        counts = np.bincount(ids, minlength=len(target_names))
+        if np.count_nonzero(counts) < 2:
+            only = target_names[int(np.argmax(counts))]
+            raise TaskError(
+                f"{name}: train has the one class {only!r}, and a task needs two or more. "
+                "Check the labels, or that the path is the folder above the class folders."
+            )
+    else:
+        counts = np.asarray(targets).sum(axis=0)
+    absent = [target for target, count in zip(target_names, counts, strict=True) if count == 0]
+    single = [target for target, count in zip(target_names, counts, strict=True) if count == 1]
+    if absent:
+        notes.append(f"not in train, though in another split: {_some(absent)}")
+    if single:
+        notes.append(f"a single example in train: {_some(single)}")
+
+
+def _count_empty(parts: Mapping[str, Split], notes: list[str]) -> None:
+    """Empty inputs stay, for a row left out of test would change the result that is reported; they are counted."""
+    for split, part in parts.items():
+        empty = 0
+        for value in part.inputs:
+            pieces = value if isinstance(value, tuple) else (value,)
+            empty += any(not (piece.strip() if isinstance(piece, str) else piece) for piece in pieces)
+        if empty:
+            notes.append(f"{empty:,} of {len(part):,} inputs in {split} are empty; they are kept")
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(str(name)) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

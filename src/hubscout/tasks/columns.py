@@ -1,0 +1,218 @@
+"""Which column of a table plays which role: inputs, targets, split. What is not given is guessed, and said aloud."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hubscout.errors import TaskError
+from hubscout.tasks.audio import is_sound_path
+from hubscout.tasks.images import EXTENSIONS
+from hubscout.tasks.labels import is_missing
+from hubscout.tasks.reading import Table
+from hubscout.tasks.splitting import canonical_split
+
+TEXT_NAMES = ("text", "sentence", "content", "document", "review", "question", "tweet", "body", "abstract", "utterance")
+PAIR_NAMES = (
+    ("sentence_a", "sentence_b"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("text", "text_pair"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "passage"),
+    ("query", "passage"),
+)
+TOKEN_NAMES = ("tokens", "words")
+TARGET_NAMES = ("label", "labels", "class", "target", "targets", "category", "y")
+TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "chunk_tags", "label")
+SPLIT_COLUMNS = ("split", "partition", "subset", "fold")
+# Never taken for a target: they number or name the rows.
+_NAMING_COLUMNS = frozenset({"id", "idx", "index", "guid", "uid", "file", "filename", "file_name", "path", "name", ""})
+_LOOK_AT_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a task."""
+
+    modality: str
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    split: str | None
+
+
+def find_roles(
+    table: Table,
+    *,
+    image: str | None,
+    text: str | Sequence[str] | None,
+    audio: str | None,
+    tokens: str | None,
+    target: str | Sequence[str] | None,
+    split: str | bool | None,
+    split_by_file: bool,
+    notes: list[str],
+) -> Roles:
+    """The roles of a table's columns: those given, and guesses for the rest."""
+    given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
+    named = {role: _as_names(value) for role, value in given.items() if value is not None}
+    if len(named) > 1:
+        raise TaskError(f"Say one of image=, text=, audio= and tokens=; {' and '.join(named)} were given.")
+    targets = () if target is None else _as_names(target)
+    for name in [*targets, *(name for names in named.values() for name in names)]:
+        check_column(name, table)
+    split_column = _find_split(table, split, split_by_file)
+    if named:
+        role, inputs = next(iter(named.items()))
+        modality = _modality_of(role, inputs)
+    else:
+        modality, inputs = _guess_inputs(table, taken={*targets, split_column})
+        notes.append(f"{_quoted(inputs)} {'hold' if len(inputs) > 1 else 'holds'} the inputs ({modality})")
+    if not targets:
+        targets = _guess_targets(table, modality, taken={*inputs, split_column})
+        notes.append(f"{_quoted(targets)} holds the {'tags' if modality == 'tokens' else 'targets'}")
+    overlap = set(targets) & set(inputs)
+    if overlap:
+        raise TaskError(f"The column {sorted(overlap)[0]!r} cannot be input and target at once.")
+    if split_column is not None and not isinstance(split, str):
+        notes.append(f"column {split_column!r} says which row is in which split")
+    return Roles(modality, inputs, targets, split_column)
+
+
+def check_column(name: str, table: Table) -> None:
+    """The column is there; otherwise the error lists those that are, and offers the nearest."""
+    if name not in table.columns:
+        near = difflib.get_close_matches(name, list(table.columns), n=1)
+        if not near:
+            near = [other for other in table.columns if other.strip().lower() == name.strip().lower()]
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise TaskError(f"{table.origin} has no column {name!r}.{hint} It has: {', '.join(table.columns) or 'none'}.")
+
+
+def _as_names(value: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, a list of names, or names between commas as the command line gives them."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(","))
+    names = tuple(str(part) for part in value)
+    if not names:
+        raise TaskError("A list of columns must not be empty.")
+    return names
+
+
+def _quoted(names: Iterable[str]) -> str:
+    listed = list(names)
+    return f"column{'s' if len(listed) > 1 else ''} {', '.join(repr(name) for name in listed)}"
+
+
+def _modality_of(role: str, inputs: Sequence[str]) -> str:
+    allowed = 2 if role == "text" else 1
+    if len(inputs) > allowed:
+        most = "one column, or two for pairs" if role == "text" else "one column"
+        raise TaskError(f"{role}= takes {most}; {len(inputs)} came: {', '.join(inputs)}.")
+    return "text-pair" if len(inputs) == 2 else role
+
+
+def _find_split(table: Table, split: str | bool | None, split_by_file: bool) -> str | None:
+    if isinstance(split, str):
+        check_column(split, table)
+        return split
+    if split is False or split_by_file:
+        return None
+    lower = {name.lower(): name for name in table.columns}
+    return next((lower[name] for name in SPLIT_COLUMNS if name in lower), None)
+
+
+def _sample(table: Table, name: str) -> list[Any]:
+    column = table.columns[name]
+    step = max(1, len(column) // _LOOK_AT_ROWS)
+    values = [column[row] for row in range(0, len(column), step)]
+    return [value for value in values if not is_missing(value)]
+
+
+def _guess_inputs(table: Table, taken: set[str | None]) -> tuple[str, tuple[str, ...]]:
+    samples = {name: values for name in table.columns if name not in taken and (values := _sample(table, name))}
+    lower = {name.lower(): name for name in samples}
+    for name in sorted(samples, key=lambda name: ("image" not in name.lower(), "img" not in name.lower())):
+        if all(_is_image(value) for value in samples[name]):
+            return "image", (name,)
+    for first, second in PAIR_NAMES:
+        if first in lower and second in lower and all(_is_text(samples[lower[name]]) for name in (first, second)):
+            return "text-pair", (lower[first], lower[second])
+    for name in TOKEN_NAMES:
+        if name in lower and all(isinstance(value, (list, tuple)) for value in samples[lower[name]]):
+            return "tokens", (lower[name],)
+    for name in TEXT_NAMES:
+        if name in lower and _is_text(samples[lower[name]]):
+            return "text", (lower[name],)
+    for name, values in samples.items():
+        if all(_is_image_path(value) for value in values):
+            return "image", (name,)
+        if all(is_sound_path(value) or _is_sound(value) for value in values):
+            return "audio", (name,)
+    longest = max(samples, key=lambda name: _mean_words(samples[name]), default=None)
+    if longest is not None and _mean_words(samples[longest]) >= 3:
+        return "text", (longest,)
+    raise TaskError(
+        f"{table.origin}: cannot tell which column holds the inputs. Say text=, image=, audio= or tokens= one of: "
+        f"{', '.join(table.columns) or 'none'}."
+    )
+
+
+def _is_image(value: Any) -> bool:
+    stored = value.get("bytes") if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and stored is None:
+        return _is_image_path(value.get("path"))
+    return isinstance(stored, bytes) and not _is_sound_bytes(stored)
+
+
+def _is_image_path(value: Any) -> bool:
+    return isinstance(value, (str, Path)) and Path(value).suffix.lower() in EXTENSIONS
+
+
+def _is_sound(value: Any) -> bool:
+    stored = value.get("bytes") if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and stored is None:
+        return is_sound_path(value.get("path")) or "array" in value
+    return isinstance(stored, bytes) and _is_sound_bytes(stored)
+
+
+def _is_sound_bytes(data: bytes) -> bool:
+    is_wave = data[:4] in (b"RIFF", b"RIFX", b"RF64") and data[8:12] == b"WAVE"
+    return is_wave or data[:4] in (b"fLaC", b"OggS") or data[:3] == b"ID3"
+
+
+def _is_text(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _mean_words(values: Sequence[Any]) -> float:
+    return sum(len(value.split()) for value in values) / len(values) if _is_text(values) else 0.0
+
+
+def _names_splits(table: Table, name: str) -> bool:
+    return all(isinstance(value, str) and canonical_split(value) is not None for value in _sample(table, name))
+
+
+def _guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
+    free = [name for name in table.columns if name not in taken]
+    lower = {name.lower(): name for name in free}
+    for name in TAG_NAMES if modality == "tokens" else TARGET_NAMES:
+        if name in lower:
+            return (lower[name],)
+    left = [name for name in free if name.strip().lower() not in _NAMING_COLUMNS and not _names_splits(table, name)]
+    if len(left) == 1:
+        return (left[0],)
+    if not left:
+        listed = ", ".join(map(repr, table.columns))
+        raise TaskError(f"{table.origin} has no column left for the targets; its columns are {listed}.")
+    raise TaskError(
+        f"{table.origin}: several columns could be the target. Say target= one of: {', '.join(left)} (or several, "
+        "for many real-valued targets or labels)."
+    )

@@ -1,0 +1,212 @@
+"""Tasks out of token files: a word and its tags a line, a blank line after each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hubscout.errors import TaskError
+from hubscout.tasks.assembly import assemble
+from hubscout.tasks.folder import missing_path
+from hubscout.tasks.labels import encode_tags
+from hubscout.tasks.reading import read_text
+from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.table import split_files
+from hubscout.tasks.task import Split, Task
+
+ENDINGS = (".txt", ".conll", ".conll2003", ".iob", ".iob2", ".bio", ".bioes", ".tags")
+SCHEMES = ("iob2", "keep", "types")
+
+Sentence = tuple[list[str], list[str]]
+
+
+def from_conll(
+    source: str | Path | Mapping[str, Any],
+    *,
+    column: int = -1,
+    scheme: str = "iob2",
+    encoding: str = "utf-8",
+    name: str | None = None,
+    validation_size: float = 0.1,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Task:
+    """Tagging from CoNLL files: one file, a folder with one file a split, or a mapping from splits to files.
+
+    Words are in the first column, tags in `column` (the last by default; 1 is the part of speech in CoNLL-2003).
+    `-DOCSTART-` lines and lines that start with `# ` are skipped. `scheme` says what becomes of entity tags: `iob2`
+    turns IOB1 (where B- stands only between neighbours of one type) into IOB2 and leaves other tags alone, `keep`
+    leaves all as they are, `types` drops the prefixes.
+    """
+    if scheme not in SCHEMES:
+        raise TaskError(f"scheme must be one of {', '.join(SCHEMES)}; it was {scheme!r}.")
+    if isinstance(column, bool) or not isinstance(column, int):
+        raise TaskError(f"column must be the number of a column, from 0, or negative from the end; it was {column!r}.")
+    files = conll_files(source)
+    notes: list[str] = []
+    sentences = {
+        split: [one for path in paths for one in read_sentences(path, column=column, encoding=encoding)]
+        for split, paths in files.items()
+    }
+    if scheme == "iob2" and is_iob1(tags for part in sentences.values() for _, tags in part):
+        sentences = {split: [(words, to_iob2(tags)) for words, tags in part] for split, part in sentences.items()}
+        notes.append("tags were IOB1 and are IOB2 here: every entity starts with B- (scheme='keep' leaves them)")
+    if scheme == "types":
+        sentences = {split: [(words, to_types(tags)) for words, tags in part] for split, part in sentences.items()}
+    target_names, targets = encode_tags({split: [tags for _, tags in part] for split, part in sentences.items()})
+    return assemble(
+        name=name or _name(source),
+        kind="tagging",
+        modality="tokens",
+        target_names=target_names,
+        splits={split: Split([words for words, _ in part], targets[split]) for split, part in sentences.items()},
+        notes=notes,
+        source={
+            "constructor": "from_conll",
+            "arguments": {
+                "source": {split: [str(path) for path in paths] for split, paths in files.items()},
+                "column": column,
+                "scheme": scheme,
+                "encoding": encoding,
+                "name": name or _name(source),
+                "validation_size": validation_size,
+                "test_size": test_size,
+                "seed": seed,
+            },
+        },
+        validation_size=validation_size,
+        test_size=test_size,
+        seed=seed,
+    )
+
+
+def conll_files(source: str | Path | Mapping[str, Any]) -> dict[str, list[Path]]:
+    """The files of each split."""
+    if isinstance(source, Mapping):
+        files: dict[str, list[Path]] = {}
+        for part, ones in source.items():
+            split = canonical_split(part)
+            if split is None:
+                raise TaskError(f"There is no split {part!r}. Known names: {known_split_names()}.")
+            listed = [ones] if isinstance(ones, (str, Path)) else list(ones)
+            files.setdefault(split, []).extend(_existing(one) for one in listed)
+        return files
+    path = _existing(source)
+    if path.is_file():
+        return {"train": [path]}
+    candidates = [entry for entry in path.iterdir() if entry.is_file() and is_conll_name(entry)]
+    found = split_files(candidates)
+    if found:
+        return found
+    if len(candidates) == 1:
+        return {"train": candidates}
+    there = ", ".join(sorted(entry.name for entry in candidates)[:8]) or "none"
+    raise TaskError(
+        f"The folder {str(path)!r} has no token file named for train. Token files there "
+        f"({', '.join(ENDINGS)}): {there}."
+    )
+
+
+def is_conll_name(path: Path) -> bool:
+    """Whether a file's ending is one of token files."""
+    return path.name.lower().removesuffix(".gz").endswith(ENDINGS)
+
+
+def _existing(path: str | Path) -> Path:
+    full = Path(path).expanduser().absolute()
+    if not full.exists():
+        raise TaskError(missing_path(full))
+    return full
+
+
+def read_sentences(path: Path, *, column: int = -1, encoding: str = "utf-8") -> list[Sentence]:
+    """The sentences of one file. Columns are separated by tabs if the first line has one, else by blanks."""
+    text = read_text(path, encoding)
+    sentences: list[Sentence] = []
+    words: list[str] = []
+    tags: list[str] = []
+    tabs: bool | None = None
+    width: int | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.rstrip("\r")
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            if words:
+                sentences.append((words, tags))
+                words, tags = [], []
+            continue
+        if line.startswith("# "):
+            continue
+        if tabs is None:
+            tabs = "\t" in line
+        cells = [cell.strip() for cell in line.split("\t")] if tabs else line.split()
+        if width is None:
+            width = len(cells)
+            if width < 2:
+                raise TaskError(f"{str(path)!r}, line {number}: expected a word and its tags, found only {line!r:.60}.")
+            if not -width <= column < width or column % width == 0:
+                raise TaskError(f"column={column} holds no tags: {str(path)!r} has {width} columns, and 0 the words.")
+        if len(cells) != width or not all(cells):
+            raise TaskError(
+                f"{str(path)!r}, line {number}: expected {width} columns as in the lines before, found {line!r:.60}. "
+                "Every word needs all its tags, and sentences are separated by blank lines."
+            )
+        words.append(cells[0])
+        tags.append(cells[column])
+    if words:
+        sentences.append((words, tags))
+    if not sentences:
+        raise TaskError(f"{str(path)!r} has no sentences.")
+    return sentences
+
+
+def is_iob1(rows: Any) -> bool:
+    """Whether the tags are IOB1: some entity starts with I- and every B- follows an entity of its own type.
+
+    >>> is_iob1([["I-PER", "B-PER", "O"]]), is_iob1([["B-PER", "I-PER", "O"]]), is_iob1([["NN", "VB"]])
+    (True, False, False)
+    """
+    starts_inside = False
+    for tags in rows:
+        before = "O"
+        for tag in tags:
+            prefix, dash, kind = tag.partition("-")
+            if tag != "O" and (not dash or prefix not in {"B", "I"}):
+                return False
+            if prefix == "B" and dash and before.partition("-")[2] != kind:
+                return False
+            if prefix == "I" and dash and before.partition("-")[2] != kind:
+                starts_inside = True
+            before = tag
+    return starts_inside
+
+
+def to_iob2(tags: Sequence[str]) -> list[str]:
+    """IOB1 as IOB2.
+
+    >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "I-LOC"])
+    ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']
+    """
+    turned = []
+    before = "O"
+    for tag in tags:
+        kind = tag.partition("-")[2]
+        starts = tag.startswith("I-") and before.partition("-")[2] != kind
+        turned.append(f"B-{kind}" if starts else tag)
+        before = tag
+    return turned
+
+
+def to_types(tags: Sequence[str]) -> list[str]:
+    """Tags without their B-, I-, E-, S-, L- or U-.
+
+    >>> to_types(["B-PER", "O", "NN"])
+    ['PER', 'O', 'NN']
+    """
+    return [tag[2:] if tag[:2] in {"B-", "I-", "E-", "S-", "L-", "U-"} else tag for tag in tags]
+
+
+def _name(source: Any) -> str:
+    if isinstance(source, Mapping):
+        return "conll"
+    return Path(source).expanduser().absolute().name.partition(".")[0] or "conll"

@@ -1,0 +1,177 @@
+"""Tasks out of Hugging Face `datasets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.optional import require
+from hubscout.tasks.reading import Table
+from hubscout.tasks.rows import task_from_tables
+from hubscout.tasks.sequences import Rows
+from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.task import Task
+
+SAVED_MARKS = ("dataset_dict.json", "state.json")
+
+
+def from_hf(
+    source: Any,
+    *,
+    config: str | None = None,
+    revision: str | None = None,
+    image: str | None = None,
+    text: str | Sequence[str] | None = None,
+    audio: str | None = None,
+    tokens: str | None = None,
+    target: str | Sequence[str] | None = None,
+    kind: str | None = None,
+    split: str | bool | None = None,
+    separator: str | None = None,
+    name: str | None = None,
+    validation_size: float = 0.1,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Task:
+    """A task out of a `datasets` id, a folder that `save_to_disk` wrote, or a `Dataset` or `DatasetDict`.
+
+    Class labels get their names from the features; images and sounds stay encoded until they are asked for. The
+    columns are found as `from_table` finds them. A split whose labels are all -1 or missing, as in the test sets of
+    benchmarks, is left out and said.
+    """
+    require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
+    loaded = _load(source, config, revision) if isinstance(source, (str, Path)) else source
+    notes: list[str] = []
+    tables: dict[str | None, list[Table]] = {}
+    for part, dataset in _parts(loaded, notes).items():
+        tables.setdefault(part, []).append(dataset_table(dataset, part or "the data set"))
+    if not tables:
+        raise TaskError("The data set has no rows in any split.")
+    options: dict[str, Any] = {
+        "image": image,
+        "text": text,
+        "audio": audio,
+        "tokens": tokens,
+        "target": target,
+        "kind": kind,
+        "split": split,
+        "separator": separator,
+        "validation_size": validation_size,
+        "test_size": test_size,
+        "seed": seed,
+    }
+    origin = None
+    shown = "dataset"
+    if isinstance(source, (str, Path)):
+        local = Path(source).expanduser()
+        place = str(local.absolute()) if local.is_dir() else str(source)
+        shown = local.name if local.is_dir() else str(source)
+        plain = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
+        arguments = {"source": place, "config": config, "revision": revision, "name": name, **plain}
+        origin = {"constructor": "from_hf", "arguments": arguments}
+    return task_from_tables(tables, name=name or shown, source=origin, notes=notes, **options)
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether `save_to_disk` wrote this folder."""
+    return (folder / SAVED_MARKS[0]).is_file() or (
+        (folder / SAVED_MARKS[1]).is_file() and (folder / "dataset_info.json").is_file()
+    )
+
+
+def _load(source: str | Path, config: str | None, revision: str | None) -> Any:
+    datasets = require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
+    folder = Path(source).expanduser()
+    try:
+        if folder.is_dir() and is_saved_dataset(folder):
+            return datasets.load_from_disk(str(folder))
+        return datasets.load_dataset(str(source), config, revision=revision)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # datasets raises its own errors, those of the hub client, of Arrow, and plain ones.
+        reason = str(error).strip().partition("\n")[0]
+        raise TaskError(
+            f"The data set {str(source)!r} cannot be loaded ({type(error).__name__}: {reason}). Check the id and "
+            "config=, or that the hub can be reached; a folder must be one that save_to_disk wrote."
+        ) from error
+
+
+def _parts(loaded: Any, notes: list[str]) -> dict[str | None, Any]:
+    if not isinstance(loaded, Mapping):
+        if not hasattr(loaded, "features") or not hasattr(loaded, "__len__"):
+            raise TaskError(
+                f"from_hf takes an id, a folder, a Dataset or a DatasetDict; {type(loaded).__name__} came. "
+                "Streaming data sets have no length: load it without streaming=True."
+            )
+        return {None: loaded}
+    if len(loaded) == 1:
+        return {None: next(iter(loaded.values()))}
+    parts: dict[str | None, Any] = {}
+    unknown = []
+    for name, dataset in loaded.items():
+        split = canonical_split(name)
+        if split is None:
+            unknown.append(str(name))
+        elif split in parts:
+            raise TaskError(f"The data set has two splits that mean {split!r}; {name!r} is the second.")
+        elif len(dataset):
+            parts[split] = dataset
+    if "train" not in parts:
+        raise TaskError(
+            f"The data set has no train split; it has {', '.join(map(str, loaded))}. "
+            f"Known names: {known_split_names()}."
+        )
+    if unknown:
+        notes.append(f"splits of unknown names are left out: {', '.join(map(repr, unknown))}")
+    return parts
+
+
+def dataset_table(dataset: Any, origin: str) -> Table:
+    """The columns of a `Dataset`: class labels by name, images and sounds encoded, the rest as Python values."""
+    datasets = require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
+    if not len(dataset):
+        raise TaskError(f"{origin} has no rows.")
+    dataset = dataset.with_format(None)
+    for name, feature in dataset.features.items():
+        if isinstance(feature, (datasets.Image, datasets.Audio)):
+            dataset = dataset.cast_column(name, type(feature)(decode=False))
+    columns: dict[str, Sequence[Any]] = {}
+    for name, feature in dataset.features.items():
+        if isinstance(feature, (datasets.Image, datasets.Audio)):
+            columns[name] = DatasetColumn(dataset.select_columns([name]), name)
+            continue
+        values = dataset.data.column(name) if dataset._indices is None else dataset.with_format("arrow")[:][name]
+        columns[name] = _named(values.to_pylist(), feature, datasets)
+    return Table(columns, len(dataset), None, origin)
+
+
+def _named(values: list[Any], feature: Any, datasets: Any) -> list[Any]:
+    """Ids of classes as their names; -1 stands for no label."""
+    if isinstance(feature, datasets.ClassLabel):
+        return [None if value is None or value < 0 else feature.int2str(value) for value in values]
+    inner = getattr(feature, "feature", None)
+    if isinstance(feature, list) and len(feature) == 1:
+        inner = feature[0]
+    if isinstance(inner, datasets.ClassLabel):
+        return [None if value is None else _named(value, inner, datasets) for value in values]
+    return values
+
+
+class DatasetColumn(Sequence[Any]):
+    """A column of a `Dataset`, read from its Arrow file row by row."""
+
+    def __init__(self, dataset: Any, name: str) -> None:
+        self._dataset, self._name = dataset, name
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        return self._dataset[int(index)][self._name]

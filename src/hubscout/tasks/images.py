@@ -1,0 +1,147 @@
+"""Images that are decoded when they are asked for, from files or from bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.optional import require
+from hubscout.tasks.fingerprint import content_digest
+from hubscout.tasks.sequences import Rows
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif"})
+
+
+def decode(data: bytes, origin: str) -> Image:
+    """An upright RGB image out of an encoded one; `origin` names it in the error for a broken one."""
+    image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
+    try:
+        with image_module.open(io.BytesIO(data)) as image:
+            return to_rgb(image)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Pillow's decoders raise whatever their format's code raises: OSError, SyntaxError, struct.error and more.
+        raise TaskError(
+            f"The image {origin} cannot be decoded ({type(error).__name__}: {error}; {len(data)} bytes). "
+            "It is probably cut short or not an image: replace it or take it out of the data."
+        ) from error
+
+
+def to_rgb(image: Image) -> Image:
+    """Upright and RGB, whatever the mode: 1 bit, grey (8, 16, 32 bits), palette, CMYK, or with transparency.
+
+    Transparent parts become white, as they look on a page: the colours stored beneath them are arbitrary.
+    """
+    image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
+    operations = require("PIL.ImageOps", extra="vision", purpose="Decoding images")
+    image = operations.exif_transpose(image)
+    if image.mode == "RGB" and "transparency" not in image.info:
+        image.load()
+        return image
+    if image.mode.startswith(("I", "F")):
+        image = image_module.fromarray(_to_eight_bits(np.asarray(image)))
+    if image.mode in {"RGBA", "LA", "PA", "RGBa", "La"} or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = image_module.new("RGBA", image.size, "white")
+        return image_module.alpha_composite(white, image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _to_eight_bits(pixels: np.ndarray) -> np.ndarray:
+    """Deep grey values brought to 0..255; Pillow's own conversion would clip everything above 255 to white."""
+    values = pixels.astype(np.float64)
+    top = 255.0 if values.max(initial=0) <= 255 else 65535.0
+    if pixels.dtype.kind == "f" and values.max(initial=0) <= 1:
+        top = 1.0
+    return np.clip(np.round(values * (255.0 / top)), 0, 255).astype(np.uint8)
+
+
+class Images(Sequence[Any]):
+    """Encoded images: each a path (relative to `root`), bytes, or Hugging Face's mapping of `bytes` and `path`.
+
+    A row is read and decoded when it is asked for. `origin` names the rows of bytes in errors.
+    """
+
+    def __init__(self, encoded: Sequence[Any], *, root: Path | None = None, origin: str = "") -> None:
+        self.encoded, self.root, self.origin = encoded, root, origin
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        row = range(len(self))[index]
+        data, name = self._read(row)
+        return decode(data, name)
+
+    def digest(self, row: int) -> bytes:
+        """A digest of the encoded bytes."""
+        return hashlib.sha256(self._read(row)[0]).digest()
+
+    def _read(self, row: int) -> tuple[bytes, str]:
+        value = self.encoded[row]
+        where = f"{self.origin or 'in memory'}, row {row}"
+        if isinstance(value, Mapping):
+            stored = value.get("bytes")
+            value = value.get("path") if stored is None else stored
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value), f"({where})"
+        if not isinstance(value, (str, Path)) or not str(value):
+            raise TaskError(f"No image in {where}: expected a path or bytes, found {value!r}.")
+        path = Path(value) if self.root is None else self.root / value
+        return read_bytes(path, where), str(path)
+
+
+def read_bytes(path: Path, where: str) -> bytes:
+    """The bytes of a file that a row names."""
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {error}.") from error
+
+
+class ImageArrays(Sequence[Any]):
+    """Images in memory: Pillow images, or arrays of bytes (height, width) or (height, width, channels)."""
+
+    def __init__(self, images: Sequence[Any]) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        image = self.images[index]
+        if hasattr(image, "mode") and hasattr(image, "convert"):
+            # A copy: what is done to the image handed out must not reach the data.
+            return to_rgb(image.copy())
+        pixels = np.asarray(image)
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim not in (2, 3)
+            or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4))
+        ):
+            raise TaskError(
+                f"Image {index} must be uint8 of shape (height, width) or (height, width, 1, 3 or 4); it is "
+                f"{pixels.dtype} of shape {pixels.shape}."
+            )
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+        image_module = require("PIL.Image", extra="vision", purpose="Images from arrays")
+        return to_rgb(image_module.fromarray(np.ascontiguousarray(pixels)))
+
+    def digest(self, row: int) -> bytes:
+        """A digest of the pixels."""
+        return content_digest(self.images[row])

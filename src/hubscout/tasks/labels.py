@@ -1,0 +1,237 @@
+"""From labels as they stand in files to targets: class ids, 0/1 matrices, real columns, tags.
+
+Labels keep their names. A class id is the place of its name among the sorted names of all splits, so that the same
+data gives the same ids whichever way it was read; names that are whole numbers are sorted as numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+
+SEPARATORS = (";", "|", ",")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+# Whole numbers with more values than this, and none of them repeated often, are measured, not named.
+_MOST_NUMBERED_CLASSES = 100
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN and blank strings.
+
+    >>> [is_missing(value) for value in (None, float("nan"), " ", 0, "NA")]
+    [True, True, True, False, False]
+    """
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
+
+
+def as_number(value: Any) -> float | None:
+    """A float, or None for what is no number. A blank or NaN is NaN."""
+    if isinstance(value, (bool, np.bool_, int, float, np.number)):
+        try:
+            return float(value)
+        except (OverflowError, TypeError):
+            return None
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, str):
+        try:
+            return float(value) if "_" not in value else None
+        except ValueError:
+            return None
+    return None
+
+
+def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
+    """Kind of one target column, and why."""
+    present = [value for value in values if not is_missing(value)]
+    if any(isinstance(value, (list, tuple, set, frozenset, np.ndarray)) for value in present):
+        return "multilabel", "the targets are lists"
+    if any(isinstance(value, (bool, np.bool_)) for value in present):
+        return "classification", "the targets are true and false"
+    numbers = [as_number(value) for value in present]
+    if not numbers or any(number is None for number in numbers):
+        return "classification", "the targets are names"
+    # The test for an infinite value comes later, where it can be named.
+    if any(number != math.floor(number) for number in numbers if number is not None and math.isfinite(number)):
+        return "regression", "the targets are real numbers"
+    distinct = len(set(numbers))
+    if distinct > _MOST_NUMBERED_CLASSES and distinct * 5 > len(numbers):
+        return "regression", f"the targets have {distinct:,} different whole numbers"
+    return "classification", f"the targets have {distinct:,} different whole numbers"
+
+
+def _family(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, (bool, np.bool_)):
+        return "true/false"
+    if isinstance(value, (int, float, np.number)):
+        return "number"
+    return type(value).__name__
+
+
+def class_name(value: Any, where: str = "") -> str:
+    """The name of a class as it is shown: text without blanks around it, whole numbers without a decimal point."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        if not math.isfinite(value):
+            raise TaskError(f"A class label must not be {value!r}{where}.")
+        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    hint = " For lists of labels say kind='multilabel'." if isinstance(value, (list, tuple, set, np.ndarray)) else ""
+    raise TaskError(f"A class label must be text or a number; {type(value).__name__} {value!r:.60} came{where}.{hint}")
+
+
+def sort_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorted, as numbers if all are whole numbers.
+
+    >>> sort_names(["10", "9"]), sort_names(["b", "A", "a"])
+    (('9', '10'), ('A', 'a', 'b'))
+    """
+    unique = set(names)
+    if all(_WHOLE.fullmatch(name) for name in unique):
+        return tuple(sorted(unique, key=lambda name: (int(name), name)))
+    return tuple(sorted(unique))
+
+
+def _check_one_family(parts: Mapping[str, Iterable[Any]]) -> None:
+    seen: dict[str, tuple[str, int, Any]] = {}
+    for part, values in parts.items():
+        for row, value in enumerate(values):
+            seen.setdefault(_family(value), (part, row, value))
+            if len(seen) > 1:
+                first, second = (f"{value!r:.60} ({part}, row {row})" for part, row, value in seen.values())
+                raise TaskError(
+                    f"The labels are of mixed types: {first} is {next(iter(seen))}, {second} is {_family(value)}. "
+                    "Write all labels as text or all as numbers."
+                )
+
+
+def encode_classes(
+    parts: Mapping[str, Sequence[Any]], names: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """Names and, for each part, ids into them.
+
+    >>> encode_classes({"train": [7, 2, 7]})
+    (('2', '7'), {'train': array([1, 0, 1])})
+    """
+    _check_one_family(parts)
+    named = {
+        part: [class_name(value, f" ({part}, row {row})") for row, value in enumerate(values)]
+        for part, values in parts.items()
+    }
+    chosen = sort_names(name for values in named.values() for name in values) if names is None else tuple(names)
+    places = {name: place for place, name in enumerate(chosen)}
+    return chosen, {part: _look_up(values, places, part) for part, values in named.items()}
+
+
+def _look_up(values: Sequence[str], places: Mapping[str, int], part: str) -> np.ndarray:
+    try:
+        return np.array([places[value] for value in values], dtype=np.int64)
+    except KeyError as error:
+        raise TaskError(
+            f"The label {error.args[0]!r} ({part}) is not among the given names: {', '.join(map(str, places))}."
+        ) from None
+
+
+def encode_tags(parts: Mapping[str, Sequence[Sequence[Any]]]) -> tuple[tuple[str, ...], dict[str, list[np.ndarray]]]:
+    """As `encode_classes`, for a sequence of tags a row."""
+    _check_one_family({part: (tag for row in rows for tag in row) for part, rows in parts.items()})
+    named = {part: [[class_name(tag, f" ({part})") for tag in row] for row in rows] for part, rows in parts.items()}
+    names = sort_names(tag for rows in named.values() for row in rows for tag in row)
+    places = {name: place for place, name in enumerate(names)}
+    return names, {part: [_look_up(row, places, part) for row in rows] for part, rows in named.items()}
+
+
+def find_separator(values: Iterable[Any]) -> str:
+    """The first of `;`, `|` and `,` that occurs."""
+    seen = {mark for value in values if isinstance(value, str) for mark in SEPARATORS if mark in value}
+    return next((mark for mark in SEPARATORS if mark in seen), SEPARATORS[0])
+
+
+def encode_label_sets(
+    parts: Mapping[str, Sequence[Any]], *, separator: str | None = None, names: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """Names and 0/1 matrices out of lists of labels, or of text with the labels between separators.
+
+    >>> encode_label_sets({"train": ["cat;dog", "", "dog"]})[1]["train"].tolist()
+    [[1, 1], [0, 0], [0, 1]]
+    """
+    mark = separator or find_separator(value for values in parts.values() for value in values)
+    listed = {
+        part: [_label_list(value, mark, part, row) for row, value in enumerate(values)]
+        for part, values in parts.items()
+    }
+    _check_one_family({part: (label for row in rows for label in row) for part, rows in listed.items()})
+    named = {
+        part: [[class_name(label, f" ({part})") for label in row] for row in rows] for part, rows in listed.items()
+    }
+    chosen = (
+        sort_names(name for rows in named.values() for row in rows for name in row) if names is None else tuple(names)
+    )
+    places = {name: place for place, name in enumerate(chosen)}
+    matrices = {}
+    for part, rows in named.items():
+        matrix = np.zeros((len(rows), len(chosen)), dtype=np.int64)
+        for row, labels in enumerate(rows):
+            matrix[row, _look_up(labels, places, part)] = 1
+        matrices[part] = matrix
+    return chosen, matrices
+
+
+def _label_list(value: Any, separator: str, part: str, row: int) -> list[Any]:
+    if value is None or isinstance(value, (float, np.floating)):
+        if is_missing(value):
+            return []
+    elif isinstance(value, str):
+        return [label.strip() for label in value.split(separator) if label.strip()]
+    elif isinstance(value, np.ndarray):
+        return value.ravel().tolist()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, (bool, int, float, np.number)):
+        return [value]
+    raise TaskError(f"The labels of {part}, row {row} must be a list or text; {type(value).__name__} came.")
+
+
+def encode_indicators(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: str) -> np.ndarray:
+    """A 0/1 matrix out of one column a label."""
+    matrix = encode_numbers(rows, columns, part)
+    wrong = np.argwhere((matrix != 0) & (matrix != 1))
+    if len(wrong):
+        row, column = wrong[0]
+        raise TaskError(
+            f"Multi-label columns hold 0 and 1: {part}, row {row} has {rows[row][column]!r} in {columns[column]!r}."
+        )
+    return matrix.astype(np.int64)
+
+
+def encode_numbers(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: str) -> np.ndarray:
+    """Real targets (n, C) in float64; an error names the first value that is no finite number."""
+    matrix = np.empty((len(rows), len(columns)), dtype=np.float64)
+    for row, values in enumerate(rows):
+        for column, value in enumerate(values):
+            number = as_number(value)
+            if number is None or not math.isfinite(number):
+                kind = "missing" if is_missing(value) else "not a finite number"
+                raise TaskError(
+                    f"The target {columns[column]!r} is {kind} in {part}, row {row}: {value!r:.60}. Real-valued "
+                    "targets must be finite: take the row out or fill the value in"
+                    + ("." if number is not None else ", or say kind='classification' if these are names.")
+                )
+            matrix[row, column] = number
+    return matrix

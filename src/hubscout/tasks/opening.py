@@ -1,0 +1,149 @@
+"""One string, as the command line gives it, and which constructor it means."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from hubscout.errors import TaskError
+from hubscout.tasks.folder import from_image_folder, missing_path, walk
+from hubscout.tasks.images import EXTENSIONS
+from hubscout.tasks.task import Task
+
+CONSTRUCTORS = ("from_image_folder", "from_table", "from_hf", "from_conll")
+# A folder with very many files is known for an image folder long before its end.
+_FILES_LOOKED_AT = 2000
+
+
+def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> Task:
+    """Open data by what it is.
+
+    | `source` | is read by |
+    |---|---|
+    | `flowers/`, with a folder per class, or those inside `train`, `val`, `test` | `from_image_folder` |
+    | `reviews.csv`, `.tsv`, `.jsonl`, `.parquet`, also `.csv.gz` | `from_table` |
+    | `sst2/` with `train.csv`, `test.csv` and so on | `from_table` |
+    | `ner.conll`, `ner.txt`, or a folder with `train.txt`, `valid.txt`, `test.txt` | `from_conll` |
+    | a folder that `datasets` wrote with `save_to_disk`; `hf:ID` | `from_hf` |
+    | the `source` of a task | `Task.reopen` |
+
+    `options` go to the constructor; those that are None count as not given. They may also follow the path:
+    `pets.parquet?target=breed`. A task is given back as it is.
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    if isinstance(source, Task):
+        if given:
+            raise TaskError(f"Options for a task that is open already: {', '.join(given)}. Give them when opening it.")
+        return source
+    if isinstance(source, Mapping):
+        return reopen(source) if "constructor" in source else _call("from_table", source, given)
+    text = str(source)
+    if "?" in text and not Path(text).expanduser().exists():
+        text, _, query = text.partition("?")
+        given = {**dict(_parse_option(*pair) for pair in parse_qsl(query, keep_blank_values=True)), **given}
+    if text.startswith("hf:"):
+        return _call("from_hf", text[3:], given)
+    path = Path(text).expanduser().absolute()
+    if not path.exists():
+        raise TaskError(f"{missing_path(path)} For a data set of the Hugging Face hub write hf:{text}.")
+    return _call(which_constructor(path, given), path, given)
+
+
+def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> str:
+    """The constructor that a file or folder is for."""
+    from hubscout.tasks.conll import is_conll_name
+    from hubscout.tasks.hf import is_saved_dataset
+    from hubscout.tasks.reading import table_format
+
+    if path.is_file():
+        if table_format(path) is not None:
+            return "from_table"
+        if is_conll_name(path):
+            return "from_conll"
+        raise TaskError(
+            f"{str(path)!r} is no data that is understood: expected CSV, TSV, JSONL, JSON or Parquet, a token file "
+            "(.txt, .conll), or a folder."
+        )
+    if is_saved_dataset(path):
+        return "from_hf"
+    entries = sorted(path.iterdir())
+    if not entries:
+        raise TaskError(f"The folder {str(path)!r} is empty.")
+    has_tables = any(entry.is_file() and table_format(entry) is not None for entry in entries)
+    # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
+    names_columns = any(option in (options or {}) for option in ("target", "image", "text", "split", "audio", "tokens"))
+    if has_tables and (names_columns or not _has_class_folders(path)):
+        return "from_table"
+    if (
+        not has_tables
+        and any(entry.is_file() and is_conll_name(entry) for entry in entries)
+        and not _has_class_folders(path)
+    ):
+        return "from_conll"
+    return "from_image_folder"
+
+
+def _has_class_folders(path: Path) -> bool:
+    for number, file in enumerate(walk(path)):
+        if file.parent != path and file.suffix.lower() in EXTENSIONS:
+            return True
+        if number > _FILES_LOOKED_AT:
+            break
+    return False
+
+
+def reopen(source: Mapping[str, Any]) -> Task:
+    """Open a task again from its `source`; an error if the content is no longer the same."""
+    if not isinstance(source, Mapping) or source.get("constructor") not in CONSTRUCTORS:
+        raise TaskError(f"This is not the source of a task: {source!r:.80}. Tasks made of data in memory have none.")
+    task = _call(source["constructor"], None, dict(source["arguments"]))
+    for step in source.get("subsets", ()):
+        task = task.subset(step["n"], seed=step["seed"])
+    expected = source.get("fingerprint")
+    if expected is not None and task.fingerprint != expected:
+        raise TaskError(
+            f"The data of {task.name!r} changed since the task was opened: its fingerprint was {expected[:12]}, now it "
+            f"is {task.fingerprint[:12]}. Start again from the data as it is now."
+        )
+    return task
+
+
+def _constructor(name: str) -> Callable[..., Task]:
+    if name == "from_image_folder":
+        return from_image_folder
+    if name == "from_table":
+        from hubscout.tasks.table import from_table
+
+        return from_table
+    if name == "from_conll":
+        from hubscout.tasks.conll import from_conll
+
+        return from_conll
+    from hubscout.tasks.hf import from_hf
+
+    return from_hf
+
+
+def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
+    """Call a constructor; with an unknown option, say which there are."""
+    function = _constructor(name)
+    first, *known = inspect.signature(function).parameters
+    unknown = [option for option in options if option not in known and not (source is None and option == first)]
+    if unknown:
+        raise TaskError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
+    return function(**options) if source is None else function(source, **options)
+
+
+def _parse_option(name: str, text: str) -> tuple[str, Any]:
+    """The value of an option in a string: numbers, true and false, names."""
+    if text.lower() in {"true", "false"}:
+        return name, text.lower() == "true"
+    for parse in (int, float):
+        try:
+            return name, parse(text)
+        except ValueError:
+            continue
+    return name, text

@@ -1,0 +1,252 @@
+"""Files of tables, read into columns without changing a value: text stays the text it was.
+
+CSV cells are all text here. What is a number is decided later, by the role of a column, so that the text "NA" is not
+a missing value and the class "007" is not the class 7.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.optional import require
+from hubscout.tasks.folder import missing_path
+from hubscout.tasks.sequences import Rows, join
+
+FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+FORMATS |= {".parquet": "parquet", ".pq": "parquet"}
+
+# Columns of bytes up to this size are held in memory (as one block, not as objects); larger ones are read by row group.
+_LARGEST_IN_MEMORY_BYTES = 1 << 30
+_ROW_GROUPS_KEPT = 8
+
+
+@dataclass(frozen=True)
+class Table:
+    """Equally long columns, and where paths in them start from."""
+
+    columns: dict[str, Sequence[Any]]
+    length: int
+    root: Path | None
+    origin: str
+
+
+def table_format(path: Path) -> str | None:
+    """The format by the ending, `.gz` aside; None for no table.
+
+    >>> table_format(Path("a.csv.gz")), table_format(Path("a.PARQUET")), table_format(Path("a.txt"))
+    ('csv', 'parquet', None)
+    """
+    name = path.name.lower().removesuffix(".gz")
+    return next((form for ending, form in FORMATS.items() if name.endswith(ending)), None)
+
+
+def read_table(path: Path, *, encoding: str = "utf-8", delimiter: str | None = None) -> Table:
+    """Read one file by its ending."""
+    form = table_format(path)
+    if form is None:
+        raise TaskError(f"{str(path)!r} is no table: expected one of {', '.join(FORMATS)}, also with .gz after it.")
+    if not path.is_file():
+        raise TaskError(missing_path(path))
+    if form == "parquet":
+        columns, length = _read_parquet(path)
+    else:
+        text = read_text(path, encoding)
+        columns, length = (
+            _read_csv(path, text, form, delimiter) if form in {"csv", "tsv"} else _read_json(path, text, form)
+        )
+    if not length:
+        raise TaskError(f"{str(path)!r} has no rows.")
+    return Table(columns, length, path.parent, path.name)
+
+
+def read_text(path: Path, encoding: str) -> str:
+    """The text of a file, unpacked if it is a `.gz`; a byte-order mark is dropped."""
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise TaskError(
+            f"{str(path)!r} is not {encoding} text (byte {error.object[error.start]:#04x} at {error.start:,}). "
+            "Say encoding=, for example encoding='latin-1' or 'cp1252', or save the file as UTF-8."
+        ) from error
+    except LookupError as error:
+        raise TaskError(
+            f"encoding={encoding!r} is no encoding that Python knows, such as 'utf-8' or 'latin-1'."
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise TaskError(f"{str(path)!r} cannot be read: {error}.") from error
+    return text.removeprefix("\ufeff")
+
+
+def _read_csv(path: Path, text: str, form: str, delimiter: str | None) -> tuple[dict[str, Sequence[Any]], int]:
+    pandas = require("pandas", extra="tables", purpose="Reading tables")
+    header = text.partition("\n")[0]
+    mark = delimiter or ("\t" if form == "tsv" else max(",;\t|", key=header.count))
+    try:
+        frame = pandas.read_csv(
+            io.StringIO(text), sep=mark, dtype=str, keep_default_na=False, na_filter=False, index_col=False
+        )
+    except (ValueError, TypeError, IndexError, OverflowError, RuntimeError) as error:
+        raise TaskError(
+            f"{str(path)!r} cannot be read as a table separated by {mark!r}: {str(error).strip()}. "
+            "Check the line it names, or say delimiter=."
+        ) from error
+    return {str(name): [str(value) for value in frame[name].tolist()] for name in frame.columns}, len(frame)
+
+
+def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any]], int]:
+    """One object a line, or one list of objects."""
+    where = ""
+    try:
+        if form == "json" and text.lstrip().startswith("["):
+            rows = json.loads(text)
+        else:
+            rows = []
+            for number, line in enumerate(text.split("\n"), start=1):
+                where = f" in line {number}"
+                if line.strip():
+                    rows.append(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{str(path)!r} is not valid JSON{where}: {error}.") from error
+    names: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise TaskError(f"{str(path)!r}, row {number}: expected an object with named values, found {row!r:.60}.")
+        names.update(dict.fromkeys(row))
+    return {name: [row.get(name) for row in rows] for name in names}, len(rows)
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
+    pyarrow = require("pyarrow", extra="tables", purpose="Reading Parquet files")
+    parquet = require("pyarrow.parquet", extra="tables", purpose="Reading Parquet files")
+    try:
+        file = parquet.ParquetFile(path)
+        schema = file.schema_arrow
+        encoded = [name for name in schema.names if holds_bytes(pyarrow, schema.field(name).type)]
+        plain = [name for name in schema.names if name not in encoded]
+        # A file without plain columns still has rows.
+        columns = {
+            name: column.to_pylist() for name, column in zip(plain, file.read(columns=plain).columns, strict=True)
+        }
+        sizes = _column_bytes(file)
+        for name in encoded:
+            if sizes.get(name, 0) > _LARGEST_IN_MEMORY_BYTES:
+                columns[name] = RowGroups(path, name)
+            else:
+                columns[name] = ArrowColumn(file.read(columns=[name]).column(name))
+        length = file.metadata.num_rows
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
+        raise TaskError(f"{str(path)!r} cannot be read as Parquet: {error}.") from error
+    return {name: columns[name] for name in schema.names}, length
+
+
+def holds_bytes(pyarrow: Any, kind: Any) -> bool:
+    """Whether an Arrow type holds encoded files: bytes, or Hugging Face's pair of `bytes` and `path`."""
+    types = pyarrow.types
+    if types.is_struct(kind):
+        return any(field.name == "bytes" and holds_bytes(pyarrow, field.type) for field in kind)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _column_bytes(file: Any) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for group in range(file.metadata.num_row_groups):
+        meta = file.metadata.row_group(group)
+        for column in range(meta.num_columns):
+            part = meta.column(column)
+            name = part.path_in_schema.partition(".")[0]
+            sizes[name] = sizes.get(name, 0) + part.total_uncompressed_size
+    return sizes
+
+
+class ArrowColumn(Sequence[Any]):
+    """A column in Arrow's memory; a value becomes a Python object when it is asked for."""
+
+    def __init__(self, column: Any) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        return self._column[int(index)].as_py()
+
+
+class RowGroups(Sequence[Any]):
+    """A column too large for memory: row groups are read as they are needed, and the last few are kept."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, name
+        self._open()
+
+    def _open(self) -> None:
+        parquet = require("pyarrow.parquet", extra="tables", purpose="Reading Parquet files")
+        self._file = parquet.ParquetFile(self._path)
+        counts = [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
+        self._ends = np.cumsum(counts)
+        self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_path": self._path, "_name": self._name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        row = range(len(self))[index]
+        group = int(np.searchsorted(self._ends, row, side="right"))
+        # The file handle is shared: one reader at a time.
+        with self._lock:
+            if group not in self._kept:
+                self._kept[group] = self._file.read_row_group(group, columns=[self._name]).column(self._name)
+                if len(self._kept) > _ROW_GROUPS_KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(group)
+            column = self._kept[group]
+        start = int(self._ends[group - 1]) if group else 0
+        return column[row - start].as_py()
+
+
+def frame_table(frame: Any, origin: str) -> Table:
+    """A pandas data frame as a table; missing values of every sort become None."""
+    if not len(frame):
+        raise TaskError(f"{origin}: the data frame has no rows.")
+    missing = frame.isna()
+    columns: dict[str, Sequence[Any]] = {}
+    for place, name in enumerate(frame.columns):
+        gone = missing.iloc[:, place].tolist()
+        values = frame.iloc[:, place].tolist()
+        columns[str(name)] = [None if empty else value for empty, value in zip(gone, values, strict=True)]
+    return Table(columns, len(frame), None, origin)
+
+
+def stack(tables: Sequence[Table], names: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """The named columns of several tables, below one another."""
+    for table in tables:
+        for name in names:
+            if name not in table.columns:
+                raise TaskError(f"{table.origin} has no column {name!r}, which {tables[0].origin} has.")
+    return {name: join([table.columns[name] for table in tables]) for name in names}

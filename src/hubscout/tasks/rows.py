@@ -1,0 +1,230 @@
+"""From tables to a task: choose columns and kind, leave out rows without a label, make targets, divide by splits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.tasks.arrays import check_lengths
+from hubscout.tasks.assembly import KINDS, assemble, check_choice
+from hubscout.tasks.audio import AudioArrays, Sounds
+from hubscout.tasks.columns import Roles, find_roles
+from hubscout.tasks.images import Images
+from hubscout.tasks.labels import (
+    as_number,
+    encode_classes,
+    encode_indicators,
+    encode_label_sets,
+    encode_numbers,
+    encode_tags,
+    guess_kind,
+    is_missing,
+)
+from hubscout.tasks.reading import Table, stack
+from hubscout.tasks.sequences import Pairs, Rows, join
+from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.task import Split, Targets, Task
+
+
+def task_from_tables(
+    tables: Mapping[str | None, Sequence[Table]],
+    *,
+    name: str,
+    source: Mapping[str, Any] | None,
+    image: str | None = None,
+    text: str | Sequence[str] | None = None,
+    audio: str | None = None,
+    tokens: str | None = None,
+    target: str | Sequence[str] | None = None,
+    kind: str | None = None,
+    split: str | bool | None = None,
+    separator: str | None = None,
+    notes: Sequence[str] = (),
+    **splitting: Any,
+) -> Task:
+    """A task out of tables by split; under None, tables that do not say by themselves which split they are."""
+    check_choice("kind", kind, KINDS)
+    if split is True:
+        raise TaskError("split= takes the name of a column, or False to ignore such a column.")
+    said = list(notes)
+    first = next(iter(tables.get("train", ())), None) or next(one for ones in tables.values() for one in ones)
+    roles = find_roles(
+        first,
+        image=image,
+        text=text,
+        audio=audio,
+        tokens=tokens,
+        target=target,
+        split=split,
+        split_by_file=None not in tables,
+        notes=said,
+    )
+    if roles.split is not None:
+        everything = [one for ones in tables.values() for one in ones]
+        parts = _by_column(everything, roles, said)
+    else:
+        parts = {part or "train": _gather(ones, roles) for part, ones in tables.items()}
+    if kind is None:
+        kind, why = _guess_kind(roles, parts)
+        said.append(f"kind guessed as {kind}: {why}")
+    parts = {part: _with_labels(part, data, roles, kind, said) for part, data in parts.items()}
+    names, targets = _targets(parts, roles, kind, separator)
+    splits = {part: Split(_inputs(parts[part], roles), targets[part]) for part in parts}
+    if kind == "tagging":
+        for part, one in splits.items():
+            check_lengths(one.inputs, one.targets, part)
+    return assemble(
+        name=name,
+        kind=kind,
+        modality=roles.modality,
+        target_names=names,
+        splits=splits,
+        notes=said,
+        source=source,
+        **splitting,
+    )
+
+
+Columns = dict[str, Sequence[Any]]
+"""The columns of one split that have a role."""
+
+
+def _gather(tables: Sequence[Table], roles: Roles) -> Columns:
+    """The columns with a role, of all files of a split; paths in them are made absolute, each from its own file."""
+    wanted = list(dict.fromkeys([*roles.inputs, *roles.targets, *([roles.split] if roles.split else [])]))
+    columns = stack(tables, wanted)
+    if roles.modality in {"image", "audio"}:
+        name = roles.inputs[0]
+        columns[name] = join([_rooted(table.columns[name], table.root) for table in tables])
+    return columns
+
+
+def _rooted(values: Sequence[Any], root: Path | None) -> Sequence[Any]:
+    if root is None or not isinstance(values, list):
+        return values
+    return [str(root / value) if isinstance(value, str) and value else value for value in values]
+
+
+def _length(columns: Columns) -> int:
+    return len(next(iter(columns.values())))
+
+
+def _take(columns: Columns, rows: np.ndarray) -> Columns:
+    if len(rows) == _length(columns):
+        return columns
+    return {
+        name: [values[row] for row in rows] if isinstance(values, list) else Rows(values, rows)
+        for name, values in columns.items()
+    }
+
+
+def _by_column(tables: Sequence[Table], roles: Roles, notes: list[str]) -> dict[str, Columns]:
+    assert roles.split is not None
+    columns = _gather(tables, roles)
+    values = columns[roles.split]
+    rows: dict[str, list[int]] = {}
+    unnamed = 0
+    for row, value in enumerate(values):
+        if is_missing(value):
+            unnamed += 1
+            continue
+        part = canonical_split(value)
+        if part is None:
+            raise TaskError(
+                f"The column {roles.split!r} holds {value!r:.60} (row {row}), which is no split that is known. Known "
+                f"names: {known_split_names()}. Say split=False to ignore the column."
+            )
+        rows.setdefault(part, []).append(row)
+    if unnamed:
+        notes.append(f"{unnamed:,} of {len(values):,} rows have no value in {roles.split!r} and are left out")
+    if not rows:
+        raise TaskError(f"The column {roles.split!r} is empty in all {len(values):,} rows.")
+    return {part: _take(columns, np.array(chosen)) for part, chosen in rows.items()}
+
+
+def _guess_kind(roles: Roles, parts: Mapping[str, Columns]) -> tuple[str, str]:
+    if roles.modality == "tokens":
+        return "tagging", "the inputs are lists of words"
+    columns = parts.get("train") or next(iter(parts.values()))
+    if len(roles.targets) == 1:
+        return guess_kind(columns[roles.targets[0]])
+    numbers = [as_number(value) for name in roles.targets for value in columns[name]]
+    if any(number is None for number in numbers):
+        names = [name for name in roles.targets if any(as_number(value) is None for value in columns[name])]
+        raise TaskError(f"Several target columns must hold numbers; {names[0]!r} does not. Say target= one column.")
+    if {number for number in numbers if number == number} <= {0.0, 1.0}:
+        return "multilabel", "the target columns hold 0 and 1"
+    return "regression", "the target columns hold numbers"
+
+
+def _with_labels(part: str, columns: Columns, roles: Roles, kind: str, notes: list[str]) -> Columns:
+    """The rows that have a label: for several targets, those that have all of them."""
+    if kind == "multilabel" and len(roles.targets) == 1:
+        # An empty cell of text is the empty set of labels; None is no answer.
+        gone = [value is None for value in columns[roles.targets[0]]]
+    else:
+        gone = [any(is_missing(columns[name][row]) for name in roles.targets) for row in range(_length(columns))]
+    missing = sum(gone)
+    if not missing:
+        return columns
+    what = "a target" if len(roles.targets) > 1 else f"a value in {roles.targets[0]!r}"
+    notes.append(f"{missing:,} of {len(gone):,} rows in {part} lack {what} and are left out")
+    return _take(columns, np.flatnonzero(~np.array(gone)))
+
+
+def _targets(
+    parts: Mapping[str, Columns], roles: Roles, kind: str, separator: str | None
+) -> tuple[Sequence[str], Mapping[str, Targets]]:
+    several = {
+        part: list(zip(*(columns[name] for name in roles.targets), strict=True)) for part, columns in parts.items()
+    }
+    if kind == "regression":
+        return roles.targets, {part: encode_numbers(rows, roles.targets, part) for part, rows in several.items()}
+    if kind == "multilabel" and len(roles.targets) > 1:
+        return roles.targets, {part: encode_indicators(rows, roles.targets, part) for part, rows in several.items()}
+    if len(roles.targets) > 1:
+        raise TaskError(f"{kind} takes one target column; {len(roles.targets)} were given: {', '.join(roles.targets)}.")
+    labels = {part: columns[roles.targets[0]] for part, columns in parts.items()}
+    if kind == "multilabel":
+        return encode_label_sets(labels, separator=separator)
+    if kind == "tagging":
+        for part, rows in labels.items():
+            _check_lists(rows, roles.targets[0], part)
+        return encode_tags(labels)
+    return encode_classes(labels)
+
+
+def _check_lists(rows: Sequence[Any], name: str, part: str) -> None:
+    for row, value in enumerate(rows):
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            raise TaskError(f"The column {name!r} must hold a list a row; {part}, row {row} holds {value!r:.60}.")
+
+
+def _inputs(columns: Columns, roles: Roles) -> Sequence[Any]:
+    values = columns[roles.inputs[0]]
+    if roles.modality == "image":
+        return Images(values, origin=f"column {roles.inputs[0]!r}")
+    if roles.modality == "audio":
+        if len(values) and isinstance(values[0], Mapping) and "array" in values[0]:
+            return AudioArrays(values)
+        return Sounds(values, origin=f"column {roles.inputs[0]!r}")
+    if roles.modality == "tokens":
+        _check_lists(values, roles.inputs[0], "the data")
+        return [[str(word) for word in row] for row in values]
+    if roles.modality == "text-pair":
+        return Pairs(*([_text(value) for value in columns[name]] for name in roles.inputs))
+    return [_text(value) for value in values]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return ""
+    if isinstance(value, (bool, int, float)):
+        return str(value)
+    raise TaskError(f"A text column must hold text; {type(value).__name__} {value!r:.60} came.")

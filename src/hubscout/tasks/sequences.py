@@ -1,0 +1,103 @@
+"""Sequences that read a row when it is asked for."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from hubscout.tasks.fingerprint import content_digest
+
+
+class Rows(Sequence[Any]):
+    """Some rows of another sequence, in the order of `rows`.
+
+    >>> list(Rows("abcd", [3, 0]))
+    ['d', 'a']
+    """
+
+    def __init__(self, base: Sequence[Any], rows: Sequence[int] | np.ndarray) -> None:
+        chosen = np.asarray(rows, dtype=np.int64)
+        # A selection of a selection is one selection: access stays one step deep.
+        self.base: Sequence[Any] = base.base if isinstance(base, Rows) else base
+        self.rows: np.ndarray = base.rows[chosen] if isinstance(base, Rows) else chosen
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        return self.base[int(self.rows[index])]
+
+    def digest(self, row: int) -> bytes:
+        """The content digest of one row."""
+        digest = getattr(self.base, "digest", None)
+        chosen = int(self.rows[row])
+        return content_digest(self.base[chosen]) if digest is None else digest(chosen)
+
+
+class Chained(Sequence[Any]):
+    """Several sequences, one after another.
+
+    >>> list(Chained(["ab", "c"]))
+    ['a', 'b', 'c']
+    """
+
+    def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
+        self.parts = list(parts)
+        self._ends = list(accumulate(len(part) for part in self.parts))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _locate(self, row: int) -> tuple[Sequence[Any], int]:
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        part = bisect.bisect_right(self._ends, row)
+        return self.parts[part], row - (self._ends[part - 1] if part else 0)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        part, row = self._locate(int(index))
+        return part[row]
+
+    def digest(self, row: int) -> bytes:
+        """The content digest of one row."""
+        part, row = self._locate(row)
+        digest = getattr(part, "digest", None)
+        return content_digest(part[row]) if digest is None else digest(row)
+
+
+class Pairs(Sequence[tuple[Any, Any]]):
+    """Two equally long sequences, row by row.
+
+    >>> Pairs(["a"], ["b"])[0]
+    ('a', 'b')
+    """
+
+    def __init__(self, first: Sequence[Any], second: Sequence[Any]) -> None:
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        return (self.first[index], self.second[index])
+
+
+def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """One sequence out of several; lists stay lists."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, list) for part in parts):
+        return [value for part in parts for value in part]
+    return Chained(parts)

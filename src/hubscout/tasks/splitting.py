@@ -1,0 +1,114 @@
+"""Seeded, stratified choices of rows: for splitting data that comes without splits, and for subsets.
+
+Rows are put into one order in which every beginning has the classes in their right proportions (Sainte-Laguë
+apportionment: the k-th row of a class of size n has the place (k + ½)/n). A longer beginning contains a shorter one,
+so subsets of growing size are nested and work done on a small one is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hubscout.errors import TaskError
+
+SPLIT_NAMES = ("train", "validation", "test")
+
+_ALIASES = {
+    "train": ("train", "training", "trn", "trainval"),
+    "validation": ("validation", "valid", "val", "dev", "development"),
+    "test": ("test", "testing", "tst", "heldout", "holdout"),
+}
+_CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
+
+
+def canonical_split(name: object) -> str | None:
+    """The name we use for a split, or None for a name that means none.
+
+    >>> canonical_split("Dev"), canonical_split("trn"), canonical_split("fold-3")
+    ('validation', 'train', None)
+    """
+    return _CANONICAL.get(str(name).strip().lower().replace("-", "").replace("_", ""))
+
+
+def known_split_names() -> str:
+    """Every name that is understood, for messages."""
+    return "; ".join(f"{name} ({', '.join(aliases[1:])})" for name, aliases in _ALIASES.items())
+
+
+def strata(targets: np.ndarray | Sequence[np.ndarray], kind: str) -> np.ndarray:
+    """One integer a row: rows of the same integer are interchangeable for a split.
+
+    The class for classification. For multi-label rows and tagged sentences, the rarest of their labels, so that rare
+    labels are spread as well as they can be. Regression has one stratum.
+    """
+    if kind == "classification":
+        return np.asarray(targets, dtype=np.int64)
+    if kind == "regression":
+        return np.zeros(len(targets), dtype=np.int64)
+    if kind == "multilabel":
+        matrix = np.asarray(targets)
+        present = [np.flatnonzero(row) for row in matrix]
+        counts = matrix.sum(axis=0)
+    else:
+        present = [np.unique(row) for row in targets]
+        size = 1 + max((int(tags[-1]) for tags in present if len(tags)), default=0)
+        counts = np.bincount(np.concatenate([*present, np.empty(0, dtype=np.int64)]), minlength=size)
+    return np.array([tags[np.argmin(counts[tags])] if len(tags) else -1 for tags in present], dtype=np.int64)
+
+
+def _proportional_order(groups: np.ndarray, generator: np.random.Generator, *, hold_back: bool) -> np.ndarray:
+    """Rows in Sainte-Laguë order; with `hold_back`, one row of each stratum is not in it."""
+    rows, places, ties = [], [], []
+    values, inverse = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(inverse, minlength=len(values))
+    by_group = np.split(np.argsort(inverse, kind="stable"), np.cumsum(sizes)[:-1])
+    tie_breaks = generator.permutation(len(values))
+    for members, tie_break in zip(by_group, tie_breaks, strict=True):
+        count = len(members) - hold_back
+        rows.append(generator.permutation(members)[:count])
+        places.append((np.arange(count) + 0.5) / len(members))
+        ties.append(np.full(count, tie_break))
+    if not rows:
+        return np.empty(0, dtype=np.int64)
+    order = np.lexsort((np.concatenate(ties), np.concatenate(places)))
+    return np.concatenate(rows)[order]
+
+
+def stratified_sample(groups: np.ndarray, n: int, seed: int) -> np.ndarray:
+    """Choose `n` rows, in ascending order; every stratum is kept if `n` allows, and the samples of one seed are nested.
+
+    >>> groups = np.array([0] * 90 + [1] * 9 + [2])
+    >>> np.bincount(groups[stratified_sample(groups, 20, seed=0)]).tolist()
+    [17, 2, 1]
+    """
+    order = _proportional_order(groups, np.random.default_rng(seed), hold_back=False)
+    # One row of each stratum comes first, whatever its share.
+    _, first = np.unique(groups[order], return_index=True)
+    is_first = np.zeros(len(order), dtype=bool)
+    is_first[first] = True
+    order = np.concatenate([order[is_first], order[~is_first]])
+    return np.sort(order[:n])
+
+
+def split_off(groups: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Take `n` rows away in the proportions of the strata: the rows that stay, and those taken, in ascending order.
+
+    Every stratum keeps at least one row, so that a class with one example stays with the models' training data;
+    fewer than `n` rows are taken where that leaves no other way.
+
+    >>> stay, taken = split_off(np.array([0, 0, 0, 0, 1]), 2, seed=0)
+    >>> len(stay), len(taken), 4 in stay
+    (3, 2, True)
+    """
+    order = _proportional_order(groups, np.random.default_rng(seed), hold_back=True)
+    taken = np.sort(order[:n])
+    return np.setdiff1d(np.arange(len(groups)), taken), taken
+
+
+def check_fraction(name: str, value: float) -> float:
+    """A share of the rows to be split off: at least 0, less than 1."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value < 1:
+        raise TaskError(f"{name} must be a share of the rows, at least 0 and less than 1; it was {value!r}.")
+    return float(value)

@@ -1,0 +1,165 @@
+"""Tasks out of tables: files of CSV, TSV, JSONL or Parquet, and data frames."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hubscout.errors import TaskError
+from hubscout.tasks.folder import missing_path
+from hubscout.tasks.reading import Table, frame_table, read_table, table_format
+from hubscout.tasks.rows import task_from_tables
+from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.task import Task
+
+
+def from_table(
+    source: Any,
+    *,
+    image: str | None = None,
+    text: str | Sequence[str] | None = None,
+    audio: str | None = None,
+    tokens: str | None = None,
+    target: str | Sequence[str] | None = None,
+    kind: str | None = None,
+    split: str | bool | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    name: str | None = None,
+    validation_size: float = 0.1,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Task:
+    """A task out of a table, or of one table a split.
+
+    `source` is a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file a split
+    (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists of
+    files, or a pandas data frame, or a mapping to those.
+
+    Columns: one of `image` (paths relative to the file, or bytes), `text` (one column, or two for pairs), `audio`,
+    `tokens` (lists of words) holds the inputs, `target` the labels; several targets are real-valued columns, or
+    0/1 columns of a multi-label task. `split` names the column that says which row is in which split; False
+    ignores such a column. What is not given is guessed and said in `task.notes`; so is `kind`. `separator` stands
+    between the labels of a multi-label column (`;`, `|` or `,` by default).
+
+    Rows without a label, or without a value in the `split` column that was named, are left out and counted in the
+    notes.
+    """
+    files = table_files(source)
+    tables = {
+        part: [_read(one, encoding=encoding, delimiter=delimiter) for one in ones] for part, ones in files.items()
+    }
+    on_disk = all(isinstance(one, Path) for ones in files.values() for one in ones)
+    options: dict[str, Any] = {
+        "image": image,
+        "text": text,
+        "audio": audio,
+        "tokens": tokens,
+        "target": target,
+        "kind": kind,
+        "split": split,
+        "separator": separator,
+        "validation_size": validation_size,
+        "test_size": test_size,
+        "seed": seed,
+    }
+    origin = None
+    if on_disk:
+        paths: Any = {part: [str(one) for one in ones] for part, ones in files.items() if part is not None}
+        plain = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
+        origin = {
+            "constructor": "from_table",
+            "arguments": {
+                "source": paths or str(files[None][0]),
+                **plain,
+                "encoding": encoding,
+                "delimiter": delimiter,
+                "name": name,
+            },
+        }
+    return task_from_tables(tables, name=name or _name(source, files), source=origin, **options)
+
+
+def table_files(source: Any) -> dict[str | None, list[Any]]:
+    """The files or frames of each split; under None where the files do not say."""
+    if isinstance(source, Mapping):
+        files: dict[str | None, list[Any]] = {}
+        for part, ones in source.items():
+            split = canonical_split(part)
+            if split is None:
+                raise TaskError(f"There is no split {part!r}. Known names: {known_split_names()}.")
+            listed = [ones] if isinstance(ones, (str, Path)) or _is_frame(ones) else list(ones)
+            files.setdefault(split, []).extend(one if _is_frame(one) else _absolute(one) for one in listed)
+        if not any(files.values()):
+            raise TaskError("The mapping from splits to files is empty.")
+        return files
+    if _is_frame(source):
+        return {None: [source]}
+    if not isinstance(source, (str, Path)):
+        raise TaskError(
+            f"A table must be a path, a mapping from splits to paths, or a data frame; it was {source!r:.60}."
+        )
+    path = _absolute(source)
+    if not path.is_dir():
+        return {None: [path]}
+    tables = sorted(entry for entry in path.iterdir() if entry.is_file() and table_format(entry) is not None)
+    if not tables:
+        raise TaskError(f"The folder {str(path)!r} has no tables (CSV, TSV, JSONL, Parquet).")
+    found: dict[Any, list[Any]] = dict(split_files(tables))
+    if found:
+        return dict(found)
+    if len(tables) == 1:
+        return {None: list(tables)}
+    raise TaskError(
+        f"The folder {str(path)!r} has {len(tables)} tables, and their names do not say which split they are: "
+        f"{', '.join(table.name for table in tables[:8])}. Name one of them, or give a mapping from splits to files."
+    )
+
+
+def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """Files by the split that their names speak of, if one speaks of train; otherwise nothing.
+
+    >>> split_files([Path("a-train.csv"), Path("a-dev.csv"), Path("notes.csv")])["validation"][0].name
+    'a-dev.csv'
+    """
+    found: dict[str, list[Path]] = {}
+    endings: Counter[str] = Counter()
+    for path in sorted(paths):
+        words = re.split(r"[^a-z]+", path.name.lower().partition(".")[0])
+        splits = {split for word in words if (split := canonical_split(word)) is not None}
+        if len(splits) == 1:
+            found.setdefault(splits.pop(), []).append(path)
+            endings[path.suffix] += 1
+    if "train" not in found:
+        return {}
+    # The same data lies there twice, in two formats: one is enough.
+    if len(endings) > 1:
+        best = max(endings, key=lambda ending: (endings[ending], ending))
+        found = {split: kept for split, ones in found.items() if (kept := [one for one in ones if one.suffix == best])}
+    return found if "train" in found else {}
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "iloc") and hasattr(value, "columns")
+
+
+def _absolute(path: str | Path) -> Path:
+    full = Path(path).expanduser().absolute()
+    if not full.exists():
+        raise TaskError(missing_path(full))
+    return full
+
+
+def _read(one: Any, *, encoding: str, delimiter: str | None) -> Table:
+    return frame_table(one, "data frame") if _is_frame(one) else read_table(one, encoding=encoding, delimiter=delimiter)
+
+
+def _name(source: Any, files: Mapping[str | None, Sequence[Any]]) -> str:
+    if isinstance(source, (str, Path)):
+        return Path(source).expanduser().absolute().name.partition(".")[0] or "table"
+    first = next((one for ones in files.values() for one in ones), None)
+    return first.parent.name if isinstance(first, Path) else "table"
