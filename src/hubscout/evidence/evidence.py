@@ -1,0 +1,83 @@
+"""`Evidence`: what evidence maximisation finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hubscout.evidence.checks import Kind
+from hubscout.evidence.posterior import predict_mean, predict_variance
+from hubscout.evidence.spectrum import Spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """How well features explain targets: the log maximum evidence a sample, and the posterior it belongs to.
+
+    Arrays have one entry a target, in the order of `targets`. A target without a single non-zero label (a class or a
+    label that does not occur) has no evidence: it is named in `unscored`, is left out of every mean, and its entries
+    are those of a model that predicts 0.
+    """
+
+    kind: Kind
+    targets: tuple[str, ...]
+    n: int
+    feature_dim: int
+    score: float
+    """The mean over the scored targets of log evidence / n, in nats a sample. Higher is better."""
+    null_score: float
+    """The same for the model that ignores the features."""
+    per_target: np.ndarray
+    per_target_null: np.ndarray
+    alpha: np.ndarray
+    """The prior precision of the weights; ∞ where the null model is best."""
+    beta: np.ndarray
+    """The precision of the noise."""
+    ratio: np.ndarray
+    """t = α / β."""
+    weights: np.ndarray = field(repr=False)
+    """m, the posterior mean, (C, D)."""
+    intercept: np.ndarray = field(repr=False)
+    """(C,): what centring took away; zero without it."""
+    rank: int
+    standard_error: float | None
+    """Of the score, by a block jackknife; None with fewer than two blocks."""
+    block_scores: np.ndarray = field(repr=False)
+    """The jackknife's pseudo-values of the score; over the same blocks of samples, two models compare in pairs."""
+    block_sizes: np.ndarray = field(repr=False)
+    solver: str
+    center: bool
+    iterations: int
+    per_target_converged: np.ndarray = field(repr=False)
+    unscored: tuple[str, ...] = ()
+    feature_mean: np.ndarray | None = field(default=None, repr=False)
+    spectrum: Spectrum | None = field(default=None, repr=False)
+    """What convergence and predictive variances need; None after `without_spectrum`."""
+
+    @property
+    def gain(self) -> float:
+        """What the features add over the null model: score - null_score, in nats a sample; n times the gain of one target is a log Bayes factor."""
+        return self.score - self.null_score
+
+    @property
+    def per_target_gain(self) -> np.ndarray:
+        """per_target - per_target_null."""
+        return self.per_target - self.per_target_null
+
+    @property
+    def converged(self) -> bool:
+        """Whether the solver finished for every scored target."""
+        return bool(self.per_target_converged.all())
+
+    def predict(self, features: object) -> np.ndarray:
+        """The posterior predictive mean fᵀm (+ intercept), (n, C)."""
+        return predict_mean(self, features)
+
+    def predict_variance(self, features: object) -> np.ndarray:
+        """The posterior predictive variance fᵀA⁻¹f + 1/β, (n, C)."""
+        return predict_variance(self, features)
+
+    def without_spectrum(self) -> Evidence:
+        """The same without what only predictive variances and convergence need: small enough to keep many."""
+        return replace(self, spectrum=None)

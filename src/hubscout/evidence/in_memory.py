@@ -1,0 +1,165 @@
+"""`logme`: the score of features that are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hubscout.errors import InputError
+from hubscout.evidence.arrays import (
+    Array,
+    chunks,
+    namespace,
+    squared_norms_are_finite,
+    to_device_of,
+    to_float64,
+    to_host,
+    zeros_like_device,
+)
+from hubscout.evidence.checks import Targets, check_features, check_targets, raise_not_finite
+from hubscout.evidence.doubt import contributions_from_dual, doubt_from_contributions
+from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.maximize import (
+    Jackknife,
+    Settings,
+    assemble,
+    fit,
+    scored_targets,
+    with_doubt,
+)
+from hubscout.evidence.posterior import dual_coefficients
+from hubscout.evidence.solution import SOLVERS
+from hubscout.evidence.spectrum import dual_spectrum
+from hubscout.evidence.statistics import Statistics
+
+
+def logme(
+    features: object,
+    targets: object,
+    *,
+    kind: str = "auto",
+    classes: Sequence[object] | None = None,
+    target_names: Sequence[str] | None = None,
+    center: bool = False,
+    blocks: int | Sequence[int] | np.ndarray = 10,
+    solver: str = "newton",
+    jackknife: Jackknife = "linear",
+    tolerance: float | None = None,
+    max_iterations: int | None = None,
+    keep_spectrum: bool = True,
+) -> Evidence:
+    """LogME: the logarithm of the maximum evidence of the targets given the features, a sample and a target.
+
+    A Bayesian linear model y = Fw + noise, with w ~ N(0, I/α) and noise ~ N(0, 1/β), is given the α and β that make
+    the targets most probable (You et al., JMLR 23, 2022). Classes become one 0/1 column each. The score has no upper
+    bound, does not depend on the scale, rotation, padding or duplication of features, and moves by -log c when the
+    targets are multiplied by c; `Evidence.gain` does not depend on the scale of targets either.
+
+    `kind` is "classification" (a vector of classes), "multilabel" (a 0/1 matrix) or "regression" (a vector or a
+    matrix of numbers). "auto" takes a vector of integers, booleans or strings for classes, a matrix of integers or
+    booleans for multi-label, and floats for regression, even where every float is whole.
+
+    `classes` lists all classes, if some may not occur; those are not scored (`Evidence.unscored`), and without the
+    list the classes are those that occur. `center` takes the means of features and targets away first. `blocks` is the
+    number of random blocks of the jackknife, or the block of every row. The other arguments are those of
+    `maximize_evidence`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> flowers = load_iris()
+    >>> result = logme(flowers.data, flowers.target, target_names=flowers.target_names)
+    >>> round(result.score, 4), round(result.gain, 4), result.targets
+    (-0.1601, 0.7096, ('setosa', 'versicolor', 'virginica'))
+    """
+    settings = Settings(solver, center, jackknife, tolerance, max_iterations, keep_spectrum)
+    rows = check_features(features)
+    n, dim = (int(size) for size in rows.shape)
+    labels = check_targets(targets, n, kind=kind, classes=classes, target_names=target_names)
+    block_of_row = assign_blocks(n, blocks)
+    if n < dim and jackknife != "exact" and not SOLVERS[solver].needs_sums:
+        return _dual(rows, labels, block_of_row, settings)
+    return _primal(rows, labels, block_of_row, settings)
+
+
+def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarray:
+    """The block of every row, (n,), from 0 on: given, or drawn at random in the same way for every n."""
+    if not isinstance(blocks, int | np.integer):
+        given = np.asarray(blocks)
+        if given.shape != (n,) or given.dtype.kind not in "iu":
+            raise InputError(f"blocks must be a whole number or {n} block ids; got {given.dtype} of {given.shape}.")
+        return np.unique(given, return_inverse=True)[1]
+    if blocks < 1:
+        raise InputError(f"blocks must be at least 1; got {blocks}.")
+    count = min(int(blocks), n)
+    positions = np.random.default_rng(0).permutation(n)
+    return positions * count // n
+
+
+def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
+    """Sums by block, then as from any other sums. Means are taken away before squaring, which loses no digits."""
+    statistics = Statistics(labels.kind, labels.names)
+    offset = _column_means(rows) if settings.center else None
+    count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
+    for block in range(count):
+        chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
+        part = rows[chosen] if offset is None else to_float64(rows[chosen]) - offset
+        values = labels.values[to_host(chosen) if isinstance(labels.values, np.ndarray) and count > 1 else chosen]
+        statistics.update(part, values, block=block)
+    return fit(statistics, settings, offset)
+
+
+def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
+    """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
+    n, dim = rows.shape
+    targets = _target_matrix(labels, rows)
+    means = None
+    if settings.center:
+        means = (_column_means(rows), targets.mean(0))
+        targets = targets - means[1]
+    scored = scored_targets(labels.kind, labels.names, (targets**2).sum(0), n)
+    targets = targets[:, np.flatnonzero(scored)]
+    inner = zeros_like_device(rows, n, n)
+    for columns in chunks(dim, n):
+        part = _column_part(rows, columns, means)
+        inner += part @ part.T
+    if not squared_norms_are_finite(inner.diagonal()):
+        raise_not_finite(rows)
+    spectrum = dual_spectrum(inner, targets, dim)
+    solution = settings.solve(spectrum, None)
+    coefficients = dual_coefficients(spectrum, solution.ratio)
+    weights = zeros_like_device(rows, targets.shape[1], dim)
+    basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
+    for columns in chunks(dim, n):
+        part = _column_part(rows, columns, means)
+        weights[:, columns] = coefficients.T @ part
+        if basis is not None:
+            basis[columns] = part.T @ spectrum.basis
+    fitted = assemble(labels.kind, labels.names, scored, spectrum, solution, weights, means, settings)
+    if basis is not None:
+        basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
+        fitted = replace(fitted, spectrum=replace(spectrum, basis=basis, dual=False))
+    if settings.jackknife == "none" or block_of_row.max() == 0:
+        return fitted
+    contributions = contributions_from_dual(spectrum, targets, solution.ratio, fitted.beta[scored], block_of_row)
+    return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
+
+
+def _column_part(rows: Array, columns: slice, means: tuple[Array, Array] | None) -> Array:
+    part = to_float64(rows[:, columns])
+    return part if means is None else part - means[0][columns]
+
+
+def _column_means(rows: Array) -> Array:
+    total = zeros_like_device(rows, rows.shape[1])
+    for part in chunks(*rows.shape):
+        total += to_float64(rows[part]).sum(0)
+    return total / rows.shape[0]
+
+
+def _target_matrix(labels: Targets, reference: Array) -> Array:
+    if labels.kind != "classification":
+        return to_float64(to_device_of(labels.values, reference))
+    matrix = np.zeros((len(labels.values), len(labels.names)))
+    matrix[np.arange(len(labels.values)), labels.values] = 1
+    return to_device_of(matrix, reference)

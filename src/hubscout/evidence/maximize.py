@@ -1,0 +1,221 @@
+"""`maximize_evidence`: from sufficient statistics to `Evidence`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+import hubscout.evidence.newton
+import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
+from hubscout.errors import InputError
+from hubscout.evidence.arrays import Array, to_device_of, to_host
+from hubscout.evidence.checks import Kind
+from hubscout.evidence.doubt import Doubt, contributions_from_sums, doubt_from_contributions, doubt_from_refits
+from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.posterior import mean_weights
+from hubscout.evidence.profile import LOG_TWO_PI, Profile
+from hubscout.evidence.solution import SOLVERS, Problem, Solution
+from hubscout.evidence.spectrum import EPSILON, Spectrum, primal_spectrum
+from hubscout.evidence.statistics import Block, Statistics
+
+Jackknife = Literal["linear", "exact", "none"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to maximise: the arguments that `maximize_evidence` and `logme` share, checked."""
+
+    solver: str = "newton"
+    center: bool = False
+    jackknife: str = "linear"
+    tolerance: float | None = None
+    max_iterations: int | None = None
+    keep_spectrum: bool = True
+
+    def __post_init__(self) -> None:
+        SOLVERS[self.solver]
+        if self.jackknife not in ("linear", "exact", "none"):
+            raise InputError(f"jackknife must be 'linear', 'exact' or 'none'; got {self.jackknife!r}.")
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise InputError(f"tolerance must be positive; got {self.tolerance!r}.")
+        if self.max_iterations is not None and self.max_iterations < 1:
+            raise InputError(f"max_iterations must be at least 1; got {self.max_iterations!r}.")
+
+    def solve(self, spectrum: Spectrum, block: Block | None) -> Solution:
+        """Run the solver. Each has defaults of its own for what is None here."""
+        given = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return SOLVERS[self.solver].solve(Problem(spectrum, block), **options)
+
+
+def maximize_evidence(
+    statistics: Statistics,
+    *,
+    solver: str = "newton",
+    center: bool = False,
+    jackknife: Jackknife = "linear",
+    tolerance: float | None = None,
+    max_iterations: int | None = None,
+    keep_spectrum: bool = True,
+) -> Evidence:
+    """Maximise the evidence of every target from sufficient statistics.
+
+    `solver` is "newton" (the global maximum, all targets at once) or one of the paper's "naive", "mackay" and
+    "fixed-point", which start at α = β = 1 and find a local one. `center` takes the means of features and targets
+    away first. `jackknife` over the blocks is "linear" (nearly free), "exact" (re-fits without each block) or "none".
+    `tolerance` is on log t. Without `keep_spectrum` the result is small, but has no predictive variances.
+
+    >>> generator = np.random.default_rng(0)
+    >>> features, ids = generator.normal(size=(100, 5)), np.arange(100) % 2
+    >>> result = maximize_evidence(Statistics("classification", ["no", "yes"]).update(features, ids))
+    >>> result.n, result.rank, result.targets, result.converged
+    (100, 5, ('no', 'yes'), True)
+    """
+    return fit(statistics, Settings(solver, center, jackknife, tolerance, max_iterations, keep_spectrum))
+
+
+def fit(statistics: Statistics, settings: Settings, offset: Array | None = None) -> Evidence:
+    """Maximise the evidence from sums. `offset`, if any, was taken away from the features before they were summed."""
+    total = statistics.total()
+    means = None
+    if settings.center:
+        means = (total.feature_sum / total.n, total.target_sum / total.n)
+        total = total.centred(*means)
+    scored = scored_targets(statistics.kind, statistics.target_names, total.target_squares, total.n)
+    part = select(total, scored)
+    spectrum = primal_spectrum(part)
+    solution = settings.solve(spectrum, part)
+    weights = mean_weights(spectrum, solution.ratio)
+    original_means = means if means is None or offset is None else (means[0] + offset, means[1])
+    fitted = assemble(
+        statistics.kind, statistics.target_names, scored, spectrum, solution, weights, original_means, settings
+    )
+    blocks = [statistics.blocks[index] for index in sorted(statistics.blocks)]
+    if settings.jackknife == "none" or len(blocks) < 2:
+        return fitted
+    if settings.jackknife == "exact":
+        return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
+    parts = (select(block.centred(*means) if means else block, scored) for block in blocks)
+    contributions = contributions_from_sums(parts, spectrum, solution.ratio, fitted.beta[scored], weights)
+    sizes = np.array([block.n for block in blocks])
+    return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, sizes))
+
+
+def _refits(
+    statistics: Statistics, fitted: Evidence, blocks: Sequence[Block], scored: np.ndarray, settings: Settings
+) -> Doubt:
+    """Scores without each block. A target that only that block holds keeps its score: nothing is known without it."""
+    whole = statistics.total()
+    scores = []
+    for block in blocks:
+        rest = whole.minus(block)
+        if settings.center:
+            rest = rest.centred(rest.feature_sum / rest.n, rest.target_sum / rest.n)
+        present = scored & (to_host(rest.target_squares) > whole.n * EPSILON * to_host(whole.target_squares))
+        part = select(rest, present)
+        spectrum = primal_spectrum(part)
+        per_target = fitted.per_target.copy()
+        per_target[present] = log_evidence(spectrum, settings.solve(spectrum, part).ratio)[0]
+        scores.append(per_target[scored].mean())
+    return doubt_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
+
+
+def scored_targets(kind: Kind, names: Sequence[str], target_squares: Array, n: int) -> np.ndarray:
+    """Which targets have any label to explain, (C,). A regression column without one is an error."""
+    scored = to_host(target_squares) > 0
+    missing = [name for name, is_scored in zip(names, scored, strict=True) if not is_scored]
+    if kind == "regression" and missing:
+        raise InputError(
+            f"targets: the column {missing[0]!r} is zero everywhere (after centring, if that was asked for), so there "
+            "is nothing to explain. Leave the column out."
+        )
+    if kind == "classification" and scored.sum() < 2:
+        raise InputError("targets hold one class only; at least two are needed to compare features.")
+    if not scored.any():
+        raise InputError("targets: no label occurs in some samples and not in others, so there is nothing to explain.")
+    return scored
+
+
+def select(block: Block, scored: np.ndarray) -> Block:
+    """The same sums for some of the targets."""
+    if scored.all():
+        return block
+    rows = np.flatnonzero(scored)
+    return replace(
+        block, cross=block.cross[rows], target_squares=block.target_squares[rows], target_sum=block.target_sum[rows]
+    )
+
+
+def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log evidence a sample at the given t, the same of the null model, and β: (C,) each."""
+    profile = Profile.of(spectrum)
+    gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.squares), profile.squares, profile.unreachable)
+    squares = to_host(spectrum.target_squares)
+    null = 0.5 * (np.log(spectrum.n / squares) - 1 - LOG_TWO_PI)
+    return null + 0.5 * to_host(gain), null, spectrum.n / squares / to_host(q)
+
+
+def assemble(
+    kind: Kind,
+    names: Sequence[str],
+    scored: np.ndarray,
+    spectrum: Spectrum,
+    solution: Solution,
+    weights: Array,
+    means: tuple[Array, Array] | None,
+    settings: Settings,
+) -> Evidence:
+    """An `Evidence` without doubt, from the solution for the scored targets."""
+    per_target, null, beta = log_evidence(spectrum, solution.ratio)
+
+    def spread(values: np.ndarray, otherwise: float) -> np.ndarray:
+        whole = np.full((len(names), *values.shape[1:]), otherwise, dtype=values.dtype)
+        whole[scored] = values
+        return whole
+
+    whole_weights = spread(to_host(weights), 0.0)
+    intercept = np.zeros(len(names))
+    feature_mean = None
+    if means is not None:
+        feature_mean = to_host(means[0])
+        intercept = to_host(means[1]) - whole_weights @ feature_mean
+    score = float(per_target.mean())
+    return Evidence(
+        kind=kind,
+        targets=tuple(names),
+        n=spectrum.n,
+        feature_dim=spectrum.feature_dim,
+        score=score,
+        null_score=float(null.mean()),
+        per_target=spread(per_target, 0.0),
+        per_target_null=spread(null, 0.0),
+        alpha=spread(solution.ratio * beta, np.inf),
+        beta=spread(beta, np.inf),
+        ratio=spread(solution.ratio, np.inf),
+        weights=whole_weights,
+        intercept=intercept,
+        rank=spectrum.rank,
+        standard_error=None,
+        block_scores=np.array([score]),
+        block_sizes=np.array([spectrum.n]),
+        solver=settings.solver,
+        center=settings.center,
+        iterations=solution.iterations,
+        per_target_converged=spread(solution.converged, True),
+        unscored=tuple(name for name, is_scored in zip(names, scored, strict=True) if not is_scored),
+        feature_mean=feature_mean,
+        spectrum=spectrum if settings.keep_spectrum else None,
+    )
+
+
+def with_doubt(evidence: Evidence, doubt: Doubt) -> Evidence:
+    """The same evidence with what the jackknife found."""
+    return replace(
+        evidence,
+        standard_error=doubt.standard_error,
+        block_scores=doubt.block_scores,
+        block_sizes=doubt.block_sizes,
+    )

@@ -1,0 +1,73 @@
+"""The posterior of the weights: its mean, and what it predicts for new features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hubscout.errors import InputError
+from hubscout.evidence.arrays import Array, chunks, is_torch, namespace, to_device_of, to_float64, to_host
+from hubscout.evidence.checks import check_features
+from hubscout.evidence.spectrum import Spectrum
+
+if TYPE_CHECKING:
+    from hubscout.evidence.evidence import Evidence
+
+
+def mean_weights(spectrum: Spectrum, ratio: np.ndarray) -> Array:
+    """The posterior mean m = (FᵀF + tI)⁻¹Fᵀy for every target, (C, D), from the primal spectrum."""
+    values = spectrum.squared_singular_values
+    t = to_device_of(ratio, values)[:, None]
+    root = namespace(values).sqrt(values)[None, :]
+    return (spectrum.projections * (root / (values[None, :] + t))) @ spectrum.basis.T
+
+
+def dual_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:
+    """The a with m = Fᵀa, for every target, (n, C), from the dual spectrum."""
+    values = spectrum.squared_singular_values
+    t = to_device_of(ratio, values)[:, None]
+    return spectrum.basis @ (spectrum.projections / (values[None, :] + t)).T
+
+
+def predict_mean(evidence: Evidence, features: object) -> np.ndarray:
+    """fᵀm + intercept for every row, (n, C)."""
+    rows = check_features(features, feature_dim=evidence.feature_dim)
+    weights = to_device_of(evidence.weights, rows)
+    result = np.empty((rows.shape[0], len(evidence.targets)))
+    for part in chunks(*rows.shape):
+        result[part] = to_host(to_float64(rows[part]) @ weights.T) + evidence.intercept
+    if not np.isfinite(result).all():
+        raise InputError("features must be finite; they hold NaN or infinite values.")
+    return result
+
+
+def predict_variance(evidence: Evidence, features: object) -> np.ndarray:
+    """fᵀA⁻¹f + 1/β for every row and target, (n, C), with A⁻¹ = (FᵀF + tI)⁻¹ / β.
+
+    Directions that the features of the fit did not have keep the variance 1/α of the prior.
+    """
+    if evidence.spectrum is None:
+        raise InputError("This evidence was stripped of its spectrum, which predict_variance needs: fit it again.")
+    rows = check_features(features, feature_dim=evidence.feature_dim)
+    basis = evidence.spectrum.basis
+    if is_torch(basis) and not is_torch(rows):
+        basis = to_host(basis)
+    basis = to_device_of(basis, rows)
+    inverse_beta = 1 / evidence.beta
+    scored = np.isfinite(evidence.beta)
+    values = to_host(evidence.spectrum.squared_singular_values)
+    # Per unit of noise variance, in the directions of the fit and outside them.
+    inside = 1 / (values[:, None] + evidence.ratio[scored][None, :])
+    outside = 1 / evidence.ratio[scored]
+    result = np.zeros((rows.shape[0], len(evidence.targets)))
+    for part in chunks(*rows.shape):
+        block = to_float64(rows[part])
+        if evidence.feature_mean is not None:
+            block = block - to_device_of(evidence.feature_mean, block)
+        seen = to_host((block @ basis) ** 2)
+        unseen = np.maximum(to_host((block**2).sum(1)) - seen.sum(1), 0)
+        result[part, scored] = (seen @ inside + unseen[:, None] * outside + 1) * inverse_beta[scored]
+    if not np.isfinite(result).all():
+        raise InputError("features must be finite; they hold NaN or infinite values.")
+    return result

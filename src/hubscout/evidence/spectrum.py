@@ -1,0 +1,102 @@
+"""The spectrum of the features, and the targets seen in it: from FᵀF (primal) or from FFᵀ (dual).
+
+With F = U Σ Vᵀ, the evidence of a target y depends on σ², on z = Uᵀy, and on what of y no feature reaches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubscout.evidence.arrays import Array, is_torch, namespace
+from hubscout.evidence.refined_eigh import refined_eigh
+from hubscout.evidence.statistics import Block
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """σ², z and the unreachable part Δ of every target. r is the numerical rank, C the number of targets."""
+
+    n: int
+    feature_dim: int
+    squared_singular_values: Array
+    """σ², (r,), rising."""
+    projections: Array
+    """z, (C, r)."""
+    unreachable_squares: Array
+    """Δ = ‖y‖² - ‖z‖², (C,); zero where the rank is n, and never below what float64 can tell from zero otherwise."""
+    target_squares: Array
+    """‖y‖², (C,)."""
+    basis: Array
+    """V, (D, r); in the dual, U, (n, r)."""
+    dual: bool
+
+    @property
+    def rank(self) -> int:
+        """r, the number of directions that the features really have."""
+        return int(self.squared_singular_values.shape[0])
+
+
+def rank_threshold(n: int, feature_dim: int) -> float:
+    """Eigenvalues below this fraction of the largest are rounding. Relative, so that scale does not matter."""
+    return max(n, feature_dim) * EPSILON
+
+
+def symmetric_eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues, rising, and eigenvectors of a symmetric matrix, which may be overwritten."""
+    if is_torch(matrix):
+        if matrix.is_cuda:
+            return refined_eigh(matrix)
+        return tuple(namespace(matrix).linalg.eigh(matrix))  # type: ignore[return-value]
+    from scipy.linalg import eigh
+
+    return eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+
+
+def primal_spectrum(block: Block) -> Spectrum:
+    """The spectrum from the sufficient statistics. One D × D eigenproblem."""
+    xp = namespace(block.gram)
+    dim = int(block.gram.shape[0])
+    values, vectors = symmetric_eigh(xp.asarray(block.gram, copy=True))
+    start = _first_kept(values, block.n, dim)
+    values, vectors = values[start:], vectors[:, start:]
+    projections = (block.cross @ vectors) / xp.sqrt(values)
+    return _finish(block.n, dim, values, projections, block.target_squares, vectors, dual=False)
+
+
+def dual_spectrum(inner: Array, targets: Array, feature_dim: int) -> Spectrum:
+    """The spectrum from FFᵀ (n, n), which may be overwritten, and the targets (n, C). One n × n eigenproblem."""
+    n = int(inner.shape[0])
+    values, vectors = symmetric_eigh(inner)
+    start = _first_kept(values, n, feature_dim)
+    squares = (targets**2).sum(0)
+    return _finish(
+        n, feature_dim, values[start:], targets.T @ vectors[:, start:], squares, vectors[:, start:], dual=True
+    )
+
+
+def _first_kept(values: Array, n: int, feature_dim: int) -> int:
+    """Where the eigenvalues that are not rounding begin; no more of them than samples or dimensions can give."""
+    size = int(values.shape[0])
+    largest = float(values[-1])
+    if largest <= 0:
+        return size
+    kept = int((values > largest * rank_threshold(n, feature_dim)).sum())
+    return size - min(kept, n, feature_dim)
+
+
+def _finish(
+    n: int, feature_dim: int, values: Array, projections: Array, squares: Array, basis: Array, *, dual: bool
+) -> Spectrum:
+    xp = namespace(values)
+    if int(values.shape[0]) == n:
+        # n independent directions reach every target; what rounding leaves over is nothing.
+        unreachable = xp.zeros_like(squares)
+    else:
+        # Below n·ε·‖y‖² the difference is rounding. The floor keeps noise-free labels finite: their evidence grows
+        # without bound as the noise goes to zero, and float64 cannot tell such noise from none.
+        unreachable = xp.maximum(squares - (projections**2).sum(1), n * EPSILON * squares)
+    return Spectrum(n, feature_dim, values, projections, unreachable, squares, basis, dual)

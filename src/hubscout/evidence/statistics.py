@@ -1,0 +1,254 @@
+"""Additive sufficient statistics: all that the evidence needs to know about features and labels.
+
+They are summed batch by batch while a model runs, merged across processes and machines in any order, and take
+O(D² + D·C) memory a block whatever the number of samples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import InputError
+from hubscout.evidence.arrays import (
+    Array,
+    chunks,
+    squared_norms_are_finite,
+    sums_by_id,
+    symmetric_product,
+    to_device_of,
+    to_float64,
+    to_host,
+    zeros_like_device,
+)
+from hubscout.evidence.checks import (
+    Kind,
+    as_native,
+    check_class_ids,
+    check_features,
+    check_kind,
+    check_target_matrix,
+    raise_not_finite,
+)
+
+FORMAT = "hubscout-statistics-1"
+
+
+@dataclass
+class Block:
+    """The sums over one block of samples, in float64. F is (n, D), Y is (n, C)."""
+
+    n: int
+    gram: Array
+    """FᵀF, (D, D)."""
+    cross: Array
+    """YᵀF, (C, D): for classes, the sum of the features of each."""
+    target_squares: Array
+    """The squared norm of each column of Y, (C,)."""
+    feature_sum: Array
+    """(D,)"""
+    target_sum: Array
+    """(C,)"""
+
+    @classmethod
+    def empty(cls, feature_dim: int, targets: int, reference: Array) -> Block:
+        """Sums over nothing, where `reference` lives."""
+
+        def zeros(*shape: int) -> Array:
+            return zeros_like_device(reference, *shape)
+
+        return cls(
+            0,
+            zeros(feature_dim, feature_dim),
+            zeros(targets, feature_dim),
+            zeros(targets),
+            zeros(feature_dim),
+            zeros(targets),
+        )
+
+    def add(self, other: Block) -> None:
+        """Add the sums of another block to this one."""
+        self.n += other.n
+        for name in _ARRAYS:
+            mine = getattr(self, name)
+            mine += to_device_of(getattr(other, name), mine)
+
+    def copy(self) -> Block:
+        """The same sums in memory of their own."""
+        fresh = Block.empty(self.gram.shape[0], self.cross.shape[0], self.gram)
+        fresh.add(self)
+        return fresh
+
+    def minus(self, other: Block) -> Block:
+        """The sums over the samples of this block that are not in `other`."""
+        return Block(self.n - other.n, *(getattr(self, name) - getattr(other, name) for name in _ARRAYS))
+
+    def centred(self, feature_mean: Array, target_mean: Array) -> Block:
+        """The sums that features and targets less the given means would have had."""
+        n, features, targets = self.n, self.feature_sum, self.target_sum
+        shift = features[:, None] * feature_mean[None, :]
+        gram = self.gram - shift - shift.T + n * (feature_mean[:, None] * feature_mean[None, :])
+        cross = (
+            self.cross
+            - targets[:, None] * feature_mean[None, :]
+            - target_mean[:, None] * features[None, :]
+            + n * (target_mean[:, None] * feature_mean[None, :])
+        )
+        squares = self.target_squares - 2 * target_mean * targets + n * target_mean**2
+        return Block(n, gram, cross, squares, features - n * feature_mean, targets - n * target_mean)
+
+
+_ARRAYS = tuple(field.name for field in fields(Block) if field.name != "n")
+
+
+class Statistics:
+    """Sums over samples, kept by block so that a delete-one-block jackknife needs no second pass.
+
+    `kind` says what `update` takes as targets: class ids into `target_names` (classification), a 0/1 matrix with a
+    column a name (multilabel), or real columns (regression).
+
+    >>> features, ids = np.eye(4), np.array([0, 1, 1, 0])
+    >>> first = Statistics("classification", ["cat", "dog"]).update(features[:2], ids[:2])
+    >>> second = Statistics("classification", ["cat", "dog"]).update(features[2:], ids[2:])
+    >>> both = first + second
+    >>> both.n, both.total().cross.tolist()
+    (4, [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
+    """
+
+    def __init__(self, kind: Kind, target_names: Sequence[str], *, feature_dim: int | None = None) -> None:
+        check_kind(kind)
+        if isinstance(target_names, str) or not len(target_names):
+            raise InputError(f"target_names must be a list of at least one name; got {target_names!r}.")
+        self.kind = kind
+        self.target_names = tuple(str(name) for name in target_names)
+        self.feature_dim = feature_dim
+        self.blocks: dict[int, Block] = {}
+
+    @property
+    def n(self) -> int:
+        """How many samples went in."""
+        return sum(block.n for block in self.blocks.values())
+
+    def update(self, features: object, targets: object, *, block: int = 0) -> Statistics:
+        """Add a batch to a block. Nothing is kept of the batch, nothing is changed in it."""
+        rows = check_features(features, feature_dim=self.feature_dim)
+        n, dim = rows.shape
+        count = len(self.target_names)
+        values: Any
+        if self.kind == "classification":
+            values = to_device_of(check_class_ids(targets, n, count), rows)
+        else:
+            values = check_target_matrix(as_native(targets, "targets"), self.kind, columns=count)
+            if len(values) != n:
+                raise InputError(f"features have {n} rows but targets have {len(values)}.")
+            values = to_device_of(values, rows)
+        fresh = Block.empty(dim, count, rows)
+        for part in chunks(n, dim):
+            _accumulate(fresh, to_float64(rows[part]), values[part], self.kind)
+        if not squared_norms_are_finite(fresh.gram.diagonal()):
+            raise_not_finite(rows)
+        self.feature_dim = int(dim)
+        self._enter(int(block), fresh)
+        return self
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Add the sums of another set of samples, block by block. The other one is not changed."""
+        mine = (self.kind, self.target_names, self.feature_dim or other.feature_dim)
+        theirs = (other.kind, other.target_names, other.feature_dim or self.feature_dim)
+        if mine != theirs:
+            raise InputError(
+                "Only statistics of one kind, one list of targets and one feature dimension can be merged; "
+                f"got {_describe(self)} and {_describe(other)}."
+            )
+        self.feature_dim = mine[2]
+        for index, block in other.blocks.items():
+            self._enter(index, block.copy() if index not in self.blocks else block)
+        return self
+
+    def __add__(self, other: Statistics) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        return Statistics(self.kind, self.target_names).merge(self).merge(other)
+
+    def total(self) -> Block:
+        """The sums over all blocks."""
+        if not self.blocks:
+            raise InputError("The statistics are empty: update them with at least one sample first.")
+        ordered = [self.blocks[index] for index in sorted(self.blocks)]
+        whole = ordered[0].copy()
+        for block in ordered[1:]:
+            whole.add(block)
+        return whole
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write them to a safetensors file."""
+        from safetensors.numpy import save_file
+
+        arrays = {
+            f"{index}.{name}": np.ascontiguousarray(to_host(getattr(block, name)))
+            for index, block in self.blocks.items()
+            for name in _ARRAYS
+        }
+        about = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "target_names": json.dumps(self.target_names),
+            "feature_dim": json.dumps(self.feature_dim),
+            "counts": json.dumps({str(index): block.n for index, block in self.blocks.items()}),
+        }
+        save_file(arrays, path, metadata=about)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Statistics:
+        """Read what `save` wrote."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = file.metadata() or {}
+                if about.get("format") != FORMAT:
+                    raise InputError(f"{path} holds no hubscout statistics (format {about.get('format')!r}).")
+                statistics = cls(
+                    about["kind"], json.loads(about["target_names"]), feature_dim=json.loads(about["feature_dim"])
+                )
+                for index, n in json.loads(about["counts"]).items():
+                    arrays = {name: file.get_tensor(f"{index}.{name}") for name in _ARRAYS}
+                    statistics.blocks[int(index)] = Block(n=n, **arrays)
+        except SafetensorError as error:
+            raise InputError(f"{path} is not a whole safetensors file: {error}.") from error
+        return statistics
+
+    def _enter(self, index: int, block: Block) -> None:
+        if index in self.blocks:
+            self.blocks[index].add(block)
+        else:
+            self.blocks[index] = block
+
+    def __repr__(self) -> str:
+        return f"Statistics({_describe(self)}, n={self.n}, blocks={len(self.blocks)})"
+
+
+def _accumulate(block: Block, rows: Array, values: Array, kind: str) -> None:
+    block.n += int(rows.shape[0])
+    block.gram += symmetric_product(rows)
+    block.feature_sum += rows.sum(0)
+    if kind == "classification":
+        count = block.target_sum.shape[0]
+        sizes = to_device_of(np.bincount(to_host(values), minlength=count).astype(np.float64), rows)
+        block.cross += sums_by_id(rows, values, count)
+        block.target_squares += sizes
+        block.target_sum += sizes
+        return
+    columns = to_float64(values)
+    block.cross += columns.T @ rows
+    block.target_squares += (columns**2).sum(0)
+    block.target_sum += columns.sum(0)
+
+
+def _describe(statistics: Statistics) -> str:
+    return f"{statistics.kind}, {len(statistics.target_names)} targets, {statistics.feature_dim} dimensions"
