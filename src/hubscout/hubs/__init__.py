@@ -4,5 +4,24 @@ Nothing here knows of tasks, metrics or rankings.
 """
 
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.loading import list_models, load
+from hubscout.hubs.registry import HUBS, Hub
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 
-__all__ = ["Backbone", "Batch", "ModelCard", "Output", "Preprocessing"]
+__all__ = [
+    "HUBS",
+    "Backbone",
+    "Batch",
+    "Hub",
+    "Identifier",
+    "ModelCard",
+    "ModelEntry",
+    "ModelListing",
+    "Output",
+    "Preprocessing",
+    "list_models",
+    "load",
+    "prepare_torchvision",
+]

@@ -1,0 +1,93 @@
+"""`Identifier`: the one string that names a model, of whatever hub, and opens it again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+from hubscout.errors import InputError
+
+_SHAPE = re.compile(r"(?P<hub>[A-Za-z][\w.-]*)(?P<separator>[/:])(?P<name>.+)", re.DOTALL)
+_COLON_HUBS = frozenset({"file", "onnx", "python"})
+
+
+@dataclass(frozen=True)
+class Identifier:
+    """A hub, a name in that hub, and options: `hub/NAME?key=value&key=value`, or `hub:NAME` for files and functions.
+
+    >>> Identifier.parse("timm/resnet50.a1_in1k?features_only=false")
+    Identifier(hub='timm', name='resnet50.a1_in1k', options={'features_only': False})
+    >>> str(Identifier.parse("file:w.safetensors?std=0.5&arch=timm/mobilenetv2_100"))
+    'file:w.safetensors?arch=timm/mobilenetv2_100&std=0.5'
+    """
+
+    hub: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Identifier:
+        """Read an identifier; numbers, booleans, `none` and comma-separated lists in options become such values."""
+        body, options = _split_options(text)
+        found = _SHAPE.fullmatch(body)
+        if found is None:
+            raise InputError(
+                f"Model {text!r} names no hub. Write hub/NAME, such as timm/resnet50.a1_in1k or "
+                "hf/facebook/dinov2-small, or file:PATH, onnx:PATH, python:module:function."
+            )
+        return cls(found["hub"], found["name"], options)
+
+    def with_options(self, **options: Any) -> Identifier:
+        """The same model with more options, the new ones winning."""
+        return Identifier(self.hub, self.name, {**self.options, **options})
+
+    def __str__(self) -> str:
+        separator = ":" if self.hub in _COLON_HUBS else "/"
+        text = f"{self.hub}{separator}{self.name}"
+        if not self.options:
+            return text
+        return text + "?" + "&".join(f"{key}={_write(self.options[key])}" for key in sorted(self.options))
+
+
+def _split_options(text: str) -> tuple[str, dict[str, Any]]:
+    # A question mark may stand in a file name: only one that key=value follows opens the options.
+    body, mark, tail = text.rpartition("?")
+    if not mark or "=" not in tail:
+        return text, {}
+    options: dict[str, Any] = {}
+    for part in tail.split("&"):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"Option {part!r} of model {text!r} is not of the form key=value.")
+        options[key.strip()] = read_value(unquote(value))
+    return body, options
+
+
+def read_value(text: str) -> Any:
+    """The value that an option's text stands for.
+
+    >>> [read_value(text) for text in ("3", "1e-3", "true", "none", "mean", "0.5,0.25")]
+    [3, 0.001, True, None, 'mean', (0.5, 0.25)]
+    """
+    if "," in text:
+        return tuple(read_value(part) for part in text.split(",") if part)
+    constants: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(_write(item) for item in value)
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return quote(str(value), safe="/:.,+-_~ ")

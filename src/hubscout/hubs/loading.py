@@ -1,0 +1,50 @@
+"""`load` and `list_models`: from the string that names a model to the model, whatever the hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hubscout.hubs.backbone import Backbone
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.registry import HUBS
+
+
+def load(identifier: str | Identifier, **options: Any) -> Backbone:
+    """Open a model of any hub, in eval mode, on the CPU, in float32.
+
+    `identifier` is `timm/NAME`, `torchvision/NAME`, `hf/ID`, `sentence-transformers/ID`, `pypi/NAME`, `onnx:PATH`,
+    `file:PATH` or `python:module:function`, each with options behind a question mark if need be; `options` given
+    here are the same ones and win.
+    """
+    parsed = Identifier.parse(identifier) if isinstance(identifier, str) else identifier
+    hub = HUBS[parsed.hub]
+    return hub.load(parsed.with_options(**options))
+
+
+def list_models(pattern: str = "*", *, max_params: int | None = None, min_params: int | None = None) -> ModelListing:
+    """The models that match `hub/PATTERN` (shell wildcards), with what the hub tells of each.
+
+    A bound on parameters leaves out the models whose size the hub does not tell. Where a hub cannot be reached, the
+    list holds what is on this machine, and its `notes` say so.
+    """
+    hub_name, separator, name_pattern = pattern.partition("/")
+    if not separator and ":" in pattern:
+        hub_name, _, name_pattern = pattern.partition(":")
+    if hub_name == "*":
+        found = ModelListing()
+        for name in HUBS:
+            part = HUBS[name].list_models(name_pattern or "*")
+            found.extend(part)
+            found.notes += part.notes
+    else:
+        found = HUBS[hub_name].list_models(name_pattern or "*")
+    return ModelListing((entry for entry in found if _fits(entry, min_params, max_params)), found.notes)
+
+
+def _fits(entry: ModelEntry, min_params: int | None, max_params: int | None) -> bool:
+    if min_params is None and max_params is None:
+        return True
+    if entry.params is None:
+        return False
+    return (min_params or 0) <= entry.params and (max_params is None or entry.params <= max_params)

@@ -1,0 +1,152 @@
+"""`file:PATH`: a checkpoint on this machine, a whole folder or a file of weights with its architecture named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
+from hubscout.hubs import python_callable, timm_hub, torchvision_hub
+from hubscout.hubs.backbone import Backbone
+from hubscout.hubs.checkpoints import State, find_weights, fit_state, read_state
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.image_preprocessing import split_options
+from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.saving import read_description
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def load(identifier: Identifier) -> Backbone:
+    """Open what lies at the path: see `load_folder` and `load_weights`."""
+    path = Path(identifier.name).expanduser()
+    if path.is_dir():
+        return load_folder(path, identifier)
+    if path.suffix == ".onnx":
+        from hubscout.hubs import onnx_hub
+
+        return onnx_hub.load(identifier)
+    if not path.is_file():
+        raise ModelNotFoundError(f"There is no file or folder {path}.")
+    return load_weights(path, identifier)
+
+
+def load_folder(folder: Path, identifier: Identifier) -> Backbone:
+    """A folder saved by timm, transformers, sentence-transformers or hubscout; with `arch`, weights of that one."""
+    if "arch" in identifier.options:
+        return load_weights(find_weights(folder), identifier)
+    if (folder / "modules.json").is_file():
+        from hubscout.hubs import sentence_transformers_hub
+
+        return sentence_transformers_hub.load_folder(folder, identifier)
+    config = _read_config(folder)
+    if "architecture" in config:
+        return _load_timm_folder(folder, config, identifier)
+    if "model_type" in config:
+        from hubscout.hubs import huggingface
+
+        return huggingface.load_folder(folder, identifier)
+    described = read_description(folder)
+    if described:
+        raise InputError(
+            f"{folder} holds weights of {described['architecture']}, from {described['backbone']}: say how to build "
+            "it with ?arch=timm/NAME, ?arch=torchvision/NAME or ?arch=python:module:function."
+        )
+    raise CheckpointError(
+        f"{folder} is no folder of timm, transformers or sentence-transformers (its config.json names neither "
+        "an architecture nor a model_type). For bare weights add ?arch=timm/NAME or ?arch=torchvision/NAME."
+    )
+
+
+def load_weights(path: Path, identifier: Identifier) -> Backbone:
+    """A file of weights in the architecture that the option `arch` names, float32 whatever the file holds.
+
+    Other options go to the architecture; `num_classes` is read off the head's weights where it is not given.
+    """
+    options = dict(identifier.options)
+    arch = options.pop("arch", None)
+    if arch is None:
+        raise InputError(
+            f"'{identifier}' needs its architecture: add ?arch=timm/NAME, ?arch=torchvision/NAME or "
+            "?arch=python:module:function."
+        )
+    image_options, options = split_options(options)
+    named = Identifier.parse(str(arch))
+    state = read_state(path)
+    if named.hub == "timm":
+        module = build_timm(named.name, state, options)
+        fit_state(module, state, source=str(path))
+        return timm_hub.wrap(module, identifier, image_options=image_options, facts={})
+    if named.hub == "torchvision":
+        module = build_torchvision(named.name, state, options)
+        fit_state(module, state, source=str(path))
+        config = torchvision_hub.default_config(named.name).updated(image_options)
+        return torchvision_hub.wrap_network(module, identifier=str(identifier), architecture=named.name, config=config)
+    if named.hub == "python":
+        made = python_callable.call(named.with_options(**options))
+        network = made.module if isinstance(made, Backbone) else made
+        fit_state(network, state, source=str(path))
+        return python_callable.wrap(network, identifier, image_options=image_options)
+    raise InputError(f"arch must be timm/NAME, torchvision/NAME or python:module:function, got {arch!r}.")
+
+
+def build_timm(name: str, state: State, options: Mapping[str, Any]) -> nn.Module:
+    """The architecture with a head as wide as the checkpoint's; without one if the checkpoint has none."""
+    chosen = dict(options)
+    timm_hub.check_name(name)
+    classifier = timm_hub.import_timm().get_pretrained_cfg(name)
+    heads = getattr(classifier, "classifier", None) or ()
+    first = heads if isinstance(heads, str) else next(iter(heads), None)
+    if "num_classes" not in chosen and first:
+        weight = state.get(f"{first}.weight")
+        chosen["num_classes"] = 0 if weight is None else weight.shape[0]
+    module: Any = timm_hub.build(name, chosen)
+    module.model_args = dict(options)
+    return module
+
+
+def build_torchvision(name: str, state: State, options: Mapping[str, Any]) -> nn.Module:
+    """The architecture with a head as wide as the checkpoint's, and without the auxiliary heads that it lacks."""
+    chosen = dict(options)
+    if name in ("googlenet", "inception_v3") and "aux_logits" not in chosen:
+        chosen["aux_logits"] = any(key.lower().startswith("aux") for key in state)
+    module = torchvision_hub.build(name, chosen)
+    head = torchvision_hub.find_head(module)
+    if "num_classes" not in chosen and head and f"{head}.weight" in state:
+        width = state[f"{head}.weight"].shape[0]
+        if width != module.state_dict()[f"{head}.weight"].shape[0]:
+            module = torchvision_hub.build(name, {**chosen, "num_classes": width})
+    return module
+
+
+def _load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identifier) -> Backbone:
+    image_options, options = split_options(identifier.options)
+    stored = dict(config.get("pretrained_cfg") or {})
+    state = read_state(find_weights(folder))
+    arguments = {**(config.get("model_args") or {}), **options}
+    if "num_classes" in config:
+        arguments.setdefault("num_classes", config["num_classes"])
+    module: Any = build_timm(config["architecture"], state, arguments)
+    fit_state(module, state, source=str(folder))
+    module.pretrained_cfg = {**module.pretrained_cfg, **stored, "architecture": config["architecture"]}
+    module.model_args = {key: value for key, value in arguments.items() if key != "num_classes"}
+    facts = {"licence": stored.get("license")}
+    return timm_hub.wrap(module, identifier, image_options=image_options, facts=facts)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+
+
+def list_models(pattern: str) -> ModelListing:
+    """Nothing: files are not listed, they are named."""
+    return ModelListing(notes=("Files are not listed; name one as file:PATH.",))

@@ -1,0 +1,167 @@
+"""`python:module:function`: any callable that gives a network, from a module that can be imported or from a file."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFoundError
+from hubscout.hubs.backbone import Backbone
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.image_preprocessing import ImageConfig
+from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.torchvision_compat import prepare_torchvision
+from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def load(identifier: Identifier) -> Backbone:
+    """Call the function with the identifier's options and make a backbone of what it returns."""
+    made = call(identifier)
+    if isinstance(made, Backbone):
+        made.card = replace(made.card, identifier=str(identifier))
+        return made
+    return wrap(made, identifier)
+
+
+def call(identifier: Identifier) -> Any:
+    """What the function returns: a torch module or a `Backbone`."""
+    from torch import nn
+
+    # The function may import timm or torchvision.
+    prepare_torchvision()
+    function = find_function(identifier.name)
+    try:
+        made = function(**identifier.options)
+    except HubscoutError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{identifier} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Backbone | nn.Module):
+        raise ModelError(f"{identifier} must return a torch.nn.Module or a Backbone, got {type(made).__name__}.")
+    return made
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """The callable behind `module:function` or `folder/file.py:function`."""
+    home, colon, attribute = name.rpartition(":")
+    if not colon or not home or not attribute:
+        raise InputError(f"'python:{name}' must be python:module:function or python:path/to/file.py:function.")
+    module = _import_file(Path(home)) if home.endswith(".py") else _import_module(home)
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ModelNotFoundError(f"{home!r} has no function {part!r}.{hint}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ModelError(f"'python:{name}' is a {type(found).__name__}, not a function.")
+    return found
+
+
+def _import_module(name: str) -> ModuleType:
+    for attempt in range(2):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise ModelError(f"Importing {name!r} needs the module {error.name!r}, which is missing.") from error
+            if attempt or str(Path.cwd()) in sys.path:
+                break
+        # A command, unlike `python -m`, does not look into the folder that it is run from.
+        sys.path.append(str(Path.cwd()))
+    raise ModelNotFoundError(f"There is no Python module {name!r} on the path or in {Path.cwd()}.")
+
+
+def _import_file(path: Path) -> ModuleType:
+    path = path.expanduser().resolve()
+    if not path.is_file():
+        raise ModelNotFoundError(f"No Python file at {path}.")
+    name = f"hubscout_user_{abs(hash(str(path)))}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))  # its neighbours, as `python file.py` would find them
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ModelError(f"Importing {path} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[str, Any] | None = None) -> Backbone:
+    """A backbone out of any torch module.
+
+    In order of what the module is: timm's two halves (`forward_features`, `forward_head`); a torchvision classifier,
+    whose last layer is the source head; else its output is the features. `module.pretrained_cfg`, a dictionary in
+    timm's names, says how images are prepared; without it a module is taken to want 224-pixel ImageNet images, unless
+    it says `module.num_features` and so takes arrays.
+    """
+    known = dict(getattr(module, "pretrained_cfg", None) or {})
+    is_array = not known and hasattr(module, "num_features") and not hasattr(module, "forward_features")
+    input_size = known.get("input_size")
+    if input_size is not None and len(input_size) != 3:
+        is_array = True
+    config = None if is_array else ImageConfig.from_pretrained_cfg(known).updated(image_options or {})
+    common: dict[str, Any] = {
+        "identifier": str(identifier),
+        "architecture": known.get("architecture") or type(module).__name__,
+        "config": config,
+        "input_size": tuple(input_size) if input_size else None,
+        "facts": {
+            "source_data": known.get("source_data"),
+            "source_accuracy": known.get("source_accuracy"),
+            "licence": known.get("license") or known.get("licence"),
+        },
+    }
+    if hasattr(module, "forward_features") and hasattr(module, "forward_head"):
+        return HalvesBackbone(module, source_classes=_source_classes(module, config), **common)
+    if type(module).__module__.startswith("torchvision.models"):
+        from hubscout.hubs.torchvision_hub import wrap_network
+
+        return wrap_network(module, **common)
+    feature_dim = getattr(module, "num_features", None) if is_array else None
+    try:
+        return PlainBackbone(module, source_classes=None, feature_dim=feature_dim, **common)
+    except HubscoutError:
+        raise
+    except Exception as error:
+        size = config.input_size if config else input_size
+        raise ModelError(
+            f"{identifier}: {type(module).__name__} does not run on an input of {size}: {error}. "
+            "Set module.pretrained_cfg = {'input_size': ..., 'mean': ..., 'std': ...} to say what it takes."
+        ) from error
+
+
+def _source_classes(module: Any, config: ImageConfig | None) -> int | None:
+    """The size of the source head: what the module says, else what one pass shows."""
+    import torch
+
+    if getattr(module, "num_classes", None) is not None:
+        return module.num_classes or None
+    assert config is not None
+    module.eval()
+    with torch.no_grad():
+        return module.forward_head(module.forward_features(torch.zeros(1, *config.input_size))).shape[-1]
+
+
+def list_models(pattern: str) -> ModelListing:
+    """Nothing: functions are not listed, they are named."""
+    return ModelListing(notes=("Functions are not listed; name one as python:module:function.",))

@@ -1,0 +1,82 @@
+"""Outputs of named layers inside a network, caught on their way through in the same forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@contextmanager
+def tap(module: nn.Module, names: Sequence[str], pool: Callable[[Tensor], Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules."""
+    caught: dict[str, Tensor] = {}
+
+    def catch(name: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            caught[name] = pool(first_tensor(output))
+
+        return hook
+
+    handles = []
+    try:
+        for name in names:
+            handles.append(module.get_submodule(name).register_forward_hook(catch(name)))
+        yield caught
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def check_layers(names: Sequence[str], available: Sequence[str], model: str) -> None:
+    """Refuse layer names that the model does not have."""
+    unknown = [name for name in names if name not in available]
+    if unknown:
+        raise InputError(f"{model} has no layer {unknown[0]!r}. It has: {', '.join(available) or 'none to tap'}.")
+
+
+def first_tensor(output: Any) -> Tensor:
+    """The tensor of a layer's output; layers of transformers give tuples whose first item it is."""
+    while not hasattr(output, "ndim"):
+        output = output[0]
+    return output
+
+
+def pool_map(output: Tensor, *, channels_last: bool = False) -> Tensor:
+    """(n, D): a map averaged over its positions, a sequence of tokens over the tokens, a vector as it is.
+
+    `channels_last` says that maps are (n, height, width, D), as some hierarchical transformers have them.
+    """
+    if output.ndim == 2:
+        return output
+    if output.ndim == 3:
+        return output.mean(1)
+    if output.ndim == 4:
+        return output.mean((1, 2)) if channels_last else output.mean((2, 3))
+    return output.flatten(1)
+
+
+def block_names(module: nn.Module, *, least: int = 2) -> tuple[str, ...]:
+    """The blocks of a network in order, as its longest list of layers has them.
+
+    Stages that hold blocks (ResNet, ConvNeXt, MobileNet) are named by stage, since a list of stages is what such
+    networks have at the top.
+    """
+    from torch import nn
+
+    lists = [
+        (name, part)
+        for name, part in module.named_modules()
+        if isinstance(part, nn.ModuleList | nn.Sequential) and len(part) >= least
+    ]
+    if not lists:
+        return ()
+    top = min(name.count(".") for name, _ in lists)
+    name, chosen = max((pair for pair in lists if pair[0].count(".") == top), key=lambda pair: len(pair[1]))
+    prefix = f"{name}." if name else ""
+    return tuple(f"{prefix}{index}" for index, _ in enumerate(chosen))

@@ -1,0 +1,163 @@
+"""`timm/NAME`: the models of timm, with the weights that timm knows for them."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import CheckpointError, ModelNotFoundError
+from hubscout.hubs.connection import explain_failure, hub_reachable, local_repositories
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.image_preprocessing import ImageConfig, split_options
+from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.torchvision_compat import prepare_torchvision
+from hubscout.hubs.vision import HalvesBackbone
+from hubscout.optional import require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def load(identifier: Identifier) -> HalvesBackbone:
+    """A timm model with its pre-trained weights; `pretrained=false` leaves them out. Other options go to timm."""
+    timm = import_timm()
+    image_options, options = split_options(identifier.options)
+    pretrained = options.pop("pretrained", True)
+    check_name(identifier.name)
+    try:
+        module = timm.create_model(identifier.name, pretrained=pretrained, **options)
+    except Exception as error:
+        raise explain_failure(error, str(identifier)) from error
+    module.model_args = options
+    return wrap(module, identifier, image_options=image_options, facts=None if pretrained else {})
+
+
+def build(name: str, options: Mapping[str, Any]) -> nn.Module:
+    """An architecture without weights, for a checkpoint that lies elsewhere."""
+    check_name(name)
+    try:
+        return import_timm().create_model(name, pretrained=False, **options)
+    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise CheckpointError(f"timm cannot build {name!r} with {dict(options)}: {error}") from error
+
+
+def wrap(
+    module: nn.Module,
+    identifier: Identifier,
+    *,
+    image_options: Mapping[str, Any],
+    facts: Mapping[str, Any] | None = None,
+) -> HalvesBackbone:
+    """A backbone out of a timm network, preprocessed as its own configuration says unless options say otherwise."""
+    data = require("timm.data", extra="vision", purpose="Image preprocessing")
+    own: Any = module
+    resolved = data.resolve_data_config({}, model=own)
+    config = ImageConfig.from_pretrained_cfg(resolved).updated(image_options)
+    known = {"source_data": _source_data(own.pretrained_cfg), "licence": own.pretrained_cfg.get("license")}
+    return HalvesBackbone(
+        module,
+        identifier=str(identifier),
+        architecture=own.pretrained_cfg.get("architecture", type(own).__name__),
+        config=config,
+        source_classes=own.num_classes or None,
+        facts=known if facts is None else facts,
+    )
+
+
+def list_models(pattern: str) -> ModelListing:
+    """timm's models with weights; with no hub to reach, those whose weights are in the local cache."""
+    timm = import_timm()
+    names = fnmatch.filter(timm.list_pretrained(), pattern)
+    if not names and "*" not in pattern:
+        names = timm.list_pretrained(f"{pattern}*")
+    local = local_repositories()
+    notes = []
+    if not hub_reachable():
+        names = [name for name in names if _repository(name) in local]
+        notes.append("The Hugging Face Hub cannot be reached: only timm models in the local cache are listed.")
+    return ModelListing((_entry(name, _repository(name) in local) for name in names), notes)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that timm does not have, and offer the nearest one."""
+    timm = import_timm()
+    if name.startswith(("hf-hub:", "hf_hub:", "local-dir:")):
+        return
+    architecture, _, tag = name.partition(".")
+    if not timm.is_model(architecture):
+        near = difflib.get_close_matches(architecture, timm.list_models(), n=1)
+        hint = f" Did you mean 'timm/{near[0]}'?" if near else ""
+        raise ModelNotFoundError(f"timm {timm.__version__} has no model {architecture!r}.{hint}")
+    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
+    if tag and tag not in tags:
+        raise ModelNotFoundError(
+            f"timm has no weights {tag!r} for {architecture!r}; it has {', '.join(tags) or 'none'}."
+        )
+
+
+def import_timm() -> Any:
+    """The library, after making sure that torchvision does not stand in its way."""
+    prepare_torchvision()
+    return require("timm", extra="vision", purpose="Models of timm")
+
+
+def _entry(name: str, on_this_machine: bool) -> ModelEntry:
+    config = import_timm().get_pretrained_cfg(name).to_dict()
+    params = _count_params(name.partition(".")[0], config.get("num_classes"))
+    return ModelEntry(
+        identifier=f"timm/{name}",
+        params=params,
+        source_data=_source_data(config),
+        licence=config.get("license"),
+        input_size=config.get("input_size", (0, 0, None))[-1],
+        on_this_machine=on_this_machine,
+    )
+
+
+@functools.cache
+def _count_params(architecture: str, num_classes: int | None) -> int | None:
+    """Built on the meta device, where no memory is taken: some tens of milliseconds an architecture."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            module = import_timm().create_model(architecture, num_classes=num_classes)
+    except Exception:  # A few architectures compute with values while they are built.
+        return None
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _repository(name: str) -> str | None:
+    repository = import_timm().get_pretrained_cfg(name).hf_hub_id
+    return repository if not repository or not repository.endswith("/") else f"{repository}{name}"
+
+
+_SOURCE_DATA = {
+    "in1k": "ImageNet-1k",
+    "in12k": "ImageNet-12k",
+    "in21k": "ImageNet-21k",
+    "in22k": "ImageNet-22k",
+    "laion2b": "LAION-2B",
+    "laion400m": "LAION-400M",
+    "openai": "OpenAI WIT",
+    "lvd142m": "LVD-142M",
+    "lvd1689m": "LVD-1689M",
+    "webli": "WebLI",
+    "dfn2b": "DFN-2B",
+    "dfn5b": "DFN-5B",
+    "datacompxl": "DataComp-XL",
+    "metaclip": "MetaCLIP",
+    "jft": "JFT",
+    "inat21": "iNaturalist 2021",
+    "yfcc": "YFCC",
+}
+
+
+def _source_data(config: Mapping[str, Any]) -> str | None:
+    """The data sets that the tag of the weights names, in order: `..._in21k_ft_in1k` was trained on both."""
+    tag = str(config.get("tag") or "")
+    found = [_SOURCE_DATA[part] for part in tag.split("_") if part in _SOURCE_DATA]
+    return ", then ".join(dict.fromkeys(found)) or None

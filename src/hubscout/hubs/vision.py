@@ -1,0 +1,199 @@
+"""Backbones that are torch networks over images (or arrays): timm's shape, a network with a head, a plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import ModelError
+from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
+from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
+from hubscout.hubs.checkpoints import fingerprint
+from hubscout.hubs.cost import count_bytes, count_flops, count_params
+from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
+from hubscout.hubs.taps import check_layers, pool_map, tap
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+class TorchBackbone(Backbone):
+    """The common part: normalisation on the device, taps, and the card.
+
+    With `config` the inputs are images; without, arrays. `facts` are further fields of the card.
+    """
+
+    module: nn.Module
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        identifier: str,
+        architecture: str,
+        config: ImageConfig | None,
+        source_classes: int | None,
+        feature_dim: int | None = None,
+        input_size: tuple[int, ...] | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        import torch
+
+        self.module = module.float().eval()
+        self.config = config
+        self.preprocessing: Preprocessing = ImagePreprocessing(config) if config else ArrayPreprocessing()
+        if config:
+            self._mean, self._std = torch.tensor(config.mean), torch.tensor(config.std)
+        self._layer_names = tuple(name for name in _named_layers(self.module) if not self.is_head(name))
+        example = self._example(input_size)
+        if feature_dim is None:
+            feature_dim = self._measure_feature_dim(example)
+        settings = (type(self).__name__, config.mean, config.std) if config else (type(self).__name__,)
+        self.card = ModelCard(
+            identifier=identifier,
+            architecture=architecture,
+            modalities=("image",) if config else ("array",),
+            feature_dim=feature_dim,
+            params=count_params(self.module),
+            bytes=count_bytes(self.module),
+            source_classes=source_classes,
+            weights_fingerprint=fingerprint(self.module, *settings),
+            **(facts or {}),
+        )
+        if example is not None:
+            self.card = replace(self.card, flops=count_flops(self, example))
+
+    def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Features and source logits of normalised inputs."""
+        raise NotImplementedError
+
+    def is_head(self, layer: str) -> bool:
+        """Whether a layer belongs to the source head, and so is none to take features from."""
+        return False
+
+    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        check_layers(layers, self.layer_names, self.card.identifier)
+        channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
+        with ExitStack() as stack:
+            taps = stack.enter_context(
+                tap(self.module, layers, lambda output: pool_map(output, channels_last=channels_last))
+            )
+            features, logits = self.run(self._inputs(batch))
+        return Output(features, logits, {name: taps[name] for name in layers})
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        return self._layer_names
+
+    def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        from hubscout.hubs.saving import save_parts
+
+        save_parts(self, folder, head=head, target_names=target_names, kind=kind)
+
+    def _inputs(self, batch: Batch) -> Tensor:
+        if not self.config:
+            return batch[ARRAYS]
+        pixels = batch[PIXELS]
+        if pixels.is_floating_point():
+            return pixels
+        if self._mean.device != pixels.device:
+            self._mean, self._std = self._mean.to(pixels.device), self._std.to(pixels.device)
+        return normalise(pixels, self._mean, self._std)
+
+    def _example(self, input_size: tuple[int, ...] | None) -> Batch | None:
+        import torch
+
+        if self.config:
+            return {PIXELS: torch.zeros(1, *self.config.input_size)}
+        return {ARRAYS: torch.zeros(1, *input_size)} if input_size else None
+
+    def _measure_feature_dim(self, example: Batch | None) -> int:
+        import torch
+
+        if example is None:
+            raise ModelError(
+                f"{type(self.module).__name__} says neither what it takes nor how many features it gives. Set "
+                "module.pretrained_cfg = {'input_size': (3, 224, 224), 'mean': ..., 'std': ...} for images, or "
+                "module.num_features for arrays."
+            )
+        with torch.no_grad():
+            return self.run(self._inputs(example))[0].shape[1]
+
+
+class HalvesBackbone(TorchBackbone):
+    """A network in timm's two halves: `forward_features` to maps, `forward_head` from maps to features and logits."""
+
+    def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        module: Any = self.module
+        maps = module.forward_features(inputs)
+        features = module.forward_head(maps, pre_logits=True).flatten(1)
+        if getattr(module, "num_classes", 1) == 0 or self.card_has_no_head:
+            return features, None
+        logits = module.forward_head(maps)
+        # Distilled transformers in train mode give the logits of both their heads.
+        return features, sum(logits) / len(logits) if isinstance(logits, tuple) else logits
+
+    def is_head(self, layer: str) -> bool:
+        return layer.partition(".")[0] in ("fc", "classifier", "head")
+
+    @property
+    def card_has_no_head(self) -> bool:
+        return getattr(self, "card", None) is not None and self.card.source_classes is None
+
+    def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        from hubscout.hubs.saving import save_parts, save_timm
+
+        if not save_timm(self, folder, head=head, target_names=target_names, kind=kind):
+            save_parts(self, folder, head=head, target_names=target_names, kind=kind)
+
+
+class HeadBackbone(TorchBackbone):
+    """A classifier whose last layer is known by name: what goes into that layer are the features."""
+
+    def __init__(self, module: nn.Module, *, head: str, **card: Any) -> None:
+        self.head = head
+        super().__init__(module, **card)
+
+    def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        caught: list[Tensor] = []
+        handle = self.module.get_submodule(self.head).register_forward_pre_hook(
+            lambda _module, arguments: caught.append(arguments[0])
+        )
+        try:
+            output = self.module(inputs)
+        finally:
+            handle.remove()
+        logits = output if hasattr(output, "ndim") else output[0]
+        return pool_map(caught[-1]), logits.flatten(1)
+
+    def is_head(self, layer: str) -> bool:
+        return layer == self.head or self.head.startswith(f"{layer}.")
+
+
+class PlainBackbone(TorchBackbone):
+    """A network whose output is the features: maps are averaged over positions, sequences over tokens."""
+
+    def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        output = self.module(inputs)
+        return pool_map(output if hasattr(output, "ndim") else output[0]), None
+
+
+def _named_layers(module: nn.Module) -> tuple[str, ...]:
+    """The stages or blocks: what timm lists as feature levels, else the top-level parts that hold weights."""
+    levels = getattr(module, "feature_info", None)
+    if levels:
+        known = dict(module.named_modules())
+        names = [level["module"] if isinstance(level, dict) else level for level in levels]
+        return tuple(name for name in names if name in known)
+    names = []
+    for name, part in module.named_children():
+        inner = list(part.named_children())
+        if type(part).__name__ in ("Sequential", "ModuleList") and len(inner) > 1:
+            names += [f"{name}.{index}" for index, layer in inner if any(True for _ in layer.parameters())]
+        elif any(True for _ in part.parameters()):
+            names.append(name)
+    return tuple(names)
