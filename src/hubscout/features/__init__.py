@@ -3,7 +3,8 @@
 Nothing here knows of metrics or rankings. `extract` is the way in; torch is imported when it runs.
 """
 
+from hubscout.features.cache import CachedFeatures, FeatureCache
 from hubscout.features.extraction import extract
 from hubscout.features.result import Extraction
 
-__all__ = ["Extraction", "extract"]
+__all__ = ["CachedFeatures", "Extraction", "FeatureCache", "extract"]

@@ -104,7 +104,15 @@ def extract(
     with ExitStack() as stack:
         entry = None
         if cache is not None:
-            entry = stack.enter_context(cache.open(job.fingerprint(run.precision.name), job.layers, log.tell))
+            try:
+                about = job.fingerprint(run.precision.name)
+                entry = stack.enter_context(
+                    cache.open(
+                        about, job.layers, log.tell, shards_expected=job.shards_expected, exclusive=shards is None
+                    )
+                )
+            except CacheError as error:
+                log.tell(f"going on without the cache: {error}")
         result = run.execute(entry, started)
     log.observer(Finished(backbone.card.identifier, result.seconds))
     return result
@@ -143,6 +151,7 @@ class _Job:
     parts: dict[int, np.ndarray]
     block_of_row: np.ndarray
     selection: str
+    shards_expected: int
 
     @classmethod
     def prepare(
@@ -180,6 +189,7 @@ class _Job:
             parts,
             assign_blocks(len(split), blocks, task.fingerprint),
             selection,
+            len(cuts),
         )
 
     def counts(self, rows: np.ndarray) -> np.ndarray:
@@ -388,7 +398,7 @@ class _WithFallback:
         self._spare.put(data)
 
     def read(self, index: int, name: str) -> np.ndarray:
-        return self._cache.read(index, name) if self._cache.has(index, name) else self._spare.read(index, name)
+        return self._spare.read(index, name) if self._spare.has(index, name) else self._cache.read(index, name)
 
     def has(self, index: int, name: str) -> bool:
         return self._cache.has(index, name) or self._spare.has(index, name)

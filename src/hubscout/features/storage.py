@@ -1,0 +1,78 @@
+"""Files of the cache: written under a temporary name and renamed, so that a reader never sees half a file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from hubscout.errors import CacheError
+
+_TEMPORARY = ".tmp"
+_STALE_SECONDS = 3600.0
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a whole file or none. A failure leaves no temporary file behind and says how much room there is."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_TEMPORARY}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _explain(path, len(content), error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _explain(path: Path, needed_bytes: int, error: OSError) -> CacheError:
+    if error.errno in _NO_SPACE:
+        return CacheError(
+            f"no room for {megabytes(needed_bytes)} more at {path.parent} ({error.strerror}; {megabytes(_free(path))} "
+            "free). Make room with `hubscout cache rm`, or put the cache elsewhere with HUBSCOUT_CACHE."
+        )
+    return CacheError(f"cannot write {path}: {error.strerror or error}. HUBSCOUT_CACHE puts the cache elsewhere.")
+
+
+def _free(path: Path) -> int:
+    for folder in path.parents:
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(folder).free
+    return 0
+
+
+def remove_stale_temporaries(folder: Path) -> None:
+    """Remove what a process that was killed while writing left behind."""
+    for path in folder.glob(f".*{_TEMPORARY}"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                path.unlink()
+
+
+def megabytes(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> megabytes(2_340_000), megabytes(5_100_000_000)
+    ('2.3 MB', '5.1 GB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def default_root() -> Path:
+    """Where the cache is: HUBSCOUT_CACHE, else the platform's folder for caches."""
+    if chosen := os.environ.get("HUBSCOUT_CACHE"):
+        return Path(chosen).expanduser() / "features"
+    if os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
+    elif os.uname().sysname == "Darwin":
+        base = Path("~/Library/Caches")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return base.expanduser() / "hubscout" / "features"
