@@ -1,1 +1,17 @@
-"""The commands."""
+"""The commands: one file each, imported when it is asked for.
+
+A command's file has a typer app called `app`, imports nothing heavy at its top, and is named in `app.COMMANDS`.
+Results go to standard output, all else to standard error; `output` and `failing` say how.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run the command line; the entry point of `hubscout` and `python -m hubscout`."""
+    from hubscout.cli.app import app
+
+    app()
+
+
+__all__ = ["main"]

@@ -39,7 +39,8 @@ class TaskSummary:
     modality: str
     fingerprint: str
     target_names: tuple[str, ...]
-    n_train: int
+    rows: Mapping[str, int]
+    """Samples of each split."""
     notes: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
 
@@ -261,9 +262,14 @@ def _in_order(rows: Sequence[Row], seed: int) -> tuple[Row, ...]:
 
 
 def _comparison(rows: Sequence[Row], seed: int) -> Comparison | None:
-    """The paired comparison of the rows where all have pseudo-values of the same blocks, else None."""
-    if not rows or any(len(row.block_scores) < 2 or row.block_sizes != rows[0].block_sizes for row in rows):
+    """The paired comparison of the rows where all have pseudo-values of the same blocks, else None.
+
+    A model may have skipped a sample that others took, so sizes may differ a little; other blocks differ more.
+    """
+    if not rows or any(len(row.block_scores) < 2 for row in rows):
+        return None
+    sizes = [np.array(row.block_sizes, dtype=np.float64) for row in rows]
+    if any(len(other) != len(sizes[0]) or not np.allclose(other, sizes[0], rtol=0.1) for other in sizes):
         return None
     scores = np.array([row.score for row in rows])
-    blocks = np.array([row.block_scores for row in rows])
-    return compare(scores, blocks, block_sizes=np.array(rows[0].block_sizes), seed=seed)
+    return compare(scores, np.array([row.block_scores for row in rows]), block_sizes=sizes[0], seed=seed)

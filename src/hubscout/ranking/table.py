@@ -149,10 +149,7 @@ def renderables(ranking: Ranking) -> Iterator[RenderableType]:
     last_tied = next((row for row in reversed(ranking.rows) if row.tied_with_best), None)
     for index, row in enumerate(ranking.rows):
         following = ranking.rows[index + 1] if index + 1 < len(ranking.rows) else None
-        line = following is not None and (
-            (row.tied_with_best and not following.tied_with_best)
-            or (row.dropped is None) != (following.dropped is None)
-        )
+        line = row is last_tied or (following is not None and bool(following.dropped) and not row.dropped)
         style = "bold" if row.tied_with_best else ("dim" if row.dropped else "")
         table.add_row(*(Text(cell) for cell in cells(row, ranking)), style=style, end_section=line)
     yield table

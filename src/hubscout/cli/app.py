@@ -1,0 +1,116 @@
+"""The command `hubscout`: finds its sub-commands and turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+import typer.core
+import typer.main
+
+from hubscout import __version__
+from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError
+
+COMMANDS = (
+    "demo", "rank", "models", "select", "tune", "predict", "evaluate", "reference", "report", "serve", "cache",
+    "doctor",
+)  # fmt: skip
+"""In the order of the help: each is a module of `hubscout.cli` with a typer app called `app`."""
+
+EXIT_ERROR = 1
+EXIT_BAD_INPUT = 2
+EXIT_SOME_FAILED = 3
+EXIT_INTERRUPTED = 130
+
+
+class Commands(typer.core.TyperGroup):
+    """A group whose commands are imported when they are asked for, and whose errors are one line."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands that are there, in the order of `COMMANDS`."""
+        return [name for name in COMMANDS if find_spec(f"hubscout.cli.{name}") is not None]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import the command's module and build it."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"hubscout.cli.{cmd_name}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take `--debug` wherever it stands: people add it at the end of the line that failed."""
+        end = args.index("--") if "--" in args else len(args)
+        if "--debug" in args[:end]:
+            ctx.obj = {"debug": True}
+            args = [arg for place, arg in enumerate(args) if arg != "--debug" or place >= end]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an expected error becomes one line on standard error, and a status."""
+        debug = bool((ctx.obj or {}).get("debug")) or os.environ.get("HUBSCOUT_DEBUG", "") not in {"", "0"}
+        try:
+            return super().invoke(ctx)
+        except (HubscoutError, OSError, KeyboardInterrupt) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            if debug:
+                raise
+            print(_one_line(error), file=sys.stderr)
+            raise typer.Exit(_status(error)) from error
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "Interrupted."
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"Interrupted: {text}" if isinstance(error, InterruptedRunError) else f"Error: {text}"
+
+
+def _status(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt | InterruptedRunError):
+        return EXIT_INTERRUPTED
+    if isinstance(error, InputError | MissingDependencyError):
+        return EXIT_BAD_INPUT
+    return EXIT_ERROR
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hubscout {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Exit status: 0 fine, 1 error, 2 bad input, 3 some models failed and the rest were ranked, 130 interrupted."
+)
+def hubscout(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere on the line.")
+    ] = False,
+) -> None:
+    """Which pre-trained model should I start from?
+
+    Ranks the models of a hub on your labelled data without fine-tuning any of them.
+
+    Try it, offline:  [bold]hubscout demo[/bold]
+
+    Your own images:  [bold]hubscout rank flowers/ --models 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/[/bold]
+    """

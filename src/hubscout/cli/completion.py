@@ -1,0 +1,27 @@
+"""What the shell offers for values: metrics, hubs, run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def complete_metrics(incomplete: str) -> list[str]:
+    """Names of metrics; after a comma the next one."""
+    from hubscout.metrics import available
+
+    done, comma, last = incomplete.rpartition(",")
+    return [f"{done}{comma}{name}" for name in available() if name.startswith(last)]
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """The hubs, each with the sign that follows its name."""
+    from hubscout.hubs.registry import HUBS
+
+    done, comma, last = incomplete.rpartition(",")
+    starts = [f"{name}:" if name in {"file", "onnx", "python"} else f"{name}/" for name in HUBS]
+    return [f"{done}{comma}{start}" for start in starts if start.startswith(last)]
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Folders in sight that hold a saved ranking."""
+    return sorted(str(path.parent) for path in Path().glob("*/ranking.json") if str(path.parent).startswith(incomplete))

@@ -1,0 +1,32 @@
+"""Where commands write: results to standard output, as a table or as JSON; everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+
+
+def print_json(record: Any) -> None:
+    """One JSON value on standard output; NaN never."""
+    print(json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def print_result(*parts: Any) -> None:
+    """Rich renderables on standard output; wide where no terminal cuts it, so that a file holds whole lines."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for part in parts:
+        console.print(part, highlight=False)
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """A message for the person at the terminal."""
+    if not quiet:
+        print(text, file=sys.stderr)

@@ -1,0 +1,65 @@
+"""What people write on the command line, read: sizes, times, lists of models and metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from hubscout.errors import InputError
+
+_COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
+
+
+def parse_count(text: str, argument: str) -> float:
+    """A number with an optional k, M, G (or B) or T.
+
+    >>> parse_count("10M", "--max-params"), parse_count("1.5g", "--max-flops"), parse_count("300", "--limit")
+    (10000000.0, 1500000000.0, 300.0)
+    """
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgbt]?)\s*", text, flags=re.IGNORECASE)
+    if not found:
+        raise InputError(f"{argument} must be a number such as 300, 10M or 1.5G, not {text!r}.")
+    return float(found.group(1)) * _COUNTS[found.group(2).lower()]
+
+
+def split_list(values: Sequence[str]) -> list[str]:
+    """Values that were repeated, joined by commas, or both, each once and in order.
+
+    >>> split_list(["logme,knn", "leep", "knn"])
+    ['logme', 'knn', 'leep']
+    """
+    parts = [part.strip() for value in values for part in value.split(",")]
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+def split_models(values: Sequence[str]) -> list[str]:
+    """Models and patterns: repeated, joined by commas, or `@FILE` with one a line and `#` before remarks.
+
+    A comma inside the options of an identifier (`?mean=0.5,0.5`) does not separate: after a question mark only a
+    part that starts a new identifier (`hub/` or `kind:`) does.
+
+    >>> split_models(["timm/a,timm/b", "file:w.pth?arch=timm/a&mean=0.5,0.5,hf/c"])
+    ['timm/a', 'timm/b', 'file:w.pth?arch=timm/a&mean=0.5,0.5', 'hf/c']
+    """
+    found: list[str] = []
+    for value in values:
+        if value.startswith("@"):
+            found += _models_of_file(Path(value[1:]))
+            continue
+        parts: list[str] = []
+        for part in value.split(","):
+            if parts and "?" in parts[-1] and not re.match(r"\s*[\w-]+[/:]", part):
+                parts[-1] += "," + part
+            else:
+                parts.append(part)
+        found += [part.strip() for part in parts if part.strip()]
+    return list(dict.fromkeys(found))
+
+
+def _models_of_file(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--models @{path}: cannot read the list of models: {error}.") from error
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]

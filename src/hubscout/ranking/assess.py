@@ -1,0 +1,240 @@
+"""One model on one task: run it, score it, and write down what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from hubscout.errors import InputError, ModelError
+from hubscout.ranking.candidates import Candidate
+from hubscout.ranking.row import LayerScore, Row
+
+if TYPE_CHECKING:
+    from hubscout.evidence import Evidence, Statistics
+    from hubscout.features import Extraction
+    from hubscout.features.cache import FeatureCache
+    from hubscout.features.progress import Observer
+    from hubscout.hubs import Backbone, ModelCard
+    from hubscout.metrics import Score
+    from hubscout.tasks import Task
+
+_TEXT_LIKE = {"text", "text-pair", "tokens"}
+_CARD_FACTS = (
+    "architecture", "modalities", "source_data", "source_accuracy", "source_classes", "licence", "downloads",
+    "weights_fingerprint",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How models are assessed; the same for every model of a ranking."""
+
+    metrics: tuple[str, ...] = ("logme",)
+    layers: Sequence[str] | str = ()
+    layer: Literal["final", "best"] = "final"
+    center: bool = False
+    blocks: int = 10
+    device: str = "auto"
+    precision: str = "auto"
+    batch_size: int | None = None
+    skip_bad: bool = False
+    measure_latency: bool = True
+    cache: FeatureCache | None = field(default=None, compare=False)
+    observer: Observer | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A row in the making: all but what depends on the other models. `parts` are those of zoo-level metrics."""
+
+    row: Row
+    parts: Mapping[str, Mapping[str, float]]
+
+
+def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequence[np.ndarray | None]) -> Assessment:
+    """Score a model on the train rows of `pieces`, one after the other; None is all rows.
+
+    A progressive ranking extends its subset piece by piece: those that ran before come from the cache, and the
+    additive statistics of all pieces together are those of one pass over all the rows.
+    """
+    started = time.perf_counter()
+    backbone = candidate.open()
+    check_modality(backbone.card, task)
+    extractions = [_extract(backbone, task, settings, piece) for piece in pieces]
+    latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
+    scores, parts, remarks, layers, evidence = _score(extractions, backbone.card, task, settings)
+    first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
+    blocks = first.evidence if first is not None else None
+    ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
+    slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in ran]
+    card = backbone.card
+    chosen = _chosen_layer(layers, settings)
+    row = Row(
+        identifier=candidate.identifier,
+        score=first.signed_value if first is not None else 0.0,
+        scores={name: score.value for name, score in scores.items()},
+        standard_error=first.standard_error if first is not None else None,
+        standard_errors={n: s.standard_error for n, s in scores.items() if s.standard_error is not None},
+        gain=evidence.gain if evidence is not None else None,
+        per_target=_gains_by_target(evidence, task) if evidence else (),
+        block_scores=_numbers(blocks.block_scores) if blocks is not None else (),
+        block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
+        layer=chosen,
+        layers=layers,
+        n=sum(extraction.n for extraction in extractions),
+        feature_dim=evidence.feature_dim if evidence else card.feature_dim,
+        params=card.params,
+        bytes=card.bytes,
+        flops=card.flops,
+        samples_per_second=sum(len(e.rows) for e in ran) / sum(slowness) if ran else None,
+        latency_seconds=latency,
+        seconds=time.perf_counter() - started,
+        card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
+        from_cache=all(extraction.from_cache for extraction in extractions),
+        notes=tuple(dict.fromkeys([*(m for e in extractions for m in e.messages), *remarks])),
+    )
+    return Assessment(row, parts)
+
+
+def check_modality(card: ModelCard, task: Task) -> None:
+    """Refuse a text model for images and the like, before it fails in a stranger way."""
+    if not card.modalities or task.modality in card.modalities:
+        return
+    if task.modality in _TEXT_LIKE and _TEXT_LIKE & set(card.modalities):
+        return
+    raise ModelError(f"It takes {' or '.join(card.modalities)}, and the inputs of the task are {task.modality}.")
+
+
+def needs(settings: Settings, kind: str) -> set[str]:
+    """What the metrics want beside statistics: features, logits."""
+    from hubscout.metrics import lookup
+
+    return {need for name in settings.metrics for need in lookup(name, kind).needs}
+
+
+def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarray | None) -> Extraction:
+    from hubscout.features import extract
+
+    wanted = needs(settings, task.kind)
+    return extract(
+        backbone,
+        task,
+        split="train",
+        indices=piece,
+        layers=settings.layers,
+        cache=settings.cache,
+        statistics="statistics" in wanted,
+        keep_features=bool({"features", "logits"} & wanted),
+        device=settings.device,
+        batch_size=settings.batch_size,
+        precision=settings.precision,
+        blocks=settings.blocks,
+        skip_bad=settings.skip_bad,
+        observer=settings.observer,
+    )
+
+
+def _score(
+    extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
+) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
+    from hubscout.metrics import lookup, score, score_parts
+
+    layers, by_layer = _scan_layers(extractions, task, settings) if "logme" in settings.metrics else ((), {})
+    chosen = _chosen_layer(layers, settings)
+    wanted = needs(settings, task.kind)
+    inputs: dict[str, Any] = {
+        "features": _joined([e.features(chosen) for e in extractions]) if "features" in wanted else None,
+        "logits": _joined([e.logits for e in extractions]) if "logits" in wanted else None,
+        "card": card,
+        "targets": _joined([e.targets for e in extractions]),
+        "kind": task.kind,
+    }
+    scores: dict[str, Score] = {}
+    parts: dict[str, dict[str, float]] = {}
+    remarks: list[str] = []
+    for name in settings.metrics:
+        entry = lookup(name, task.kind)
+        try:
+            if name == "logme":
+                scores[name] = by_layer[chosen]
+            elif entry.level == "zoo":
+                parts[name] = score_parts(name, **inputs)
+            else:
+                more: dict[str, Any] = (
+                    {"statistics": _merged(extractions, chosen)} if "statistics" in entry.needs else {}
+                )
+                scores[name] = score(name, **inputs, **more)
+        except InputError as error:
+            # A model without a source head has no LEEP: that is a gap in the table, unless it is what ranks.
+            if name == settings.metrics[0]:
+                raise
+            remarks.append(f"{name}: {error}")
+    evidence = scores["logme"].evidence if "logme" in scores else None
+    return scores, parts, remarks, layers, evidence
+
+
+def _scan_layers(
+    extractions: Sequence[Extraction], task: Task, settings: Settings
+) -> tuple[tuple[LayerScore, ...], dict[str, Score]]:
+    """LogME of every layer there is; one layer's statistics are in memory at a time."""
+    from hubscout.metrics import score
+
+    found: dict[str, Score] = {}
+    layers: list[LayerScore] = []
+    for name in extractions[0].layers:
+        value = score("logme", statistics=_merged(extractions, name), kind=task.kind, center=settings.center)
+        found[name] = value
+        evidence = value.evidence
+        assert evidence is not None
+        layers.append(
+            LayerScore(
+                name=name, score=value.value, standard_error=value.standard_error, gain=float(evidence.gain),
+                feature_dim=int(evidence.feature_dim),
+            )
+        )  # fmt: skip
+    return (tuple(layers) if len(layers) > 1 else ()), found
+
+
+def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
+    if settings.layer == "best" and layers:
+        return max(layers, key=lambda layer: layer.score).name
+    return ""
+
+
+def _merged(extractions: Sequence[Extraction], layer: str) -> Statistics:
+    first, *rest = (extraction.statistics[layer] for extraction in extractions)
+    for statistics in rest:
+        first = first + statistics
+    return first
+
+
+def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    there = [array for array in arrays if array is not None]
+    if len(there) < len(arrays):
+        return None
+    return there[0] if len(there) == 1 else np.concatenate(there)
+
+
+def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:
+    """Gains in the order of the task's target names; a class that no row of the subset has gains nothing."""
+    gains = dict(zip(evidence.targets, evidence.per_target_gain, strict=True))
+    return tuple(0.0 if name in evidence.unscored else float(gains.get(name, 0.0)) for name in task.target_names)
+
+
+def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: Settings) -> float | None:
+    from hubscout.ranking.latency import measure_latency
+
+    sample = task.train.inputs[int(extraction.rows[0])]
+    return measure_latency(backbone, sample, device=extraction.device)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(value) if isinstance(value, tuple) else value

@@ -1,0 +1,129 @@
+"""Ranking a large hub on growing subsets: models that are out of the race are given up early.
+
+Subsets are nested and stratified, each about twice the one before. A model is dropped after a subset of n samples when
+
+- P(it is better than the leader) is under 1% by the paired test of `hubscout.ranking.comparison`, and
+- it is not catching up: the gap to the leader, carried on to all N samples at the rate of the last doubling, does not
+  close. Evidence on few samples favours models of few or simple features, and a paired test on those samples cannot
+  know that; the trend can.
+
+Nobody is dropped after the first subset, which has no doubling before it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hubscout.errors import InputError
+from hubscout.ranking.comparison import compare
+from hubscout.ranking.row import Dropped, Row
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+FIRST_SUBSET = 250
+DROP_BELOW = 0.01
+WORTH_GROWING = 1.25
+"""A subset that is less than this many times the one before tells nothing new."""
+
+_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
+          "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}  # fmt: skip
+
+
+def parse_seconds(budget: float | str) -> float:
+    """A time: seconds, or a text such as `90s`, `10min`, `1.5h`, `1h 30min`.
+
+    >>> parse_seconds("10min"), parse_seconds("1h30m"), parse_seconds(45)
+    (600.0, 5400.0, 45.0)
+    """
+    if isinstance(budget, bool):
+        raise InputError(f"budget must be a time such as 600, '90s', '10min' or '1h 30min', not {budget!r}.")
+    if isinstance(budget, int | float):
+        seconds = float(budget)
+    else:
+        parts = re.findall(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", budget.lower())
+        rest = re.sub(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", "", budget.lower()).strip()
+        if not parts or rest or any(unit not in _UNITS for _, unit in parts):
+            raise InputError(f"budget must be a time such as 600, '90s', '10min' or '1h 30min', not {budget!r}.")
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not seconds > 0 or math.isinf(seconds):
+        raise InputError(f"budget must be more than no time and not endless, not {budget!r}.")
+    return seconds
+
+
+def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:
+    """Doubling sizes up to all `n`; the last step is at most a doubling too.
+
+    >>> subset_sizes(3680), subset_sizes(100)
+    ([250, 500, 1000, 2000, 3680], [100])
+    """
+    sizes = []
+    size = first
+    while size * WORTH_GROWING < n:
+        sizes.append(size)
+        size *= 2
+    return [*sizes, n]
+
+
+def nested_rows(task: Task, n: int, seed: int) -> np.ndarray:
+    """The `n` train rows of a stratified subset; that of a smaller `n` and the same seed is a part of it."""
+    from hubscout.tasks.splitting import strata, stratified_sample
+
+    return stratified_sample(strata(task.train.targets, task.kind), n, seed)
+
+
+def pieces_of(task: Task, sizes: Sequence[int], seed: int) -> list[np.ndarray]:
+    """What each subset of `sizes` adds to the one before."""
+    pieces: list[np.ndarray] = []
+    before = np.empty(0, dtype=np.int64)
+    for size in sizes:
+        rows = nested_rows(task, size, seed)
+        pieces.append(np.setdiff1d(rows, before))
+        before = rows
+    return pieces
+
+
+def who_is_out(
+    rows: Mapping[str, Row], before: Mapping[str, Row], *, stage: int, size: int, size_before: int, size_of_all: int
+) -> dict[str, Dropped]:
+    """The models to be dropped after a subset of `size` samples, from their rows on it and on the one before."""
+    if len(rows) < 2 or not before:
+        return {}
+    names = list(rows)
+    scores = np.array([rows[name].score for name in names])
+    blocks = {len(rows[name].block_scores) for name in names}
+    if len(blocks) > 1 or blocks.pop() < 2:
+        return {}  # without pseudo-values there is no telling who is out
+    sizes = np.array(rows[names[0]].block_sizes, dtype=np.float64)
+    pairwise = compare(scores, np.array([rows[name].block_scores for name in names]), block_sizes=sizes).pairwise
+    best = int(scores.argmax())
+    doublings = math.log2(size_of_all / size)
+    last_step = math.log2(size / size_before)
+    out = {}
+    for index, name in enumerate(names):
+        if index == best or pairwise[index, best] >= DROP_BELOW or name not in before:
+            continue
+        gap = scores[best] - scores[index]
+        closing = (before[names[best]].score - before[name].score - gap) / last_step
+        if gap - closing * doublings > 0:
+            out[name] = Dropped(
+                n=rows[name].n, stage=stage, leader=names[best], probability=float(pairwise[index, best])
+            )
+    return out
+
+
+def affordable_size(rows: Sequence[Row], size: int, seconds: float) -> int:
+    """The subset that the models can be brought to, from `size` samples, in the time that is left."""
+    slowness = sum(1.0 / row.samples_per_second for row in rows if row.samples_per_second)
+    # Loading, scoring and reading the cache do not shrink with the piece: what the last stage spent on them.
+    overhead = sum(
+        max(0.0, (row.seconds or 0.0) - (size / 2) / row.samples_per_second) for row in rows if row.samples_per_second
+    )
+    if slowness == 0.0:
+        return size
+    return size + max(0, int((seconds - overhead) / slowness))

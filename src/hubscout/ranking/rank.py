@@ -1,0 +1,183 @@
+"""`rank()`: which of these models should I start from?"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hubscout.errors import InputError, UnknownEngineError
+from hubscout.ranking.assess import Settings
+from hubscout.ranking.candidates import find_candidates
+from hubscout.ranking.journal import Journal
+from hubscout.ranking.progressive import parse_seconds
+from hubscout.ranking.ranking import Ranking
+from hubscout.ranking.run import Run
+
+if TYPE_CHECKING:
+    from hubscout.features.cache import FeatureCache
+    from hubscout.features.progress import Observer
+    from hubscout.hubs import Backbone
+    from hubscout.tasks import Task
+
+
+def rank(
+    task: Task | str | Path,
+    models: Iterable[str | Backbone] | str,
+    *,
+    metrics: Sequence[str] | str = ("logme",),
+    layers: Sequence[str] | str | None = None,
+    layer: Literal["final", "best"] = "final",
+    center: bool = False,
+    device: str = "auto",
+    precision: str = "auto",
+    batch_size: int | None = None,
+    cache: FeatureCache | str | Path | bool = True,
+    limit: int | None = None,
+    budget: float | str | None = None,
+    progressive: bool | None = None,
+    blocks: int = 10,
+    skip_bad: bool = False,
+    measure_latency: bool = True,
+    engine: str = "local",
+    seed: int = 0,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    observer: Observer | None = None,
+) -> Ranking:
+    """Rank models by how well their frozen features explain the labels of the train split.
+
+    Args:
+        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name.
+        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`) or backbones.
+        metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
+        layers: layers to score beside the final features, or "all"; the row then has LogME of each.
+        layer: "final" ranks by the final features; "best" by each model's best layer of those scanned.
+        center: whether LogME takes the means of features and labels away first.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
+        precision: "auto", "float32", "bfloat16" or "float16".
+        batch_size: samples at once; None lets it be found.
+        cache: True for the default folder, a folder, or False to keep sufficient statistics alone.
+        limit: rank on a stratified subset of so many train samples.
+        budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
+            subsets stop growing when the time is up.
+        progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
+        blocks: blocks of the jackknife.
+        skip_bad: leave samples out that cannot be read, instead of stopping.
+        measure_latency: time single samples through each model, for at most 0.3 seconds.
+        engine: where the work runs.
+        seed: of subsets and of the draws for P(best).
+        out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped.
+        overwrite: whether `out` may replace a ranking of another question.
+        observer: hears of progress; see `hubscout.features.progress`.
+
+    Returns:
+        The `Ranking`. A model that could not be loaded or run is in its `failures` with the reason.
+
+    Raises:
+        TaskError: the data cannot be read.
+        InputError: an argument is wrong.
+        InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
+
+    """
+    started = time.perf_counter()
+    if engine != "local":
+        raise UnknownEngineError(engine, ["local"])
+    opened = _open(task)
+    names = _metric_names(metrics, opened.kind)
+    if layer not in ("final", "best"):
+        raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
+    subset = _subset(opened, limit, seed)
+    candidates = find_candidates(models)
+    seconds = None if budget is None else parse_seconds(budget)
+    growing = bool(progressive) or (progressive is None and seconds is not None)
+    with ExitStack() as stack:
+        settings = Settings(
+            metrics=names,
+            layers=() if layers is None else (layers if isinstance(layers, str) else tuple(layers)),
+            layer=layer,
+            center=center,
+            blocks=blocks,
+            device=device,
+            precision=precision,
+            batch_size=batch_size,
+            skip_bad=skip_bad,
+            measure_latency=measure_latency,
+            cache=_open_cache(cache, stack, always=growing),
+            observer=observer,
+        )
+        question = {
+            "metrics": list(names), "layers": list(layers) if isinstance(layers, tuple) else layers, "layer": layer,
+            "center": center, "precision": precision, "limit": limit, "budget_seconds": seconds,
+            "progressive": growing, "blocks": blocks, "skip_bad": skip_bad, "seed": seed,
+        }  # fmt: skip
+        run = Run(
+            task=subset,
+            candidates=candidates.models,
+            settings=settings,
+            question=question,
+            whole=opened,
+            cache_folder=_folder_of(settings.cache) if cache is not False else None,
+            journal=Journal(None if out is None else Path(out)),
+            started=started,
+            notes=candidates.notes,
+            seed=seed,
+        )
+        run.begin(overwrite)
+        try:
+            if growing:
+                run.in_stages(seconds)
+            else:
+                run.at_once()
+        except KeyboardInterrupt:
+            raise run.interrupted() from None
+        return run.finish()
+
+
+def _open(task: Task | str | Path) -> Task:
+    if isinstance(task, str | Path):
+        from hubscout.tasks import open_task
+
+        return open_task(str(task))
+    return task
+
+
+def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:
+    from hubscout.metrics import lookup
+
+    names = tuple(dict.fromkeys([metrics] if isinstance(metrics, str) else metrics))
+    if not names:
+        raise InputError("metrics is empty: give at least one, such as 'logme'.")
+    for name in names:
+        lookup(name, kind)
+    return names
+
+
+def _subset(task: Task, limit: int | None, seed: int) -> Task:
+    if limit is None or limit >= len(task.train):
+        return task
+    if limit < 2:
+        raise InputError(f"limit must be at least 2 samples, not {limit}.")
+    return task.subset(limit, seed=seed)
+
+
+def _open_cache(cache: FeatureCache | str | Path | bool, stack: ExitStack, *, always: bool) -> FeatureCache | None:
+    from hubscout.features.cache import FeatureCache
+
+    if cache is False:
+        if not always:
+            return None
+        # Growing subsets need the features of the smaller ones again; for the time of the run only.
+        return FeatureCache(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hubscout-"))))
+    if cache is True:
+        return FeatureCache()
+    if isinstance(cache, str | Path):
+        return FeatureCache(Path(cache))
+    return cache
+
+
+def _folder_of(cache: FeatureCache | None) -> str | None:
+    return None if cache is None else str(cache.root)

@@ -1,0 +1,219 @@
+"""A ranking in the making: which model runs next on which rows, and what becomes of what goes wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import InterruptedRunError, TaskError
+from hubscout.ranking.assess import Assessment, Settings, assess
+from hubscout.ranking.candidates import Candidate
+from hubscout.ranking.environment import describe_environment
+from hubscout.ranking.journal import Journal
+from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
+from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
+from hubscout.ranking.row import Failure, Row
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+
+@dataclass
+class Run:
+    """The state of a ranking in the making. `task` is what is ranked on, `whole` the same before `limit` cut it."""
+
+    task: Task
+    whole: Task
+    candidates: tuple[Candidate, ...]
+    settings: Settings
+    question: Mapping[str, Any]
+    cache_folder: str | None
+    journal: Journal
+    started: float
+    notes: tuple[str, ...]
+    seed: int
+    rows: dict[str, Row] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    parts: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def begin(self, overwrite: bool) -> None:
+        """Open the run folder and take over what an interrupted run left in it."""
+        self.environment = describe_environment(device=self.settings.device)
+        if self.cache_folder is not None:
+            self.environment["cache"] = self.cache_folder
+        wanted = {candidate.identifier for candidate in self.candidates}
+        earlier = self.journal.begin(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
+        zoo = [name for name in self.settings.metrics if _is_zoo(name)]
+        if not zoo:  # their parts are not saved, so the models must be scored again (from the cache)
+            self.rows = {name: row for name, row in earlier.items() if name in wanted}
+        self.journal.note("started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name)
+
+    def at_once(self) -> None:
+        """Every model on all the rows."""
+        for candidate in self.candidates:
+            if candidate.identifier in self.rows:
+                continue
+            found = self.attempt(candidate, [None])
+            if found is not None:
+                self.take(found)
+            self.journal.keep(self.ranking(complete=False))
+
+    def in_stages(self, budget: float | None) -> None:
+        """Every model on growing subsets, as long as it is in the race and there is time."""
+        n = len(self.task.train)
+        sizes = subset_sizes(n)
+        pieces = pieces_of(self.task, sizes, self.seed)
+        deadline = None if budget is None else self.started + budget
+        alive = list(self.candidates)
+        before: dict[str, Row] = {}
+        done: list[int] = []
+        stage = 0
+        while stage < len(sizes):
+            began = time.perf_counter()
+            current: dict[str, Assessment] = {}
+            for candidate in alive:
+                if deadline is not None and time.perf_counter() > deadline:
+                    break
+                found = self.attempt(candidate, pieces[: stage + 1])
+                if found is not None:
+                    current[candidate.identifier] = found
+            unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
+            if unreached and stage > 0:
+                self.journal.note("budget-spent", stage=stage, n=sizes[stage])
+                break  # part of the models on more data cannot be compared with the rest: keep the subset before
+            for candidate in unreached:
+                self.fail(candidate, "BudgetSpent", f"not reached within the budget of {budget:g} seconds")
+            for found in current.values():
+                self.take(found)
+            rows = {name: found.row for name, found in current.items()}
+            out = {}
+            if stage + 1 < len(sizes):
+                out = who_is_out(rows, before, stage=stage, size=sizes[stage], size_before=done[-1] if done else 0,
+                                 size_of_all=n)  # fmt: skip
+            for name, reason in out.items():
+                self.rows[name] = replace(self.rows[name], dropped=reason)
+                self.journal.note("dropped", model=name, n=reason.n, reason=reason.reason)
+            took = time.perf_counter() - began
+            self.stages.append(Stage(n=sizes[stage], models=tuple(rows), dropped=tuple(out), seconds=took))
+            done.append(sizes[stage])
+            self.journal.keep(self.ranking(complete=False))
+            alive = [c for c in alive if c.identifier in rows and c.identifier not in out]
+            before = rows
+            if not alive or (len(alive) == 1 and len(rows) > 1):
+                break  # one is left: more data cannot change who is first
+            if deadline is not None and stage + 1 < len(sizes):
+                left = deadline - time.perf_counter()
+                affordable = affordable_size([rows[c.identifier] for c in alive], sizes[stage], left)
+                if affordable < sizes[stage + 1]:
+                    if affordable < WORTH_GROWING * sizes[stage]:
+                        break
+                    sizes = [*sizes[: stage + 1], affordable]
+                    pieces = pieces_of(self.task, sizes, self.seed)
+            stage += 1
+
+    def attempt(self, candidate: Candidate, pieces: Sequence[np.ndarray | None]) -> Assessment | None:
+        """Assess a model; whatever is wrong with it becomes its failure, what is wrong with the data is raised."""
+        self.journal.note("model-started", model=candidate.identifier)
+        try:
+            found = assess(candidate, self.task, self.settings, pieces)
+        except TaskError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split()) or "no reason given"
+            self.fail(candidate, type(error).__name__, reason)
+            return None
+        row = found.row
+        self.journal.note("model-finished", model=row.identifier, score=row.score, n=row.n, seconds=row.seconds)
+        return found
+
+    def take(self, found: Assessment) -> None:
+        """Count an assessed model in."""
+        self.rows[found.row.identifier] = found.row
+        for name, parts in found.parts.items():
+            self.parts.setdefault(name, {})[found.row.identifier] = parts
+
+    def fail(self, candidate: Candidate, error: str, reason: str) -> None:
+        """Note that a model could not be ranked."""
+        self.rows.pop(candidate.identifier, None)
+        self.failures[candidate.identifier] = Failure(identifier=candidate.identifier, error=error, reason=reason)
+        self.journal.note("model-failed", model=candidate.identifier, error=error, reason=reason)
+        if self.settings.observer is not None:
+            from hubscout.features.progress import Finished
+
+            self.settings.observer(Finished(candidate.identifier, 0.0, error=reason))
+
+    def ranking(self, *, complete: bool) -> Ranking:
+        """What is known so far."""
+        return Ranking(
+            task=_summary(self.whole, self.notes),
+            metrics=self.settings.metrics,
+            rows=tuple(self._with_zoo_scores()),
+            failures=tuple(self.failures.values()),
+            stages=tuple(self.stages),
+            settings=self.question,
+            environment=self.environment,
+            seconds=time.perf_counter() - self.started,
+            complete=complete,
+            seed=self.seed,
+        )
+
+    def _with_zoo_scores(self) -> list[Row]:
+        from hubscout.metrics import combine_zoo
+
+        rows = dict(self.rows)
+        for name in self.settings.metrics:
+            # Models that were dropped ran on other data, so they have no place in the zoo's comparison.
+            parts = {m: p for m, p in self.parts.get(name, {}).items() if m in rows and rows[m].dropped is None}
+            if not parts:
+                continue
+            for model, score in combine_zoo(name, parts).items():
+                row = rows[model]
+                value = score.signed_value if name == self.settings.metrics[0] else row.score
+                rows[model] = replace(row, score=value, scores={**row.scores, name: score.value})
+        return list(rows.values())
+
+    def interrupted(self) -> InterruptedRunError:
+        """The error that says what was kept, with the ranking so far in its `ranking`."""
+        ranking = self.ranking(complete=False)
+        self.journal.note("interrupted")
+        self.journal.keep(ranking)
+        done = f"{len(ranking)} of {len(self.candidates)} models are finished"
+        if self.journal.folder is not None:
+            where = f" and saved in {self.journal.folder}; the same call goes on from there."
+        else:
+            where = "; give out= (--out) to have them saved."
+        error = InterruptedRunError(done + where)
+        error.ranking = ranking  # type: ignore[attr-defined]
+        return error
+
+    def finish(self) -> Ranking:
+        """The ranking, saved."""
+        ranking = self.ranking(complete=True)
+        self.journal.keep(ranking)
+        self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
+        return ranking
+
+
+def _is_zoo(name: str) -> bool:
+    from hubscout.metrics import METRICS
+
+    return METRICS[name].level == "zoo"
+
+
+def _summary(whole: Task, notes: tuple[str, ...]) -> TaskSummary:
+    return TaskSummary(
+        name=whole.name,
+        kind=whole.kind,
+        modality=whole.modality,
+        fingerprint=whole.fingerprint,
+        target_names=tuple(whole.target_names),
+        rows={split: len(part) for split, part in whole.splits.items()},
+        notes=(*whole.notes, *notes),
+        source=whole.source,
+    )
