@@ -4,7 +4,24 @@ A metric sees arrays (features, source logits, targets) and knows nothing of mod
 """
 
 # Importing the module of a metric registers it.
-from hubscout.metrics import hscore, knn, leep, logme, nce, static  # noqa: F401
+from hubscout.metrics import (  # noqa: F401
+    etran,
+    gbc,
+    hscore,
+    knn,
+    laplace,
+    leep,
+    linear_probe,
+    logme,
+    nce,
+    ncti,
+    nleep,
+    pactran,
+    parc,
+    sfda,
+    static,
+    transrate,
+)
 from hubscout.metrics.registry import (
     METRICS,
     Metric,
