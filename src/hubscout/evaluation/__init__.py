@@ -1,1 +1,16 @@
 """Is a ranking any good: rank correlation, relative performance, reference fine-tuning."""
+
+from hubscout.evaluation.agreement import Agreement, bootstrap_interval, evaluate
+from hubscout.evaluation.correlation import kendall_tau, permutation_p_value, weighted_tau
+from hubscout.evaluation.selection import relative_at_k, top_k_accuracy
+
+__all__ = [
+    "Agreement",
+    "bootstrap_interval",
+    "evaluate",
+    "kendall_tau",
+    "permutation_p_value",
+    "relative_at_k",
+    "top_k_accuracy",
+    "weighted_tau",
+]

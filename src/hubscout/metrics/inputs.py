@@ -11,14 +11,13 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.evidence.arrays import as_native, sums_by_id, to_host
-from hubscout.evidence.checks import check_features, check_targets, raise_not_finite
+from hubscout.evidence.checks import check_features, check_finite, check_targets
 
 
 def real_matrix(value: Any, argument: str) -> np.ndarray:
     """A finite float64 matrix of at least one row and column."""
     array = to_host(check_features(value, argument)).astype(np.float64, copy=False)
-    if not np.isfinite(array).all():
-        raise_not_finite(array, argument)
+    check_finite(array, argument)
     return array
 
 

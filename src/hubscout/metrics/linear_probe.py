@@ -82,7 +82,7 @@ def inverse_strengths(trials: int) -> np.ndarray:
     exponents = list(_FIRST_EXPONENTS)
     step = 0.5
     while len(exponents) < trials:
-        exponents += [exponent for exponent in np.arange(-4.0, 4.0, 2 * step) + step]
+        exponents += list(np.arange(-4.0, 4.0, 2 * step) + step)
         step /= 2
     return 10.0 ** np.array(exponents[:trials])
 

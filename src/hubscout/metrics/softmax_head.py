@@ -26,16 +26,11 @@ class Axes:
 def principal_axes(rows: np.ndarray) -> Axes:
     """Rotate; directions without data are dropped, because a penalised weight is 0 there."""
     n, width = rows.shape
-    if n < width:
-        squares, left = np.linalg.eigh(rows @ rows.T)
-    else:
-        squares, directions = np.linalg.eigh(rows.T @ rows)
+    dual = n < width
+    squares, vectors = np.linalg.eigh(rows @ rows.T if dual else rows.T @ rows)
     kept = squares > max(n, width) * np.finfo(np.float64).eps * squares[-1]
-    squares = squares[kept]
-    if n < width:
-        directions = rows.T @ (left[:, kept] / np.sqrt(squares))
-    else:
-        directions = directions[:, kept]
+    squares, vectors = squares[kept], vectors[:, kept]
+    directions = rows.T @ (vectors / np.sqrt(squares)) if dual else vectors
     return Axes(rows @ directions, squares, directions)
 
 

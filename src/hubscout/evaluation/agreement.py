@@ -1,0 +1,129 @@
+"""`evaluate`: everything there is to say about a ranking beside known results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubscout.errors import InputError
+from hubscout.evaluation.correlation import Statistic, permutation_p_value, plain, weighted
+from hubscout.evaluation.pairs import Better, Pairs, Values, pair
+from hubscout.evaluation.selection import first_k
+
+FEWEST_MODELS = 6
+"""With fewer, a tau is nearly noise: of five models in random order one in 24 has a τ of 0.8 or more."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well scores rank models whose results are known. The taus are defined in `hubscout.evaluation`.
+
+    `weighted_tau_low` and `weighted_tau_high` are a 95% interval by resampling models. `p_value` is the chance that a
+    random order has at least this τ_w. `relative_at` and `top_k` map k to Rel@k and to whether the best model is among
+    the first k; `relative_at` is empty where the reference has no meaningful ratio. `warning` is to be printed
+    wherever the numbers are.
+    """
+
+    n_models: int
+    kendall_tau: float
+    weighted_tau: float
+    weighted_tau_low: float
+    weighted_tau_high: float
+    p_value: float
+    top_k: dict[int, float]
+    relative_at: dict[int, float]
+    best_model: str
+    chosen_model: str
+    better: Better
+    left_out: tuple[str, ...] = ()
+    warning: str | None = None
+
+    def __str__(self) -> str:
+        interval = f"[{self.weighted_tau_low:+.2f}, {self.weighted_tau_high:+.2f}]"
+        line = (
+            f"{self.n_models} models: weighted tau {self.weighted_tau:+.3f} {interval}, p = {self.p_value:.3f}, "
+            f"tau {self.kendall_tau:+.3f}; chose {self.chosen_model}, best is {self.best_model}"
+        )
+        return line if self.warning is None else f"{line}. {self.warning}"
+
+
+def evaluate(
+    scores: Values,
+    reference: Values,
+    *,
+    better: Better = "higher",
+    score_better: Better = "higher",
+    permutations: int = 2000,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Agreement:
+    """Compare scores with reference results, such as accuracies after fine-tuning.
+
+    Both are mappings from model names (models that only one knows are left out and named), or sequences in one order.
+    `better` says which way the reference goes: `"lower"` for an error.
+
+    >>> print(evaluate({"a": 0.9, "b": 0.7, "c": 0.8}, {"a": 91.0, "b": 85.2, "c": 88.1}))
+    3 models: weighted tau +1.000 [...], p = 0.167, tau +1.000; chose a, best is a. Only 3 models: ...
+    """
+    pairs = pair(scores, reference, better=better, score_better=score_better)
+    low, high = bootstrap_interval(pairs.scores, pairs.reference, resamples=resamples, seed=seed)
+    order = first_k(pairs, len(pairs.names))
+    places = [k for k in (1, 3, 5) if k < len(order)]
+    best = pairs.reference.max()
+    return Agreement(
+        n_models=len(pairs.names),
+        kendall_tau=plain(pairs.scores, pairs.reference),
+        weighted_tau=weighted(pairs.scores, pairs.reference),
+        weighted_tau_low=low,
+        weighted_tau_high=high,
+        p_value=permutation_p_value(pairs.scores, pairs.reference, permutations=permutations, seed=seed),
+        top_k={k: float(pairs.reference[order[:k]].max() == best) for k in places},
+        relative_at=_relative(pairs, order, places, better),
+        best_model=pairs.names[int(pairs.reference.argmax())],
+        chosen_model=pairs.names[int(order[0])],
+        better=better,
+        left_out=pairs.left_out,
+        warning=(
+            None
+            if len(pairs.names) >= FEWEST_MODELS
+            else f"Only {len(pairs.names)} models: a tau of fewer than {FEWEST_MODELS} is nearly noise; see the p-value"
+        ),
+    )
+
+
+def bootstrap_interval(
+    scores: np.ndarray,
+    reference: np.ndarray,
+    *,
+    statistic: Statistic = weighted,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """A percentile interval of a rank correlation over models drawn with replacement.
+
+    It answers how far the value would move with another zoo of this size. A model drawn twice ties with itself on both
+    sides and so takes no part; draws of one model only are left out. Both arrays have higher as better.
+    """
+    if resamples < 1:
+        raise InputError(f"resamples must be at least 1; got {resamples}.")
+    if not 0 < level < 1:
+        raise InputError(f"level must be between 0 and 1; got {level!r}.")
+    generator = np.random.default_rng(seed)
+    draws = generator.integers(len(scores), size=(resamples, len(scores)))
+    values = [statistic(scores[draw], reference[draw]) for draw in draws if np.ptp(draw) > 0]
+    if not values:
+        value = statistic(scores, reference)
+        return value, value
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _relative(pairs: Pairs, order: np.ndarray, places: list[int], better: Better) -> dict[int, float]:
+    results = pairs.reference if better == "higher" else -pairs.reference
+    if (results <= 0).any():
+        return {}
+    if better == "higher":
+        return {k: float(results[order[:k]].max() / results.max()) for k in places}
+    return {k: float(results.min() / results[order[:k]].min()) for k in places}
