@@ -27,7 +27,7 @@ from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData,
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
     from hubscout.features.cache import FeatureCache, OpenEntry
-    from hubscout.features.decoded import PreparedSamples
+    from hubscout.features.decoded import PreparedPool
     from hubscout.hubs import Backbone
     from hubscout.tasks import Split, Task
 
@@ -51,7 +51,7 @@ def extract(
     shards: Sequence[int] | None = None,
     shard_rows: int | None = None,
     skip_bad: bool = False,
-    prepared: PreparedSamples | None = None,
+    prepared: PreparedPool | None = None,
     workers: int | None = None,
     observer: Observer | None = None,
 ) -> Extraction:
@@ -75,7 +75,7 @@ def extract(
         shards: run these shards alone, by number: the unit of work that is spread over machines.
         shard_rows: rows a shard; None chooses by the number of rows.
         skip_bad: leave samples out that cannot be read, instead of raising. Which ones depends on the data alone.
-        prepared: a store of prepared inputs, shared between models of the same preprocessing.
+        prepared: prepared inputs that are kept for the next model with the same preprocessing.
         workers: threads that read and prepare inputs; None chooses by the number of cores.
         observer: hears of progress; see `hubscout.features.progress`.
 
@@ -239,7 +239,7 @@ class _Run:
         statistics: bool,
         keep_features: bool,
         skip_bad: bool,
-        prepared: PreparedSamples | None,
+        prepared: PreparedPool | None,
         workers: int,
     ) -> None:
         self.job = job
@@ -294,7 +294,11 @@ class _Run:
             job.backbone, device=self.device, precision=self.precision, layers=job.layers, size=self.size, tell=log.tell
         )
         place = f"split {job.split_name!r} of task {job.task.name!r}"
-        reader = Reader(job.split.inputs, job.backbone.preprocessing, place, self.skip_bad, self.prepared)
+        preprocessing = job.backbone.preprocessing
+        known = None
+        if self.prepared is not None:
+            known = self.prepared.samples(job.task, job.split_name, preprocessing.key)
+        reader = Reader(job.split.inputs, preprocessing, place, self.skip_bad, known)
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
         planned = plan(pending.items(), self.size, lengths)
         pin = self.device.startswith("cuda") and job.backbone.module is not None

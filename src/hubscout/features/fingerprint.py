@@ -31,7 +31,9 @@ def describe(backbone: Backbone, task: Task, selection: str, precision: str) -> 
         "model": card.identifier,
         "architecture": card.architecture,
         "weights": weights,
-        "preprocessing": backbone.preprocessing.key,
+        # A key may stop short of what the network itself does to its input, such as normalising; the configuration
+        # has it all.
+        "preprocessing": f"{backbone.preprocessing.key} {getattr(backbone.preprocessing, 'config', '')}".strip(),
         "task": task.fingerprint,
         "task_name": task.name,
         "selection": selection,

@@ -1,0 +1,143 @@
+"""`hubscout cache`: what the feature cache holds, how much, and removing it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hubscout.cli.output import JsonOption, print_json, print_result, say
+from hubscout.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, help="Look at the cache of features and make room.")
+
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--cache", help="The cache folder, where it is not the default one.", show_default=False),
+]
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+@app.command("ls")
+def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
+    """List what is cached: model, task, layer, samples, size, age.
+
+    Example:  [bold]hubscout cache ls --json[/bold]
+    """
+    from hubscout.features.cache import FeatureCache
+    from hubscout.features.storage import megabytes
+
+    cache = FeatureCache(root)
+    entries = cache.entries()
+    if as_json:
+        print_json([asdict(entry) for entry in entries])
+        return
+    if not entries:
+        print_result(f"The cache at {cache.root} is empty.")
+        return
+    from rich.table import Table
+
+    table = Table("model", "task", "split", "layer", "samples", "size", "age", "name", box=None, pad_edge=False)
+    for entry in entries:
+        samples = f"{entry.rows}" if entry.complete else f"{entry.rows} (unfinished)"
+        table.add_row(
+            entry.model or "(unreadable)",
+            entry.task,
+            entry.split,
+            entry.layer or "final",
+            samples,
+            megabytes(entry.bytes),
+            _age(entry.age_seconds),
+            entry.name,
+        )
+    total = sum(entry.bytes for entry in entries)
+    print_result(table, f"{len(entries)} entries, {megabytes(total)} at {cache.root}")
+
+
+@app.command("size")
+def show_size(root: RootOption = None, as_json: JsonOption = False) -> None:
+    """Print how much disk space the cache takes, and where it is."""
+    from hubscout.features.cache import FeatureCache
+    from hubscout.features.storage import megabytes
+
+    cache = FeatureCache(root)
+    size = cache.size_bytes()
+    if as_json:
+        print_json({"folder": str(cache.root), "bytes": size, "entries": len(cache.entries())})
+    else:
+        print_result(f"{megabytes(size)} at {cache.root}")
+
+
+@app.command("rm")
+def remove(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATTERN]...", help="Models, tasks or names as `ls` shows them; * and ? match."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove everything.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="TIME", help="Only what is older: 12h, 30d, 8w.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and keep it.")] = False,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove cached features. They are made again when a run needs them.
+
+    Examples:  [bold]hubscout cache rm 'timm/vit*'[/bold]   [bold]hubscout cache rm --older-than 30d[/bold]
+    """
+    from hubscout.features.cache import FeatureCache
+    from hubscout.features.storage import megabytes
+
+    if not patterns and not everything and older_than is None:
+        raise InputError("Say what to remove: a PATTERN, --older-than TIME, or --all.")
+    cache = FeatureCache(root)
+    oldest = 0.0 if older_than is None else parse_age(older_than)
+    chosen = [
+        entry
+        for entry in cache.entries()
+        if entry.age_seconds >= oldest and (not patterns or _matches(entry, patterns))
+    ]
+    if patterns and not chosen:
+        raise InputError(f"Nothing in the cache at {cache.root} matches {', '.join(patterns)}.")
+    names = [entry.name for entry in chosen]
+    busy = [] if dry_run else cache.remove(names)
+    gone = [entry for entry in chosen if entry.name not in busy]
+    freed = sum(entry.bytes for entry in gone)
+    if as_json:
+        print_json({"removed": [entry.name for entry in gone], "busy": busy, "bytes": freed, "dry_run": dry_run})
+        return
+    for name in busy:
+        say(f"{name} is in use by a run and was kept.")
+    for entry in gone if dry_run else ():
+        print_result(f"{entry.name}  {megabytes(entry.bytes)}")
+    print_result(f"{'Would remove' if dry_run else 'Removed'} {len(gone)} entries, {megabytes(freed)}.")
+
+
+def parse_age(text: str) -> float:
+    """Seconds in an age such as 90s, 30min, 12h, 30d, 8w.
+
+    >>> parse_age("12h"), parse_age("30d")
+    (43200.0, 2592000.0)
+    """
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(s|min|h|d|w)\s*", text)
+    if found is None:
+        raise InputError(f"--older-than must be a time such as 30min, 12h, 30d or 8w, not {text!r}.")
+    return float(found.group(1)) * _SECONDS[found.group(2)]
+
+
+def _matches(entry: Any, patterns: list[str]) -> bool:
+    texts = (entry.name, entry.model, entry.task)
+    return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)
+
+
+def _age(seconds: float) -> str:
+    for unit in ("w", "d", "h", "min"):
+        if seconds >= 2 * _SECONDS[unit]:
+            return f"{seconds / _SECONDS[unit]:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,115 @@
+"""Prepared inputs, kept for the next model that shares the preprocessing: each image is decoded once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import InputError
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+_MOST_BYTES = 4 << 30
+_SHARE_OF_FREE_MEMORY = 0.25
+_BYTES_WHERE_UNKNOWN = 1 << 30
+
+
+def default_limit_bytes() -> int:
+    """A quarter of the memory that is free now, at most 4 GiB."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return _BYTES_WHERE_UNKNOWN
+    return int(min(_MOST_BYTES, _SHARE_OF_FREE_MEMORY * free))
+
+
+def size_bytes(sample: Any) -> int | None:
+    """Bytes of a prepared sample; None for what is no array: tokens cost less to make than to keep.
+
+    >>> size_bytes(np.zeros((3, 4, 4), dtype=np.uint8)), size_bytes([101, 7592, 102])
+    (48, None)
+    """
+    if isinstance(sample, np.ndarray):
+        return int(sample.nbytes)
+    if hasattr(sample, "element_size") and hasattr(sample, "numel"):
+        return int(sample.element_size() * sample.numel())
+    if isinstance(sample, dict) and sample:
+        sizes = [size_bytes(value) for value in sample.values()]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+    return None
+
+
+class PreparedSamples:
+    """The prepared samples of one split under one preprocessing, by row. Made by `PreparedPool.samples`."""
+
+    def __init__(self, pool: PreparedPool) -> None:
+        self._pool = pool
+        self._samples: dict[int, Any] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def get(self, row: int) -> Any | None:
+        """The prepared sample of a row, or None."""
+        return self._samples.get(row)
+
+    def put(self, row: int, sample: Any) -> None:
+        """Keep a sample while there is room; the first ones stay, since every model reads them in the same order."""
+        size = size_bytes(sample)
+        if size is not None and self._pool.make_room(self, size):
+            self._samples[row] = sample
+
+    def clear(self) -> None:
+        """Forget all samples."""
+        self._samples.clear()
+        self.bytes = 0
+
+
+class PreparedPool:
+    """Prepared samples of many preprocessings, within `limit_bytes`. A whole preprocessing that has not been used for
+    the longest time makes room for another.
+
+    Pass one pool to every `extract` of a ranking.
+    """
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        if limit_bytes is not None and limit_bytes < 0:
+            raise InputError(f"limit_bytes must not be negative, got {limit_bytes}.")
+        self.limit_bytes = default_limit_bytes() if limit_bytes is None else limit_bytes
+        self._lock = threading.Lock()
+        self._sets: OrderedDict[tuple[str, str, str], PreparedSamples] = OrderedDict()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in use."""
+        return sum(samples.bytes for samples in self._sets.values())
+
+    def samples(self, task: Task, split: str, key: str) -> PreparedSamples:
+        """The samples of a split under the preprocessing of this key."""
+        with self._lock:
+            place = (task.fingerprint, split, key)
+            if place not in self._sets:
+                self._sets[place] = PreparedSamples(self)
+            self._sets.move_to_end(place)
+            return self._sets[place]
+
+    def make_room(self, asking: PreparedSamples, size: int) -> bool:
+        """Whether `size` more bytes may be kept; counts them in if so."""
+        with self._lock:
+            used = self.bytes
+            for other in self._sets.values():
+                if used + size <= self.limit_bytes:
+                    break
+                if other is not asking:
+                    used -= other.bytes
+                    other.clear()
+            if used + size > self.limit_bytes:
+                return False
+            asking.bytes += size
+            return True
