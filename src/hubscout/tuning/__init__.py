@@ -1,1 +1,33 @@
-"""`tune()`: a target, teachers and a method become a tuned model."""
+"""`tune()`: a target, teachers and a method become a tuned model.
+
+torch, accelerate and the methods are imported when a name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hubscout.tuning.arguments import TuningArguments
+
+if TYPE_CHECKING:
+    from hubscout.tuning.methods import METHODS
+    from hubscout.tuning.tune import tune
+    from hubscout.tuning.tuned import Predictions, Tuned
+
+_HOMES = {
+    "METHODS": "hubscout.tuning.methods",
+    "Predictions": "hubscout.tuning.tuned",
+    "Tuned": "hubscout.tuning.tuned",
+    "tune": "hubscout.tuning.tune",
+}
+
+__all__ = ["METHODS", "Predictions", "Tuned", "TuningArguments", "tune"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hubscout.tuning' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

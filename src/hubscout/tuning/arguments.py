@@ -1,0 +1,184 @@
+"""`TuningArguments`: everything that a tuning run can be told, in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_type_hints
+
+from hubscout.errors import InputError
+
+_RUNTIME_FIELDS = frozenset(
+    {
+        "bootstrap_resamples", "checkpoint_every_steps", "confidence", "data_in_memory", "device", "evaluation_batch_size",
+        "keep_checkpoints", "log_every_steps", "micro_batch_size", "processes", "trackers", "workers",
+    }
+)  # fmt: skip
+"""Fields that may differ between a run and its resumption: they say where and how it runs, not what comes out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningArguments:
+    """What a run of `tune` can be told beside task, target, teachers and method.
+
+    >>> TuningArguments(epochs=5).epochs
+    5
+    >>> TuningArguments(optimizer="adam")
+    Traceback (most recent call last):
+    hubscout.errors.InputError: optimizer='adam': allowed are 'auto', 'sgd', 'adamw'.
+    """
+
+    seed: int = 0
+    """All randomness of the run is a function of this: the new head, the order of the data, augmentation, dropout."""
+
+    epochs: int = 20
+    """Passes over the train split."""
+    steps: int | None = None
+    """Optimiser steps in all; overrides `epochs`."""
+    batch_size: int = 48
+    """Samples an optimiser step sees, over all processes and micro-batches: the number of processes changes the speed
+    and not the result. An epoch is cut into equal batches of at most this size, so that none is left with one sample."""
+    micro_batch_size: int | None = None
+    """Samples that go through the network at once on one process; gradients are accumulated up to `batch_size`.
+    None: all of them, halved whenever the device runs out of memory."""
+
+    optimizer: Literal["auto", "sgd", "adamw"] = "auto"
+    """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens, `sgd` otherwise."""
+    learning_rate: float | None = None
+    """Of the backbone. None: 0.01 for `sgd`, 5e-5 for `adamw`."""
+    head_learning_rate: float | None = None
+    """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
+    momentum: float = 0.9
+    """Of `sgd`."""
+    weight_decay: float = 1e-4
+    """L2 for `sgd`, decoupled for `adamw`; biases and norms are spared under `adamw`."""
+    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    """Of the learning rates. `step` divides them by ten at 60% and 85% of the steps."""
+    warmup: float = 0.0
+    """Share of the steps in which the learning rates rise linearly from zero."""
+    gradient_clip: float | None = None
+    """Largest norm of the gradient; None: not clipped."""
+    label_smoothing: float = 0.0
+    """For classification and tagging."""
+
+    augment: Literal["standard", "none"] = "standard"
+    """`standard`: what the model's own preprocessing says; `none`: the inputs as they are ranked."""
+    data_in_memory: bool = False
+    """Decode the data once and hold it, images on the device, where they are cropped and flipped as well. For data
+    that fits, on a machine whose processors cannot decode as fast as its accelerator trains."""
+    workers: int | None = None
+    """Decoding processes of each process. None: as many as there are processors, eight at most, none for small data."""
+
+    validate_every_epochs: float = 1.0
+    """How often the validation metric is measured."""
+    patience: int | None = None
+    """Stop after so many validations without a new best; None: never."""
+    keep_best: bool = True
+    """End with the weights of the best validation, not with the last."""
+
+    trade_off: float | None = None
+    """λ, the weight of the teachers' term. None: the method's default (b-tuning 100, sensible from 1 to 1000; kd 0.01,
+    sensible from 1e-4 to 1). 0 is fine-tuning, bit for bit."""
+    teacher_targets: Literal["cached", "live"] = "cached"
+    """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
+    `live`: they see the augmented inputs at each step, as in the paper."""
+    teacher_weights: Literal["softmax", "bayes-factor", "precision"] = "softmax"
+    """How b-tuning mixes its teachers; see `hubscout.tuning.teachers.mixing_weights`."""
+    temperature: float = 0.1
+    """Of the softmax over the teachers' LogME."""
+    zoo_lite: bool = False
+    """Zoo-Tuning with one set of gates for all inputs, which merges into a plain network afterwards."""
+    zoo_start: float = 0.8
+    """Zoo-Tuning: share of the target's own parameters at the start; the teachers have the rest in equal parts."""
+
+    l2_sp: float | None = None
+    """α of L2-SP: ½α‖w − w₀‖² pulls the backbone to where it started, in the place of its weight decay."""
+    bss: float | None = None
+    """η of batch spectral shrinkage: η·σ²_min of each batch's features; 1e-3 in its paper."""
+    lora_rank: int | None = None
+    """Train low-rank adapters of this rank instead of the backbone's weights; merged into them at the end."""
+    head_init: Literal["random", "posterior"] = "random"
+    """`posterior`: start the head from the posterior weights m of the target's frozen features."""
+    freeze: str | None = None
+    """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
+
+    mixed_precision: Literal["auto", "no", "fp16", "bf16"] = "auto"
+    """`auto`: bf16 on a GPU that has it, else none."""
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`; which of several GPUs is the launcher's affair."""
+    processes: int | None = None
+    """How many processes the run is meant to have; a run with another number warns."""
+    evaluation_batch_size: int | None = None
+    """None: twice `batch_size`."""
+    bootstrap_resamples: int = 1000
+    """For the intervals of the reported metrics."""
+    confidence: float = 0.95
+    """Of those intervals."""
+    checkpoint_every_steps: int | None = None
+    """None: at each validation."""
+    keep_checkpoints: int = 2
+    """How many of the latest checkpoints stay on disk."""
+    log_every_steps: int = 10
+    """How often losses are read back from the device and written to `metrics.jsonl`."""
+    trackers: tuple[str, ...] = ()
+    """Trackers of accelerate: `tensorboard`, `mlflow`, `wandb`."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            choices = get_args(hints[field.name])
+            if choices and all(isinstance(choice, str) for choice in choices):
+                self._one_of(field.name, choices)
+        for name in ("epochs", "batch_size", "evaluation_batch_size", "micro_batch_size", "steps", "log_every_steps",
+                     "keep_checkpoints", "checkpoint_every_steps", "patience", "lora_rank", "processes"):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InputError(f"{name}={value!r}: must be a whole number of at least 1.")
+        for name in ("learning_rate", "head_learning_rate", "gradient_clip", "temperature", "validate_every_epochs"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name}={value!r}: must be above 0.")
+        for name in ("momentum", "weight_decay", "trade_off", "l2_sp", "bss", "label_smoothing", "warmup", "workers"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"{name}={value!r}: must be at least 0.")
+        for name in ("label_smoothing", "warmup", "confidence", "zoo_start"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
+        if isinstance(self.trackers, str):
+            raise InputError(f"trackers={self.trackers!r}: give a tuple of names, such as ('tensorboard',).")
+        object.__setattr__(self, "trackers", tuple(self.trackers))
+
+    def _one_of(self, name: str, allowed: tuple[Any, ...]) -> None:
+        value = getattr(self, name)
+        if value not in allowed:
+            raise InputError(f"{name}={value!r}: allowed are {', '.join(map(repr, allowed))}.")
+
+    @classmethod
+    def of(cls, **options: Any) -> TuningArguments:
+        """Arguments out of keywords, with an error that names the unknown ones."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            from hubscout.errors import UnknownNameError
+
+            raise UnknownNameError(unknown[0], known, context="tuning arguments")
+        return cls(**options)
+
+    def replace(self, **changes: Any) -> TuningArguments:
+        """The same with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def decisive(self) -> dict[str, Any]:
+        """The fields that decide what comes out: those in which a resumed run must agree with its checkpoint."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
+
+    def settled(self, modality: str) -> TuningArguments:
+        """The same with every `auto` and None that depends on the kind of data made definite."""
+        optimizer = self.optimizer
+        if optimizer == "auto":
+            optimizer = "adamw" if modality in ("text", "text-pair", "tokens") else "sgd"
+        rate = self.learning_rate or (0.01 if optimizer == "sgd" else 5e-5)
+        return self.replace(
+            optimizer=optimizer, learning_rate=rate, head_learning_rate=self.head_learning_rate or 10 * rate
+        )

@@ -1,0 +1,98 @@
+"""Checkpoints of a run: written atomically, read without running anything, refused where they are another run's."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hubscout.errors import CheckpointError, TuningError
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run, in one folder.
+
+    `identity` is what must be equal for a checkpoint to be continued: data, target, teachers, method and every
+    argument that decides what comes out.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any]
+    keep: int = 2
+
+    def write(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Write the state after `step` steps; older checkpoints beyond the last `keep` are removed.
+
+        The file gets its name when it is whole and on disk. A write that fails leaves the older ones alone.
+        """
+        path = self.folder / f"step-{step:08d}.pt"
+        partial = path.with_suffix(".partial")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                torch.save({"format": _FORMAT, "identity": dict(self.identity), "step": step, **state}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except (OSError, RuntimeError) as error:
+            partial.unlink(missing_ok=True)
+            raise TuningError(self._write_failed(path, error)) from error
+        for old in self.files()[: -self.keep]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def files(self) -> list[Path]:
+        """Whole checkpoints, the latest last."""
+        return sorted(self.folder.glob("step-*.pt"))
+
+    def latest(self) -> Path | None:
+        """The last whole checkpoint, or None."""
+        files = self.files()
+        return files[-1] if files else None
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """A checkpoint's state, on the CPU. Only data is read: a file that holds anything else is refused."""
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise CheckpointError(
+                f"{path} cannot be read as a checkpoint: {str(error).splitlines()[0]}. Remove it to resume from the "
+                "one before, or start the run anew."
+            ) from error
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+            raise CheckpointError(f"{path} is no checkpoint of this version of hubscout.")
+        self._check_identity(path, state["identity"])
+        return state
+
+    def _check_identity(self, path: Path, found: Mapping[str, Any]) -> None:
+        wanted = dict(self.identity)
+        differing = [
+            f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
+            for name in sorted(found.keys() | wanted.keys())
+            if found.get(name) != wanted.get(name)
+        ]
+        if differing:
+            raise CheckpointError(
+                f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it, or "
+                "another folder to start a new run."
+            )
+
+    def _write_failed(self, path: Path, error: Exception) -> str:
+        reason = str(error).splitlines()[0]
+        number = getattr(error, "errno", None)
+        cause = error.__context__
+        while number is None and cause is not None:
+            number, cause = getattr(cause, "errno", None), cause.__context__
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            reason = f"no room on the disk ({os.strerror(number)})"
+        latest = self.latest()
+        kept = f"The last good checkpoint is {latest}." if latest else "There is no earlier checkpoint."
+        return f"The checkpoint {path} could not be written: {reason}. {kept} Make room and resume."

@@ -1,0 +1,77 @@
+"""`Library`: frozen features and posteriors of models on the train split, computed once for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hubscout.evidence import Evidence, maximize_evidence
+from hubscout.features import Extraction, extract
+
+if TYPE_CHECKING:
+    from hubscout.features import FeatureCache
+    from hubscout.hubs import Backbone
+    from hubscout.tasks import Task
+
+T = TypeVar("T")
+
+
+def alone(function: Callable[[], T]) -> T:
+    """How one process shares: it computes."""
+    return function()
+
+
+@dataclass
+class Library:
+    """What frozen models know of a task's train split.
+
+    `shared` runs a function on the main process and gives its result to all: with several processes every model runs
+    over the data once. What goes through it is small (posteriors, C numbers a row) unless features are asked for.
+    """
+
+    task: Task
+    device: str = "auto"
+    cache: FeatureCache | None = None
+    workers: int | None = None
+    shared: Callable[[Callable[[], Any]], Any] = alone
+    observer: Any = None
+    _extractions: dict[int, tuple[Backbone, Extraction]] = field(default_factory=dict, repr=False)
+    _posteriors: dict[int, Evidence] = field(default_factory=dict, repr=False)
+
+    def features(self, backbone: Backbone) -> np.ndarray:
+        """(rows, D) features of the train split, unaugmented; on the process that asks."""
+        return self._extraction(backbone).features()
+
+    def posterior(self, backbone: Backbone) -> Evidence:
+        """Evidence and posterior weights of Bayesian linear regression on the features.
+
+        Classes are fitted uncentred, as in the paper. Numbers are centred: weights that must explain a large mean as
+        well are large themselves, and tuning against them diverges.
+        """
+        if id(backbone) not in self._posteriors:
+            statistics = self._extraction(backbone).statistics[""]
+            self._posteriors[id(backbone)] = maximize_evidence(statistics, center=self.task.kind == "regression")
+        return self._posteriors[id(backbone)]
+
+    def forget(self) -> None:
+        """Let go of the features, which can be large; posteriors stay."""
+        self._extractions.clear()
+
+    def _extraction(self, backbone: Backbone) -> Extraction:
+        # The backbone is kept beside its extraction so that its id stays its own.
+        if id(backbone) not in self._extractions:
+            extraction = extract(
+                backbone,
+                self.task,
+                split="train",
+                device=self.device,
+                cache=self.cache,
+                workers=self.workers,
+                precision="float32",
+                observer=self.observer,
+            )
+            self._extractions[id(backbone)] = (backbone, extraction)
+        return self._extractions[id(backbone)][1]

@@ -1,0 +1,267 @@
+"""The training loop: steps, validation, checkpoints. Devices, precision and processes are accelerate's."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hubscout.errors import DivergedError, InterruptedRunError, TuningError
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.data import TARGET, Batches, Share
+from hubscout.tuning.journal import Finished, Journal, Note, Observer, Progress, Validated
+from hubscout.tuning.network import Network
+from hubscout.tuning.plan import BatchPlan, mixed_seed
+from hubscout.tuning.rows import Rows
+from hubscout.tuning.schedule import build_optimizer, rate_factor, set_rates
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+@dataclass
+class Standing:
+    """Where a run stands: what a checkpoint holds beside weights and optimiser."""
+
+    step: int = 0
+    best: float = -math.inf
+    best_step: int = -1
+    best_state: dict[str, Tensor] | None = None
+    stale: int = 0
+    stopped: bool = False
+
+
+@dataclass
+class Loop:
+    """One run over its steps. `validate` gives the metrics with the primary one first, or None without a split."""
+
+    network: Network
+    batches: Batches
+    rows: Rows
+    plan: BatchPlan
+    steps: int
+    arguments: TuningArguments
+    accelerator: Accelerator
+    validate: Callable[[], Mapping[str, float]] | None
+    served: Mapping[str, str]
+    """View of a name → the view that really is there (equal preprocessings share one)."""
+    checkpoints: Checkpoints | None = None
+    journal: Journal = field(default_factory=Journal)
+    observer: Observer = lambda event: None
+    standing: Standing = field(default_factory=Standing)
+
+    def __post_init__(self) -> None:
+        self.optimizer = build_optimizer(self.network, self.arguments)
+        self.wrapped, self.prepared = self._prepare()
+        share = -(-self.plan.batch_size // self.accelerator.num_processes)
+        self.micro_batch = self.arguments.micro_batch_size or share
+        self.pending: list[tuple[int, dict[str, Tensor]]] = []
+        self.reported_at, self.reported_step = time.perf_counter(), self.standing.step
+
+    def _prepare(self) -> tuple[nn.Module, Any]:
+        if any(parameter.requires_grad for parameter in self.network.parameters()):
+            return self.accelerator.prepare(self.network, self.optimizer)
+        raise TuningError("Nothing is left to train: the whole network is frozen.")
+
+    def run(self) -> None:
+        """Train from where the run stands to its end."""
+        started = time.perf_counter()
+        self.network.train()
+        shares = self.batches.train(
+            self.plan,
+            range(self.standing.step, self.steps),
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+        )
+        try:
+            self._run(shares)
+        except KeyboardInterrupt as error:
+            raise InterruptedRunError(f"stopped after step {self.standing.step}. {self._last_checkpoint()}") from error
+        self.observer(Finished(self.standing.step, time.perf_counter() - started))
+
+    def _run(self, shares: Iterator[Share]) -> None:
+        standing = self.standing
+        validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
+        checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
+        while standing.step < self.steps and not standing.stopped:
+            losses = self._step(standing.step, next(shares))
+            self.pending.append((standing.step, losses))
+            standing.step += 1
+            last = standing.step == self.steps
+            validates = self.validate is not None and (standing.step % validate_every == 0 or last)
+            writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
+            if validates or writes or last or standing.step % self.arguments.log_every_steps == 0:
+                self._report()
+            if validates:
+                self._validate()
+            if writes or (self.checkpoints is not None and standing.stopped):
+                self._write_checkpoint()
+
+    def _step(self, step: int, share: Share) -> dict[str, Tensor]:
+        while True:
+            try:
+                return self._try_step(step, share)
+            except torch.OutOfMemoryError as error:
+                self._make_room(error)
+
+    def _try_step(self, step: int, share: Share) -> dict[str, Tensor]:
+        accelerator, processes = self.accelerator, self.accelerator.num_processes
+        # All of a step's randomness comes from its number: a resumed run needs no memory of earlier draws.
+        torch.manual_seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index))
+        factor = rate_factor(step, self.steps, self.arguments.schedule, self.arguments.warmup)
+        set_rates(self.optimizer, factor)
+        self.prepared.zero_grad()
+        total_rows = self.rows.count(self.plan.batch(step))
+        micro_batches = list(share.slices(self.micro_batch))
+        logged: dict[str, Tensor] = {}
+        for number, micro in enumerate(micro_batches):
+            if number + 1 < len(micro_batches):
+                with accelerator.no_sync(self.wrapped):
+                    parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+            else:
+                parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+            for name, value in parts.items():
+                logged[name] = logged[name] + value if name in logged else value
+        if self.arguments.gradient_clip is not None:
+            accelerator.clip_grad_norm_(self.network.parameters(), self.arguments.gradient_clip)
+        self.prepared.step()
+        return logged
+
+    def _backward(self, micro: Share, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
+        """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
+        device, processes = self.accelerator.device, self.accelerator.num_processes
+        rows = self.rows.of_samples(micro.samples)
+        placed = micro.to(device)
+        views = {name: placed.views[served] for name, served in self.served.items()}
+        with torch.no_grad(), self.accelerator.autocast():
+            references = self.network.method.references(rows, views)
+        parts = self.wrapped(views[TARGET], self.rows.targets[rows], references)
+        loss = sum(parts["rows"].values()) * row_weight
+        if parts["penalties"]:
+            loss = loss + sum(parts["penalties"].values()) * penalty_weight
+        self.accelerator.backward(loss)
+        logged = {name: value.detach() * (row_weight / processes) for name, value in parts["rows"].items()}
+        for name, value in parts["penalties"].items():
+            logged[name] = value.detach() * (penalty_weight / processes)
+        return logged
+
+    def _make_room(self, error: torch.OutOfMemoryError) -> None:
+        """Halve the micro-batch, to go on by accumulating."""
+        if self.accelerator.num_processes > 1:
+            raise TuningError(
+                f"Out of memory at micro-batches of {self.micro_batch} samples. With several processes this cannot be "
+                f"mended on the way: resume with micro_batch_size={max(self.micro_batch // 2, 1)}."
+            ) from error
+        if self.micro_batch == 1:
+            raise TuningError("Out of memory with a single sample: choose a smaller target or a larger device.") from (
+                error
+            )
+        self.micro_batch = (self.micro_batch + 1) // 2
+        self.prepared.zero_grad()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        text = f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated."
+        self.observer(Note(text))
+        self.journal.add("note", step=self.standing.step, text=text)
+
+    def _report(self) -> None:
+        """Read the losses back, stop where one is not finite, write them down."""
+        if not self.pending:
+            return
+        names = list(self.pending[0][1])
+        table = torch.stack([torch.stack([losses[name] for name in names]) for _, losses in self.pending]).double()
+        values = self.accelerator.reduce(table, reduction="sum").cpu()
+        first_bad = next((k for k, row in enumerate(values) if not torch.isfinite(row).all()), None)
+        if first_bad is not None:
+            step = self.pending[first_bad][0]
+            bad = [name for name, value in zip(names, values[first_bad].tolist(), strict=True) if not math.isfinite(value)]
+            self._diverged(step, f"the loss became NaN or infinite (part: {', '.join(bad)})")
+        seconds, now = time.perf_counter() - self.reported_at, time.perf_counter()
+        samples = sum(len(self.plan.batch(step)) for step, _ in self.pending)
+        for (step, _), row in zip(self.pending, values, strict=True):
+            parts = dict(zip(names, row.tolist(), strict=True))
+            self._write("step", step=step + 1, loss=sum(parts.values()), parts=parts)
+        means = dict(zip(names, values.mean(dim=0).tolist(), strict=True))
+        step = self.standing.step
+        rate = self.optimizer.param_groups[0]["lr"]
+        self.observer(
+            Progress(step, self.steps, step / self.plan.batches_per_epoch, means, rate, samples / max(seconds, 1e-9))
+        )
+        self.accelerator.log({**{f"loss/{name}": value for name, value in means.items()}, "rate": rate}, step=step)
+        self.pending, self.reported_at, self.reported_step = [], now, step
+
+    def _validate(self) -> None:
+        assert self.validate is not None
+        standing = self.standing
+        metrics = dict(self.validate())
+        self.network.train()
+        primary = next(iter(metrics.values()))
+        improved = primary > standing.best
+        if improved:
+            standing.best, standing.best_step, standing.stale = primary, standing.step, 0
+            if self.arguments.keep_best:
+                standing.best_state = {
+                    name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
+                }
+        else:
+            standing.stale += 1
+        standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
+        epoch = standing.step / self.plan.batches_per_epoch
+        self._write("validation", step=standing.step, epoch=epoch, metrics=metrics, best=improved)
+        self.observer(Validated(standing.step, epoch, metrics, improved))
+        self.accelerator.log({f"validation/{name}": value for name, value in metrics.items()}, step=standing.step)
+        self.reported_at = time.perf_counter()
+
+    def _write(self, kind: str, **values: Any) -> None:
+        if self.accelerator.is_main_process:
+            self.journal.add(kind, **values)
+
+    def _write_checkpoint(self) -> None:
+        assert self.checkpoints is not None
+        norms = torch._foreach_norm([p.detach() for p in self.network.parameters()])
+        if not torch.isfinite(torch.stack([norm.double() for norm in norms])).all():
+            self._diverged(self.standing.step - 1, "weights became NaN or infinite")
+        if self.accelerator.is_main_process:
+            standing = self.standing
+            scaler = self.accelerator.scaler
+            state = {
+                "network": self.network.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "scaler": scaler.state_dict() if scaler is not None else None,
+                "standing": {**vars(standing)},
+                "journal": self.journal.lines,
+            }
+            self.checkpoints.write(standing.step, state)
+        self.accelerator.wait_for_everyone()
+        self.reported_at = time.perf_counter()
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's state."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if state["scaler"] is not None and self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
+        self.standing = Standing(**state["standing"])
+        if self.accelerator.is_main_process:
+            self.journal.resume(state["journal"])
+
+    def end(self) -> None:
+        """Take the best weights, where they were to be kept."""
+        if self.standing.best_state is not None:
+            self.network.load_state_dict(self.standing.best_state)
+
+    def _diverged(self, step: int, what: str) -> None:
+        raise DivergedError(
+            f"At step {step + 1} (epoch {step / self.plan.batches_per_epoch:.1f}) {what}. {self._last_checkpoint()} "
+            "Lower learning_rate or trade_off, or set gradient_clip or warmup."
+        )
+
+    def _last_checkpoint(self) -> str:
+        latest = self.checkpoints.latest() if self.checkpoints is not None else None
+        return f"The last good checkpoint is {latest}." if latest else "No checkpoint was written."

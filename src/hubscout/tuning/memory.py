@@ -1,0 +1,137 @@
+"""Batches out of data that was decoded once and is held: images on the device, where they are augmented as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
+
+from hubscout.errors import InputError
+from hubscout.hubs import Batch, Preprocessing
+from hubscout.tuning.data import TARGET, Share
+from hubscout.tuning.plan import BatchPlan, uniforms
+
+CROP_AREA = (0.35, 1.0)
+"""Least and greatest share of the image that a random crop keeps."""
+CROP_RATIO = (3 / 4, 4 / 3)
+"""Least and greatest ratio of a crop's width to its height."""
+
+
+class HeldBatches:
+    """Every sample prepared once by each view's preprocessing.
+
+    Images of one size become one tensor on the device and are cropped and flipped there, the same crop for all views.
+    The crops are taken from the prepared image, so what the preprocessing's centre crop left out is never seen, and
+    colours stay as they are. Anything else is kept as the preprocessing gave it.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Any],
+        preprocessings: Mapping[str, Preprocessing],
+        *,
+        seed: int,
+        augment: bool,
+        workers: int,
+        device: torch.device,
+    ) -> None:
+        self.seed = seed
+        self.device = device
+        self.views = {name: _View(inputs, p, workers=workers, device=device) for name, p in preprocessings.items()}
+        self.augment = augment and any(p.augmented().key != p.key for p in preprocessings.values())
+
+    def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
+        """The shares of a process for a range of steps."""
+        for step in steps:
+            samples = plan.share(step, process, processes)
+            crops = random_crops(samples, self.seed, plan.epoch(step)) if self.augment else None
+            yield Share(torch.as_tensor(samples), {name: v.batch(samples, crops) for name, v in self.views.items()})
+
+    def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
+        """The samples in order, without augmentation."""
+        for start in range(0, len(samples), batch_size):
+            chunk = samples[start : start + batch_size]
+            yield Share(torch.as_tensor(chunk), {TARGET: self.views[TARGET].batch(chunk, None)})
+
+
+class _View:
+    def __init__(
+        self, inputs: Sequence[Any], preprocessing: Preprocessing, *, workers: int, device: torch.device
+    ) -> None:
+        self.preprocessing = preprocessing
+        self.device = device
+        self.samples: list[Any] = []
+        self.images: Tensor | None = None
+        self.name = ""
+        loader = DataLoader(_Prepared(inputs, preprocessing, 64), batch_size=None, num_workers=workers, collate_fn=_same)
+        stacks: list[Tensor] = []
+        for chunk in loader:
+            if isinstance(chunk, Tensor):
+                stacks.append(chunk.to(device))
+            else:
+                self.samples.extend(chunk)
+        if stacks and self.samples:
+            raise InputError(
+                "data_in_memory=True needs images that the preprocessing brings to one size; it gave several."
+            )
+        if stacks:
+            self.images = torch.cat(stacks)
+            (self.name,) = preprocessing.collate([self.images[0].cpu().numpy()])
+
+    def batch(self, samples: np.ndarray, crops: Tensor | None) -> Batch:
+        if self.images is None:
+            return self.preprocessing.collate([self.samples[sample] for sample in samples.tolist()])
+        images = self.images[torch.as_tensor(samples).to(self.device)]
+        return {self.name: images if crops is None else crop_and_flip(images, crops.to(self.device))}
+
+
+class _Prepared(Dataset[Any]):
+    def __init__(self, inputs: Sequence[Any], preprocessing: Preprocessing, size: int) -> None:
+        self.inputs, self.preprocessing, self.size = inputs, preprocessing, size
+
+    def __len__(self) -> int:
+        return -(-len(self.inputs) // self.size)
+
+    def __getitem__(self, chunk: int) -> Any:
+        if chunk >= len(self):
+            raise IndexError(chunk)
+        numbers = range(chunk * self.size, min((chunk + 1) * self.size, len(self.inputs)))
+        prepared = [self.preprocessing(self.inputs[number]) for number in numbers]
+        if all(isinstance(p, np.ndarray) and p.ndim == 3 and p.shape == prepared[0].shape for p in prepared):
+            return torch.from_numpy(np.stack(prepared))
+        return prepared
+
+
+def _same(item: Any) -> Any:
+    return item
+
+
+def random_crops(samples: np.ndarray, seed: int, epoch: int) -> Tensor:
+    """(samples, 5): centre x and y in [-1, 1], half-width, half-height, and -1 for a mirrored image, else 1."""
+    draws = uniforms(samples, 5, seed, epoch)
+    area = CROP_AREA[0] + draws[:, 0] * (CROP_AREA[1] - CROP_AREA[0])
+    low, high = np.log(CROP_RATIO)
+    ratio = np.exp(low + draws[:, 1] * (high - low))
+    width, height = np.minimum(np.sqrt(area * ratio), 1.0), np.minimum(np.sqrt(area / ratio), 1.0)
+    x, y = (2 * draws[:, 2] - 1) * (1 - width), (2 * draws[:, 3] - 1) * (1 - height)
+    mirror = np.where(draws[:, 4] < 0.5, -1.0, 1.0)
+    return torch.as_tensor(np.stack([x, y, width, height, mirror], axis=1), dtype=torch.float32)
+
+
+def crop_and_flip(images: Tensor, crops: Tensor) -> Tensor:
+    """Each image's crop, brought back to the image's size (bilinear) and mirrored where its crop says so."""
+    values = images if images.is_floating_point() else images.float()
+    x, y, width, height, mirror = crops.to(values.dtype).unbind(dim=1)
+    nothing = torch.zeros_like(x)
+    affine = torch.stack(
+        [torch.stack([width * mirror, nothing, x], dim=1), torch.stack([nothing, height, y], dim=1)], dim=1
+    )
+    grid = functional.affine_grid(affine, list(values.shape), align_corners=False)
+    cropped = functional.grid_sample(values, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    # Pixels stay 8-bit pixels: what follows normalises those and takes floats for normalised already.
+    return cropped if images.is_floating_point() else cropped.round().clamp(0, 255).to(images.dtype)

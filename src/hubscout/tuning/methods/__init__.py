@@ -1,0 +1,9 @@
+"""Tuning methods, one file each, behind the interface of `method.py`; `METHODS` knows them by name."""
+
+from hubscout.tuning.methods.b_tuning import BTuning
+from hubscout.tuning.methods.distillation import Distillation
+from hubscout.tuning.methods.fine_tune import FineTune
+from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.methods.zoo import ZooTuning
+
+__all__ = ["METHODS", "BTuning", "Distillation", "FineTune", "Method", "Preparation", "ZooTuning"]

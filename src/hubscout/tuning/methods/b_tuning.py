@@ -1,0 +1,97 @@
+"""B-Tuning: the target's posterior prediction follows the teachers' mixed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hubscout.hubs import Backbone, Batch
+from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.teachers import TeacherPanel
+
+
+@METHODS.register("b-tuning")
+class BTuning(Method):
+    """Bayesian tuning (You et al., JMLR 23, 2022, section 5.4).
+
+    For: a target that fits the budget, and better-ranked teachers of any architecture.
+
+        loss = L_task + λ · mean_i mean_c ( Σ_k π_k f_k(x_i)ᵀm_{k,c} − f_t(x_i)ᵀm_{t,c} )²
+
+    f_k are the features of teacher k and f_t those of the target as it is being tuned; m are the posterior weights of
+    Bayesian linear regression on the frozen features of the train split, fixed before tuning; π_k = softmax(LogME_k /
+    temperature), or other weights (see `teachers.mixing_weights`). Regression targets are centred (both predictions
+    have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
+
+    Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
+    computed once: a step costs what fine-tuning costs. With `"live"` the teachers run on the augmented inputs.
+
+    Beside `kd` it needs no learnt alignment of features: m maps each model's features to the targets, where they can
+    be compared.
+
+    Example: `tune(task, target, teachers=ranking.top(3), method="b-tuning", trade_off=100)`.
+    """
+
+    name = "b-tuning"
+    uses_teachers = True
+    default_trade_off = 100.0
+
+    def prepare(self, preparation: Preparation) -> None:
+        """Posteriors of teachers and target; the teachers' mixed predictions where they are cached."""
+        arguments = preparation.arguments
+        self.trade_off = arguments.trade_off if arguments.trade_off is not None else self.default_trade_off
+        self.panel = TeacherPanel.of(preparation)
+        self.panel.study()
+        cached = arguments.teacher_targets == "cached"
+        own, intercept, mixed = preparation.library.shared(lambda: self._study(preparation, cached))
+        scale = 1.0 / target_scale(preparation)
+        self.scale = torch.as_tensor(scale, dtype=torch.float32).to(preparation.device)
+        self.target_weights = torch.as_tensor(own * scale[:, None], dtype=torch.float32).to(preparation.device)
+        # The target's intercept is taken off the teachers' side: the loss compares with fᵀm alone.
+        self.intercept = torch.as_tensor(intercept * scale, dtype=torch.float32).to(preparation.device)
+        self.cached: Tensor | None = None
+        if mixed is not None:
+            self.cached = torch.as_tensor((mixed - intercept) * scale, dtype=torch.float32).to(preparation.device)
+        self.notes.append(self.panel.summary())
+
+    def _study(
+        self, preparation: Preparation, cached: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        own = preparation.library.posterior(preparation.target)
+        return own.weights, own.intercept, self.panel.cached_predictions() if cached else None
+
+    def live_teachers(self) -> Mapping[str, Backbone]:
+        """All of them, unless their predictions are cached."""
+        return {} if self.cached is not None else self.panel.by_view
+
+    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
+        """The teachers' mixed prediction for each row."""
+        if self.cached is not None:
+            return {"teachers": self.cached[rows]}
+        return {"teachers": self.panel.live_predictions(views) * self.scale - self.intercept}
+
+    def terms(self, extra: nn.Module, features: Tensor, references: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """λ times the mean squared difference over the targets."""
+        return {"teachers": self.trade_off * b_tuning_loss(features, self.target_weights, references["teachers"])}
+
+
+def b_tuning_loss(features: Tensor, target_weights: Tensor, teacher_predictions: Tensor) -> Tensor:
+    """(rows,) mean_c (ȳ_c − fᵀm_c)²: features (rows, D), target_weights (C, D), teacher_predictions (rows, C).
+
+    >>> b_tuning_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, 0.0]]))
+    tensor([2.5000])
+    """
+    difference = teacher_predictions - features @ target_weights.to(features.dtype).T
+    return difference.square().mean(dim=1)
+
+
+def target_scale(preparation: Preparation) -> np.ndarray:
+    """The standard deviation of each regression column on the train split; ones for classes."""
+    task = preparation.task
+    if task.kind != "regression":
+        return np.ones(len(task.target_names))
+    deviation = np.asarray(task.train.targets, dtype=np.float64).std(axis=0)
+    return np.where(deviation > 0, deviation, 1.0)

@@ -1,0 +1,77 @@
+"""The small interface behind which all tuning methods stand."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import Tensor, nn
+
+from hubscout.errors import UnknownMethodError
+from hubscout.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+
+    from hubscout.hubs import Backbone, Batch
+    from hubscout.tasks import Task
+    from hubscout.tuning.arguments import TuningArguments
+    from hubscout.tuning.knowledge import Library
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a method may look at before the first step."""
+
+    task: Task
+    target: Backbone
+    teachers: Sequence[Backbone]
+    arguments: TuningArguments
+    device: torch.device
+    library: Library
+    """Frozen features and posteriors of models on the train split, computed once and shared."""
+
+
+class Method(ABC):
+    """One way of tuning. A subclass changes what it needs to: by itself this is fine-tuning.
+
+    Order of calls: `prepare` once; then in each step `references` (without gradient, outside the trained module) and
+    `terms` (with gradient, inside it); `finish` once.
+    """
+
+    name: ClassVar[str]
+    uses_teachers: ClassVar[bool] = False
+    default_trade_off: ClassVar[float] = 0.0
+
+    def __init__(self) -> None:
+        self.extra: nn.Module | None = None
+        """Modules that are trained beside backbone and head, and thrown away afterwards."""
+        self.notes: list[str] = []
+        """What the user should know of how the method was set up."""
+
+    def prepare(self, preparation: Preparation) -> None:
+        """Study the teachers, build extra modules, rebuild the target."""
+
+    def live_teachers(self) -> Mapping[str, Backbone]:
+        """Teachers that must see the inputs of each step; their names are the names of their views."""
+        return {}
+
+    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
+        """What `terms` compares with: one row for each of the step's rows."""
+        return {}
+
+    def terms(self, extra: nn.Module, features: Tensor, references: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Parts of the loss beside the task's: name → one number a row, already weighted."""
+        return {}
+
+    def new_parameters(self, body: nn.Module) -> Iterator[nn.Parameter]:
+        """Parameters that the method put inside the backbone."""
+        return iter(())
+
+    def finish(self, target: Backbone) -> None:
+        """Undo what `prepare` did to the target's structure, keeping what it computes where that is possible."""
+
+
+METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")

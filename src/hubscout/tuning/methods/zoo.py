@@ -1,0 +1,158 @@
+"""Zoo-Tuning: the target's layers as learnt mixtures of the same layers of several networks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+from hubscout.errors import InputError
+from hubscout.hubs import Backbone
+from hubscout.tuning.methods.aggregation import AggregatedLayer
+from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.plan import mixed_seed
+
+
+@METHODS.register("zoo")
+class ZooTuning(Method):
+    """Zoo-Tuning (Shu et al., ICML 2021) for networks of one architecture.
+
+    For: several checkpoints of the target's own architecture from different pre-training.
+
+        W(x) = Σ_k g_k(x) · A_k W_k      for every convolution and linear layer of the backbone
+        loss = L_task
+
+    W_k are source k's weights (the target is source 0), trained along; A_k mixes output channels, the identity at the
+    start, in layers with a spatial kernel; the gates g_k(x) come from a small network on the layer's averaged input and
+    sum to one, so that identical sources give back the source. At the start the target has the share `zoo_start`.
+    Norms, embeddings and all else stay the target's. (The original has sigmoid gates that need not sum to one and
+    starts from all sources alike; independently trained networks do not average well.)
+
+    With `zoo_lite=True` one set of gates, their running mean, serves all inputs: the layers are merged into plain ones
+    afterwards, without loss. Without, the tuned network stays a mixture while it is in memory, K times the cost;
+    saving merges it at its mean gates, and the metrics of the merged network are reported beside.
+
+    Requirements: teachers of the target's architecture. Memory and optimiser state grow with the number of sources.
+    Beside `b-tuning` and `kd` it touches parameters, not outputs, and cannot take other architectures.
+
+    Example: `tune(task, "timm/mobilenetv2_100.ra_in1k", teachers=["file:birds.safetensors?arch=mobilenetv2_100"],
+    method="zoo", zoo_lite=True)`.
+    """
+
+    name = "zoo"
+    uses_teachers = True
+
+    def prepare(self, preparation: Preparation) -> None:
+        """Put the mixtures into the target."""
+        arguments = preparation.arguments
+        sources = distinct_sources(preparation.target, preparation.teachers)
+        body = preparation.target.module
+        assert body is not None
+        others = [source.module for source in sources[1:]]
+        names = [name for name, module in body.named_modules() if _is_mixed(module) and name not in _head_names(body)]
+        generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 3))
+        for name in names:
+            layers = [body.get_submodule(name), *(other.get_submodule(name) for other in others if other is not None)]
+            mixture = AggregatedLayer(layers, start=arguments.zoo_start, lite=arguments.zoo_lite, generator=generator)
+            replace_module(body, name, mixture)
+        self.lite = arguments.zoo_lite
+        self.notes.append(
+            f"{len(names)} layers mix {len(sources)} sources: {', '.join(s.card.identifier for s in sources)}"
+        )
+
+    def new_parameters(self, body: nn.Module) -> Iterator[nn.Parameter]:
+        """The gates."""
+        for module in body.modules():
+            if isinstance(module, AggregatedLayer):
+                yield from module.gate.parameters()
+
+    def finish(self, target: Backbone) -> None:
+        """Merge the lite form, which changes nothing it computes; the other stays as it was trained."""
+        if self.lite and target.module is not None:
+            merge(target.module)
+
+
+def merge(body: nn.Module) -> bool:
+    """Replace every mixture by a plain layer at its mean gates; whether there was any."""
+    names = [name for name, module in body.named_modules() if isinstance(module, AggregatedLayer)]
+    for name in names:
+        mixture = body.get_submodule(name)
+        assert isinstance(mixture, AggregatedLayer)
+        replace_module(body, name, mixture.merged())
+    return bool(names)
+
+
+def is_mixture(body: nn.Module) -> bool:
+    """Whether some layer is still a mixture."""
+    return any(isinstance(module, AggregatedLayer) for module in body.modules())
+
+
+def merged_copy(body: nn.Module) -> nn.Module:
+    """A plain network at the mean gates; the body stays as it is."""
+    plain = copy.deepcopy(body)
+    merge(plain)
+    return plain
+
+
+def replace_module(body: nn.Module, name: str, replacement: nn.Module) -> None:
+    """Put a module at a dotted name."""
+    parent, _, child = name.rpartition(".")
+    setattr(body.get_submodule(parent) if parent else body, child, replacement)
+
+
+def distinct_sources(target: Backbone, teachers: Sequence[Backbone]) -> list[Backbone]:
+    """The target and the teachers that are not the target again; raises where shapes differ."""
+    if target.module is None:
+        raise InputError(f"target={target.card.identifier!r} is not a torch module.")
+    wanted = _shapes(target.module)
+    sources = [target]
+    for teacher in teachers:
+        if teacher.module is None or _shapes(teacher.module) != wanted:
+            raise InputError(
+                f"Zoo-Tuning mixes the parameters of one architecture: teacher {teacher.card.identifier!r} "
+                f"({teacher.card.architecture}) {_difference(teacher, wanted)} the target {target.card.identifier!r} "
+                f"({target.card.architecture}). Leave it out, or use method='b-tuning', which takes any architecture."
+            )
+        same = teacher.card.weights_fingerprint and teacher.card.weights_fingerprint == target.card.weights_fingerprint
+        if teacher is not target and not same:
+            sources.append(teacher)
+    return sources
+
+
+def _is_mixed(module: nn.Module) -> bool:
+    # nn.MultiheadAttention reads the weight of its output layer past the layer's forward.
+    if isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear):
+        return False
+    return isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d)
+
+
+def _head_names(body: nn.Module) -> set[str]:
+    """Where the source head lies, by timm's own account or by the usual names: its size differs between sources."""
+    classifier = getattr(body, "get_classifier", lambda: None)()
+    found = {name for name, module in body.named_modules() if name and module is classifier}
+    config = getattr(body, "pretrained_cfg", None) or {}
+    declared = config.get("classifier", ()) if hasattr(config, "get") else ()
+    names = {declared} if isinstance(declared, str) else set(declared or ())
+    return found | names | {name for name in ("classifier", "fc", "head.fc") if name in dict(body.named_modules())}
+
+
+def _shapes(body: nn.Module) -> dict[str, tuple[int, ...]]:
+    heads = tuple(f"{name}." for name in _head_names(body))
+    return {
+        name: tuple(parameter.shape) for name, parameter in body.named_parameters() if not name.startswith(heads or "\0")
+    }
+
+
+def _difference(teacher: Backbone, wanted: dict[str, tuple[int, ...]]) -> str:
+    if teacher.module is None:
+        return "is no torch module, unlike"
+    found = _shapes(teacher.module)
+    for name, shape in wanted.items():
+        if name not in found:
+            return f"has no parameter {name!r}, unlike"
+        if found[name] != shape:
+            return f"has {name!r} of shape {found[name]} where {shape} is needed for"
+    extra = next(iter(found.keys() - wanted.keys()))
+    return f"has a parameter {extra!r} that is not in"

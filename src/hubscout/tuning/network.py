@@ -1,0 +1,115 @@
+"""`Network`: backbone, new head and what a method adds, as the one module that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from hubscout.errors import InputError
+from hubscout.hubs import Backbone, Batch
+from hubscout.tuning.losses import TaskLoss
+
+if TYPE_CHECKING:
+    from hubscout.tuning.companions.penalty import Penalty
+    from hubscout.tuning.methods.method import Method
+
+LossParts = dict[str, dict[str, Tensor]]
+"""`rows`: sums over the rows of the batch, to be divided by the rows of all of it; `penalties`: plain numbers."""
+
+
+class Network(nn.Module):
+    """Computes the loss inside `forward`, so that whatever wraps the module sees every parameter at work."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        head: nn.Module,
+        loss: TaskLoss,
+        method: Method,
+        penalties: Mapping[str, Penalty] | None = None,
+    ) -> None:
+        super().__init__()
+        if backbone.module is None:
+            raise InputError(
+                f"target={backbone.card.identifier!r} is not a torch module and cannot be tuned; it can be a teacher."
+            )
+        self.body = backbone.module
+        self.head = head
+        self.extra = method.extra if method.extra is not None else nn.Module()
+        self.backbone = backbone
+        self.loss = loss
+        self.method = method
+        self.penalties = dict(penalties or {})
+
+    def features(self, batch: Batch) -> Tensor:
+        """The backbone's features, in float32 at least."""
+        features = self.backbone.forward(batch).features
+        return features if features.dtype == torch.float64 else features.float()
+
+    def classify(self, features: Tensor) -> Tensor:
+        """The head's outputs; outside autocast, since its few sums decide and cost nothing."""
+        with torch.autocast(features.device.type, enabled=False):
+            return self.head(features)
+
+    def predict(self, batch: Batch) -> Tensor:
+        """The head's outputs for a batch."""
+        return self.classify(self.features(batch))
+
+    def forward(self, batch: Batch, targets: Tensor, references: Mapping[str, Tensor]) -> LossParts:
+        """The parts of the loss."""
+        features = self.features(batch)
+        predictions = self.classify(features)
+        with torch.autocast(features.device.type, enabled=False):
+            rows = {"task": self.loss(predictions, targets).sum()}
+            for name, term in self.method.terms(self.extra, features, references).items():
+                rows[name] = term.sum()
+            penalties = {name: penalty(self, features) for name, penalty in self.penalties.items()}
+        return {"rows": rows, "penalties": penalties}
+
+    def train(self, mode: bool = True) -> Network:
+        """Training mode, except for norms whose parameters are frozen: their statistics stay frozen too."""
+        super().train(mode)
+        if mode:
+            for module in self.body.modules():
+                parameters = list(module.parameters(recurse=False))
+                if _keeps_statistics(module) and parameters and not any(p.requires_grad for p in parameters):
+                    module.eval()
+        return self
+
+    def new_parameters(self) -> Iterator[nn.Parameter]:
+        """Parameters that start from nothing and learn at the head's rate."""
+        yield from self.head.parameters()
+        yield from self.extra.parameters()
+        yield from self.method.new_parameters(self.body)
+
+
+def _keeps_statistics(module: nn.Module) -> bool:
+    return getattr(module, "running_mean", None) is not None
+
+
+def has_batch_norm(module: nn.Module) -> bool:
+    """Whether outputs in training mode depend on the rest of the batch."""
+    return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
+
+
+def silence_unused(network: Network, batch: Batch) -> list[str]:
+    """Freeze what does not reach the features (a source head, say) and name it.
+
+    Such parameters never get a gradient, and several processes would wait for it. One pass in eval mode tells.
+    """
+    was_training = network.training
+    wanted = {name: p for name, p in network.body.named_parameters() if p.requires_grad}
+    if not wanted:
+        return []
+    network.eval()
+    with torch.enable_grad():
+        total = network.features(batch).sum()
+        gradients = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
+    unused = [name for (name, _), gradient in zip(wanted.items(), gradients, strict=True) if gradient is None]
+    for name in unused:
+        wanted[name].requires_grad_(False)
+    network.train(was_training)
+    return unused

@@ -1,0 +1,93 @@
+"""Processes and devices, by accelerate: who am I among how many, and how results are shared."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hubscout.optional import require
+from hubscout.tuning.arguments import TuningArguments
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+def make_accelerator(arguments: TuningArguments, folder: Path | None) -> Accelerator:
+    """An accelerator for a run. Settings of an earlier run in this process do not bind this one."""
+    accelerate = require("accelerate", extra="tuning", purpose="Tuning")
+    state = require("accelerate.state", extra="tuning", purpose="Tuning")
+    utils = require("accelerate.utils", extra="tuning", purpose="Tuning")
+    warn_if_alone(arguments.processes)
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    state.AcceleratorState._reset_state(reset_partial_state=not distributed)
+    state.GradientState._reset_state()
+    on_cpu = arguments.device == "cpu" or (arguments.device == "auto" and not torch.cuda.is_available())
+    precision = arguments.mixed_precision
+    if precision == "auto":
+        precision = "bf16" if not on_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return accelerate.Accelerator(
+        cpu=on_cpu,
+        mixed_precision=precision,
+        log_with=list(arguments.trackers) or None,
+        project_dir=str(folder) if folder is not None else None,
+        # Norm statistics follow the main process, whose weights are the ones that are saved.
+        kwargs_handlers=[utils.DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+    )
+
+
+def asked_for_several() -> bool:
+    """Whether a launcher was told to start several processes, as far as the environment shows."""
+    if "WORLD_SIZE" in os.environ:
+        return int(os.environ["WORLD_SIZE"]) > 1
+    # accelerate's launcher leaves an address for processes to meet at, even where it then starts one alone.
+    return "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ
+
+
+def warn_if_alone(expected: int | None) -> None:
+    """Say so where a run that was meant for several processes has another number of them."""
+    running = int(os.environ.get("WORLD_SIZE", "1"))
+    if expected is not None and expected != running:
+        warnings.warn(
+            f"processes={expected}, but {running} run: start them with torchrun --nproc-per-node {expected} -m "
+            "hubscout tune … (accelerate launch starts only one on a CPU).",
+            stacklevel=3,
+        )
+    elif running == 1 and asked_for_several():
+        warnings.warn(
+            "A launcher was asked for several processes, but this one runs alone (accelerate launch does so on a "
+            "CPU). Use torchrun --nproc-per-node N -m hubscout tune …",
+            stacklevel=3,
+        )
+
+
+def share_from_main(accelerator: Accelerator) -> Callable[[Callable[[], Any]], Any]:
+    """A function that runs another on the main process and gives its result, or its error, to all of them."""
+    if accelerator.num_processes == 1:
+        return lambda function: function()
+    utils = require("accelerate.utils", extra="tuning", purpose="Tuning")
+
+    def shared(function: Callable[[], Any]) -> Any:
+        outcome: list[Any] = [None, None]
+        if accelerator.is_main_process:
+            try:
+                outcome = [function(), None]
+            except Exception as error:
+                outcome = [None, error]
+        result, error = utils.broadcast_object_list(outcome)
+        if error is not None:
+            raise error
+        return result
+
+    return shared
+
+
+def gather_in_order(accelerator: Accelerator, part: Any) -> list[Any]:
+    """Every process's part, in the order of the processes."""
+    if accelerator.num_processes == 1:
+        return [part]
+    return require("accelerate.utils", extra="tuning", purpose="Tuning").gather_object([part])

@@ -1,0 +1,45 @@
+"""Targets by row: a row is a sample, or a word of a tagging task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hubscout.tasks import Split
+from hubscout.tuning.losses import TaskLoss
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The encoded targets of a split and the way from samples to rows."""
+
+    targets: Tensor
+    starts: Tensor | None
+    """Tagging: (samples + 1,) where each sentence's words begin; None where a sample is a row."""
+
+    @classmethod
+    def of(cls, split: Split, loss: TaskLoss, device: torch.device | str = "cpu") -> Rows:
+        """The rows of a split."""
+        if loss.kind != "tagging":
+            return cls(loss.encode(np.asarray(split.targets)).to(device), None)
+        sentences = [np.asarray(words) for words in split.targets]
+        starts = np.concatenate([[0], np.cumsum([len(words) for words in sentences])])
+        words = np.concatenate(sentences) if sentences else np.empty(0, np.int64)
+        return cls(loss.encode(words).to(device), torch.as_tensor(starts))
+
+    def count(self, samples: np.ndarray) -> int:
+        """How many rows these samples have."""
+        if self.starts is None:
+            return len(samples)
+        starts = self.starts.numpy()
+        return int((starts[samples + 1] - starts[samples]).sum())
+
+    def of_samples(self, samples: Tensor) -> Tensor:
+        """Row numbers of the samples, in order; on the device of the targets."""
+        if self.starts is None:
+            return samples.to(self.targets.device, non_blocking=True)
+        bounds = zip(self.starts[samples].tolist(), self.starts[samples + 1].tolist(), strict=True)
+        return torch.cat([torch.arange(low, high) for low, high in bounds]).to(self.targets.device)

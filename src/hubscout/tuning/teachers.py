@@ -1,0 +1,144 @@
+"""`TeacherPanel`: what several teachers say together of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hubscout.evidence import Evidence
+from hubscout.hubs import Backbone, Batch
+from hubscout.tuning.knowledge import Library
+
+if TYPE_CHECKING:
+    from hubscout.tuning.methods.method import Preparation
+
+
+def mixing_weights(posteriors: Sequence[Evidence], rule: str, temperature: float = 0.1) -> np.ndarray:
+    """How much each teacher counts for each target: (K, C), columns that sum to one.
+
+    `softmax`: π_k = softmax(LogME_k / temperature), the paper's, the same for all targets. `bayes-factor`: per target,
+    the posterior probability of each teacher under equal priors, softmax(n · log evidence per sample): with much data
+    each target listens to the one teacher that explains it best. `precision` has no fixed weights: see
+    `precision_weights`.
+    """
+    if rule == "bayes-factor":
+        # A class without a sample has no evidence under any teacher: all count alike.
+        exponents = np.nan_to_num(np.stack([evidence.n * evidence.per_target for evidence in posteriors]))
+    else:
+        scores = np.array([evidence.score for evidence in posteriors]) / temperature
+        exponents = np.repeat(scores[:, None], len(posteriors[0].weights), axis=1)
+    shares = np.exp(exponents - exponents.max(axis=0))
+    return shares / shares.sum(axis=0)
+
+
+def precision_weights(variances: np.ndarray) -> np.ndarray:
+    """(K, rows, C) weights from predictive variances of the same shape: each teacher by its own certainty.
+
+    >>> precision_weights(np.array([[[1.0]], [[3.0]]])).ravel()
+    array([0.75, 0.25])
+    """
+    # A class without a sample has no variance under any teacher: all count alike.
+    precisions = 1.0 / np.where(variances > 0, variances, 1.0)
+    return precisions / precisions.sum(axis=0)
+
+
+@dataclass
+class TeacherPanel:
+    """Frozen teachers with their posteriors on the train split and the weights they are mixed with."""
+
+    teachers: Sequence[Backbone]
+    library: Library
+    rule: str
+    temperature: float
+    device: torch.device
+    by_view: dict[str, Backbone] = field(init=False)
+    posteriors: list[Evidence] = field(init=False, default_factory=list)
+    """The teachers' posteriors, in order; empty until `study`."""
+
+    @classmethod
+    def of(cls, preparation: Preparation) -> TeacherPanel:
+        """The panel of a run."""
+        arguments = preparation.arguments
+        return cls(
+            preparation.teachers,
+            preparation.library,
+            arguments.teacher_weights,
+            arguments.temperature,
+            preparation.device,
+        )
+
+    def __post_init__(self) -> None:
+        self.by_view = {f"teacher-{k}": teacher for k, teacher in enumerate(self.teachers)}
+        self._matrices: list[Tensor] | None = None
+        self._intercept: Tensor | None = None
+
+    def study(self) -> None:
+        """Fit the teachers' posteriors on the train split."""
+        self.posteriors = self.library.shared(lambda: [self.library.posterior(teacher) for teacher in self.teachers])
+
+    def weights(self) -> np.ndarray:
+        """(K, C) fixed mixing weights."""
+        return mixing_weights(self.posteriors, self.rule, self.temperature)
+
+    def summary(self) -> str:
+        """Who teaches, how well they explain the labels and how much they count."""
+        scores = [evidence.score for evidence in self.posteriors]
+        if self.rule == "precision":
+            parts = [f"{t.card.identifier} (LogME {s:.3f})" for t, s in zip(self.teachers, scores, strict=True)]
+            return "Teachers weighted by their precision for each sample: " + ", ".join(parts)
+        shares = self.weights().mean(axis=1)
+        parts = [
+            f"{teacher.card.identifier} (LogME {score:.3f}, weight {share:.2f})"
+            for teacher, score, share in zip(self.teachers, scores, shares, strict=True)
+        ]
+        return "Teachers: " + ", ".join(parts)
+
+    def cached_predictions(self) -> np.ndarray:
+        """(rows, C) mixed posterior predictions for the train split, unaugmented."""
+        return self._mix([self.library.features(teacher) for teacher in self.teachers])
+
+    def live_features(self, views: Mapping[str, Batch]) -> list[Tensor]:
+        """Each teacher's features of the inputs it is shown now."""
+        found = []
+        with torch.no_grad():
+            for name, teacher in self.by_view.items():
+                teacher.to(self.device)
+                if teacher.module is not None:
+                    teacher.module.eval()
+                found.append(teacher.forward(views[name]).features.float())
+        return found
+
+    def live_predictions(self, views: Mapping[str, Batch]) -> Tensor:
+        """(rows, C) mixed posterior predictions for the inputs the teachers are shown now."""
+        features = self.live_features(views)
+        if self.rule == "precision":
+            mixed = self._mix([matrix.double().cpu().numpy() for matrix in features])
+            return torch.as_tensor(mixed, dtype=torch.float32).to(self.device)
+        if self._matrices is None:
+            # π_k is folded into m_k: one matrix product a teacher and step.
+            shares = list(zip(self.posteriors, self.weights(), strict=True))
+            self._matrices = [
+                torch.as_tensor(evidence.weights * share[:, None], dtype=torch.float32).to(self.device)
+                for evidence, share in shares
+            ]
+            intercept = sum(evidence.intercept * share for evidence, share in shares)
+            self._intercept = torch.as_tensor(intercept, dtype=torch.float32).to(self.device)
+        with torch.autocast(self.device.type, enabled=False):
+            parts = [f @ m.T for f, m in zip(features, self._matrices, strict=True)]
+            return torch.stack(parts).sum(dim=0) + self._intercept
+
+    def _mix(self, features: Sequence[np.ndarray]) -> np.ndarray:
+        posteriors = self.posteriors
+        predictions = np.stack([e.predict(f) for e, f in zip(posteriors, features, strict=True)])
+        if self.rule == "precision":
+            shares = precision_weights(
+                np.stack([e.predict_variance(f) for e, f in zip(posteriors, features, strict=True)])
+            )
+        else:
+            shares = self.weights()[:, None, :]
+        return (shares * predictions).sum(axis=0)

@@ -1,0 +1,228 @@
+"""`Tuned`: a tuned model with everything known of it: metrics, curves, predictions, a folder to keep it in."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import InputError, RunError
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.measures import PRIMARY, Measure
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from hubscout.hubs import Backbone
+
+Metrics = Mapping[str, Mapping[str, Measure]]
+"""Split → metric → value with its interval."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of inputs.
+
+    `values` are (rows, C): probabilities of classes or labels, or numbers in the targets' own units. A row is an
+    input, or a word of a tagging task; `lengths` then tells how many words each input has.
+    """
+
+    kind: str
+    target_names: tuple[str, ...]
+    values: np.ndarray
+    lengths: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths) if self.lengths is not None else len(self.values)
+
+    @property
+    def labels(self) -> list[Any]:
+        """By kind: the most probable class; the labels of at least one half; the numbers; a list of tags."""
+        names = self.target_names
+        if self.kind == "multilabel":
+            return [[names[c] for c in np.flatnonzero(row >= 0.5)] for row in self.values]
+        if self.kind == "regression":
+            return [dict(zip(names, row.tolist(), strict=True)) for row in self.values]
+        best = [names[c] for c in self.values.argmax(axis=1)]
+        if self.lengths is None:
+            return best
+        words = iter(best)
+        return [[next(words) for _ in range(length)] for length in self.lengths]
+
+    def records(self, top: int = 1) -> list[dict[str, Any]]:
+        """One plain dictionary an input; for classes with the `top` most probable and their probabilities."""
+        if self.kind != "classification":
+            return [{"prediction": label} for label in self.labels]
+        order = np.argsort(-self.values, axis=1)[:, :top]
+        return [
+            {
+                "prediction": self.target_names[chosen[0]],
+                "probabilities": {self.target_names[c]: round(float(row[c]), 6) for c in chosen},
+            }
+            for row, chosen in zip(self.values, order, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A tuned model. `metrics` are those of the network as it stands here; see `merged_metrics`."""
+
+    backbone: Backbone
+    head: nn.Module
+    loss: TaskLoss
+    task_name: str
+    task_fingerprint: str
+    target_names: tuple[str, ...]
+    method: str
+    target: str
+    teachers: tuple[str, ...] = ()
+    arguments: TuningArguments = field(default_factory=TuningArguments)
+    metrics: Metrics = field(default_factory=dict)
+    merged_metrics: Metrics | None = None
+    """Zoo-Tuning with gates that depend on the input: what the plain network that `save` writes achieves."""
+    curves: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    """The lines of `metrics.jsonl`: losses by step, validation metrics."""
+    best_step: int = 0
+    steps: int = 0
+    notes: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Samples by split."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of task."""
+        return self.loss.kind
+
+    def metric(self, split: str = "test") -> Measure:
+        """The metric that validation goes by, on a split."""
+        if split not in self.metrics:
+            raise InputError(f"split={split!r}: measured were {', '.join(self.metrics) or 'none'}.")
+        return self.metrics[split][PRIMARY[self.kind]]
+
+    def predict(self, inputs: Sequence[Any], *, batch_size: int = 64) -> Predictions:
+        """Predictions for raw inputs: images, texts, pairs of texts, lists of words, arrays."""
+        import torch
+
+        if isinstance(inputs, str | bytes):
+            raise InputError("inputs must be a sequence of samples; a single one came: put it into a list.")
+        if not len(inputs):
+            raise InputError("inputs is empty: there is nothing to predict.")
+        preprocessing = self.backbone.preprocessing
+        outputs = []
+        with torch.no_grad():
+            for start in range(0, len(inputs), batch_size):
+                samples = [preprocessing(inputs[i]) for i in range(start, min(start + batch_size, len(inputs)))]
+                outputs.append(self._outputs(preprocessing.collate(samples)))
+        lengths = tuple(len(words) for words in inputs) if self.kind == "tagging" else None
+        return Predictions(self.kind, self.target_names, self.loss.decode(torch.cat(outputs)), lengths)
+
+    def _outputs(self, batch: Mapping[str, Tensor]) -> Tensor:
+        device = next(self.head.parameters()).device
+        if self.backbone.module is not None:
+            self.backbone.module.eval()
+        features = self.backbone.forward({name: value.to(device) for name, value in batch.items()}).features
+        return self.head(features.to(next(self.head.parameters()).dtype))
+
+    def to(self, device: str | torch.device) -> Tuned:
+        """Move to a device, in place."""
+        self.backbone.to(device)
+        self.head.to(device)
+        return self
+
+    def deployable(self) -> tuple[Backbone, nn.Linear]:
+        """What is saved: a plain backbone, and a head whose outputs are logits or numbers in the targets' units."""
+        from hubscout.tuning.methods.zoo import is_mixture, merged_copy
+        from hubscout.tuning.saving import head_in_target_units
+
+        backbone = self.backbone
+        if backbone.module is not None and is_mixture(backbone.module):
+            plain = merged_copy(backbone.module)
+            backbone = copy.copy(backbone)
+            backbone.module = plain
+        return backbone, head_in_target_units(self.head, self.loss)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the model so that the library it came from opens it again, with labels, preprocessing and a card.
+
+        A timm network: `timm.create_model("local-dir:FOLDER", pretrained=True)`, or by its architecture with
+        `checkpoint_path="FOLDER/model.safetensors"`. A transformers model: `from_pretrained(FOLDER)`.
+        """
+        from hubscout.tuning.saving import save
+
+        return save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Tuned:
+        """Open what `save` wrote. Only data is read from the folder, no code."""
+        from hubscout.tuning.saving import load
+
+        return load(Path(folder))
+
+    def export_onnx(self, path: Path | str, *, tolerance: float = 1e-3) -> float:
+        """Write the network with its head as ONNX and return the largest difference of its outputs from torch's.
+
+        Raises `TuningError` where that is above `tolerance` times the size of the outputs.
+        """
+        from hubscout.tuning.export import export_onnx
+
+        return export_onnx(self, Path(path), tolerance=tolerance)
+
+    def metrics_record(self) -> dict[str, Any]:
+        """The metrics as plain numbers."""
+        return _plain(self.metrics)
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the weights and the curves, as plain values."""
+        import dataclasses
+
+        return {
+            "task": self.task_name,
+            "task_fingerprint": self.task_fingerprint,
+            "kind": self.kind,
+            "target": self.target,
+            "teachers": list(self.teachers),
+            "method": self.method,
+            "metrics": _plain(self.metrics),
+            "merged_metrics": _plain(self.merged_metrics) if self.merged_metrics is not None else None,
+            "best_step": self.best_step,
+            "steps": self.steps,
+            "notes": list(self.notes),
+            "sizes": dict(self.sizes),
+            "arguments": dataclasses.asdict(self.arguments),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.target} tuned on {self.task_name} by {self.method}"]
+        if self.teachers:
+            lines[0] += f" with {', '.join(self.teachers)}"
+        for split, found in self.metrics.items():
+            lines.append(f"  {split}: " + ", ".join(f"{name} {value}" for name, value in found.items()))
+        if self.merged_metrics is not None:
+            for split, found in self.merged_metrics.items():
+                lines.append(f"  {split}, merged: " + ", ".join(f"{name} {value}" for name, value in found.items()))
+        return "\n".join(lines)
+
+
+def _plain(metrics: Metrics) -> dict[str, Any]:
+    return {
+        split: {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in found.items()}
+        for split, found in metrics.items()
+    }
+
+
+def read_metrics(record: Mapping[str, Any]) -> dict[str, dict[str, Measure]]:
+    """Metrics out of what `Tuned.record` gave."""
+    try:
+        return {
+            split: {name: Measure(m["value"], m["low"], m["high"]) for name, m in found.items()}
+            for split, found in record.items()
+        }
+    except (TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"These are no metrics of a tuned model: {json.dumps(record, default=str)[:80]}") from error
