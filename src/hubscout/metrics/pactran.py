@@ -20,7 +20,7 @@ def pactran(features: Any, targets: Any, *, regularisation: float = 1.0, prior_v
         PACTran = −bound
 
     L is the mean cross-entropy of a softmax head with weights W and an intercept b that is free, on centred features;
-    tr ∇²L the trace of its Hessian by W at the minimum. βσ₀² = `regularisation` · n, σ₀² = `prior_variance`, 100/D
+    tr ∇²L the trace of its Hessian by W at the minimum. βσ₀² = `regularisation` · n, σ₀² = `prior_variance`, 10/D
     where None. Range: at most 0. Invariant to shifts and rotations, to columns of zeros only through D, to the order
     of rows and to relabelling; it does depend on the scale of the features, which the prior is about.
 
@@ -41,7 +41,7 @@ def pactran(features: Any, targets: Any, *, regularisation: float = 1.0, prior_v
     n, dimension = features.shape
     if not regularisation > 0:
         raise InputError(f"regularisation must be greater than 0; got {regularisation!r}.")
-    variance = 100.0 / dimension if prior_variance is None else prior_variance
+    variance = 10.0 / dimension if prior_variance is None else prior_variance
     if not variance > 0:
         raise InputError(f"prior_variance must be greater than 0; got {prior_variance!r}.")
 
