@@ -1,7 +1,7 @@
 """The commands: one file each, imported when it is asked for.
 
 A command's file has a typer app called `app`, imports nothing heavy at its top, and is named in `app.COMMANDS`.
-Results go to standard output, all else to standard error; `output` and `failing` say how.
+Results go to standard output, all else to standard error: see `output`.
 """
 
 from __future__ import annotations

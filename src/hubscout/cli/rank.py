@@ -1,0 +1,149 @@
+"""`hubscout rank`: rank models on labelled data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_metrics, complete_models
+from hubscout.cli.data import (
+    DataArgument,
+    ImageOption,
+    KindOption,
+    SplitOption,
+    TargetOption,
+    TextOption,
+    open_data,
+)
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.values import parse_count, split_list, split_models
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout rank flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/
+
+hubscout rank trec/ -m hf/bert-base-uncased -m sentence-transformers/all-MiniLM-L6-v2 --metrics logme,knn
+
+hubscout rank pets.parquet --target breed -m @models.txt --budget 10min --device cuda --json > pets.json
+
+Exit status: 0 all models ranked, 3 some models failed (they are listed with reasons), 1 none could be ranked,
+2 bad input, 130 interrupted (what is finished is in --out; the same command goes on)."""
+
+
+@app.command(epilog=EPILOG)
+def rank(
+    data: DataArgument,
+    models: Annotated[
+        list[str],
+        typer.Option(
+            "--models",
+            "-m",
+            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one a line.",
+            autocompletion=complete_models,
+        ),
+    ],
+    metrics: Annotated[
+        list[str],
+        typer.Option("--metrics", help="Metrics; the first one orders the models.", autocompletion=complete_metrics),
+    ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
+    image: ImageOption = None,
+    text: TextOption = None,
+    target: TargetOption = None,
+    kind: KindOption = None,
+    split: SplitOption = None,
+    limit: Annotated[
+        str | None, typer.Option("--limit", help="Rank on a stratified subset of so many samples, such as 2k.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            help="Time for the whole ranking, such as 10min: growing subsets, hopeless models are dropped on the way.",
+        ),
+    ] = None,
+    progressive: Annotated[
+        bool, typer.Option("--progressive", help="Growing subsets and dropping, without a time limit.")
+    ] = False,
+    layers: Annotated[
+        list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', or names joined by commas.")
+    ] = None,
+    best_layer: Annotated[
+        bool, typer.Option("--best-layer", help="Order the models by their best layer of --layers.")
+    ] = False,
+    center: Annotated[bool, typer.Option("--center", help="LogME of centred features and labels.")] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
+    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Folder of the feature cache; $HUBSCOUT_CACHE or a standard place.")
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
+    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Run folder: every finished model is saved there at once.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the ranking of another question in --out.")
+    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Rank pre-trained models by how well their features explain your labels, without fine-tuning.
+
+    Only the train split is used. One pass of each model over the data; features are cached, so that another metric
+    costs almost nothing.
+    """
+    from hubscout.errors import InputError
+    from hubscout.features.display import display
+    from hubscout.ranking import rank as rank_models
+    from hubscout.ranking.candidates import find_candidates
+
+    if cache is not None and no_cache:
+        raise InputError("--cache and --no-cache exclude each other.")
+    found = find_candidates(split_models(models))
+    wanted = [candidate.identifier for candidate in found.models]
+    for note in found.notes:
+        say(note, quiet=quiet)
+    task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
+    layer_names = split_list(layers or [])
+    with display(len(wanted), quiet=quiet) as observer:
+        ranking = rank_models(
+            task,
+            wanted,
+            metrics=split_list(metrics),
+            layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
+            layer="best" if best_layer else "final",
+            center=center,
+            device=device,
+            precision=precision,
+            batch_size=batch_size,
+            cache=False if no_cache else (cache if cache is not None else True),
+            limit=None if limit is None else int(parse_count(limit, "--limit")),
+            budget=budget,
+            progressive=True if progressive else None,
+            skip_bad=skip_bad,
+            seed=seed,
+            out=out,
+            overwrite=overwrite,
+            observer=observer,
+        )
+    if as_json:
+        from hubscout.ranking.storage import to_json
+
+        print_json(to_json(ranking))
+    else:
+        print_result(ranking)
+    if out is not None:
+        say(f"Saved in {out}.", quiet=quiet)
+    if ranking.failures:
+        from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED
+
+        say(f"{len(ranking.failures)} of {len(wanted)} models failed.", quiet=quiet or not as_json)
+        raise typer.Exit(EXIT_SOME_FAILED if len(ranking) else EXIT_ERROR)

@@ -1,0 +1,82 @@
+"""`hubscout select`: which models should teach, or which one to take under a budget."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_runs
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
+from hubscout.cli.values import parse_count
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout select run/ -k 3
+
+hubscout select run/ -k 3 --method joint
+
+hubscout select run/ -k 1 --max-params 10M --max-latency 0.05"""
+
+
+@app.command(epilog=EPILOG)
+def select(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=complete_runs)
+    ],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many models.")] = 3,
+    method: Annotated[
+        str, typer.Option("--method", help="top: the k best. joint: the set that explains most together.")
+    ] = "top",
+    max_params: Annotated[str | None, typer.Option("--max-params", help="Of each model, such as 10M.")] = None,
+    max_flops: Annotated[str | None, typer.Option("--max-flops", help="Of each model, such as 2G.")] = None,
+    max_latency: Annotated[float | None, typer.Option("--max-latency", help="Of each model, in seconds.")] = None,
+    cache: Annotated[Path | None, typer.Option("--cache", help="Feature cache, if not that of the run.")] = None,
+    device: Annotated[str, typer.Option("--device", help="Where features that are not cached are computed.")] = "auto",
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Choose teachers for tuning out of a saved ranking.
+
+    `joint` is greedy on the LogME of the models' features side by side: a copy of a chosen model adds nothing, a weak
+    model that sees something else may add a lot. It reads the feature cache of the run.
+    """
+    from hubscout.errors import InputError
+    from hubscout.features.display import display
+    from hubscout.ranking import Ranking, select_teachers
+
+    ranking = Ranking.load(run)
+    bounded = ranking.within(
+        max_params=None if max_params is None else parse_count(max_params, "--max-params"),
+        max_flops=None if max_flops is None else parse_count(max_flops, "--max-flops"),
+        max_latency=max_latency,
+    )
+    if not len(bounded):
+        raise InputError(f"None of the {len(ranking)} ranked models keeps these limits.")
+    with display(len(bounded) if method == "joint" else 0, quiet=quiet or method != "joint") as observer:
+        teachers = select_teachers(
+            bounded,
+            k,
+            method,
+            cache=cache,
+            device=device,
+            observer=observer,  # type: ignore[arg-type]
+        )
+    if as_json:
+        print_json({"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold")
+    score = "score" if teachers.method == "top" else "joint LogME"
+    for head in ("model", score, "added"):
+        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
+    for step in teachers.steps:
+        added = "–" if step.added is None else f"{step.added:+.4f}"
+        table.add_row(Text(step.identifier), f"{step.score:.4f}", added)
+    print_result(table)

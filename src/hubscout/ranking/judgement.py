@@ -1,0 +1,207 @@
+"""Is the ranking any good? Metrics against each other, and against what fine-tuning really gave."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hubscout.evaluation import Agreement
+    from hubscout.evaluation.pairs import Better
+    from hubscout.ranking.ranking import Ranking
+
+_MODEL_COLUMNS = ("model", "identifier", "name")
+_VALUE_COLUMNS = ("accuracy", "score", "value", "metric", "result", "test", "mean")
+BASELINES = {"params": "params", "flops": "flops"}
+CARD_BASELINES = ("source_accuracy", "downloads")
+
+
+@dataclass(frozen=True)
+class MetricAgreement:
+    """Rank correlation between the metrics of a ranking, each pair over the models that have both.
+
+    Entries are NaN-free: a pair with fewer than two models in common, or with all scores equal, has 0.
+    """
+
+    metrics: tuple[str, ...]
+    weighted_tau: np.ndarray
+    kendall_tau: np.ndarray
+    models: np.ndarray
+    """How many models each pair was compared on."""
+
+
+def metric_agreement(ranking: Ranking) -> MetricAgreement:
+    """Compare the orders that the metrics give to the models that were judged on the same data."""
+    from hubscout.evaluation import kendall_tau, weighted_tau
+
+    names = ranking.metrics
+    size = len(names)
+    weighted, kendall, counts = np.eye(size), np.eye(size), np.zeros((size, size), dtype=int)
+    for i, first in enumerate(names):
+        for j, second in enumerate(names):
+            rows = [row for row in ranking.compared if first in row.scores and second in row.scores]
+            counts[i, j] = len(rows)
+            if i == j:
+                continue
+            if len(rows) < 2:
+                weighted[i, j] = kendall[i, j] = 0.0
+                continue
+            a, b = [row.scores[first] for row in rows], [row.scores[second] for row in rows]
+            ways = {"score_better": _direction(first), "better": _direction(second)}
+            weighted[i, j] = weighted_tau(a, b, **ways)
+            kendall[i, j] = kendall_tau(a, b, **ways)
+    return MetricAgreement(names, weighted, kendall, counts)
+
+
+def _direction(metric: str) -> Better:
+    from hubscout.metrics import METRICS
+
+    return "higher" if metric not in METRICS or METRICS[metric].higher_is_better else "lower"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well each score predicts the reference. `baselines` never looked at the data and stand beside the metrics."""
+
+    metrics: Mapping[str, Agreement]
+    baselines: Mapping[str, Agreement]
+    models: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Models of the ranking that the reference does not have."""
+    unused: tuple[str, ...]
+    """Models of the reference that the ranking does not have."""
+
+
+def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Path, *, better: Better) -> Evaluation:
+    """Compare a ranking with known results."""
+    from hubscout.evaluation import evaluate
+
+    known = dict(reference) if isinstance(reference, Mapping) else read_reference(Path(reference))
+    rows = [row for row in ranking.compared if row.identifier in known]
+    missing = tuple(row.identifier for row in ranking.compared if row.identifier not in known)
+    if len(rows) < 2:
+        raise InputError(
+            f"reference has {len(rows)} of the {len(ranking.compared)} ranked models; at least 2 are needed. It names "
+            f"{', '.join(list(known)[:5]) or 'none'}; the ranking has {', '.join(ranking.identifiers[:5])}."
+        )
+
+    def judge(scores: dict[str, float], direction: Better = "higher") -> Agreement | None:
+        if len(scores) < 2:
+            return None
+        return evaluate(scores, {name: known[name] for name in scores}, better=better, score_better=direction)
+
+    metrics: dict[str, Agreement] = {}
+    for name in ranking.metrics:
+        found = judge({row.identifier: row.scores[name] for row in rows if name in row.scores}, _direction(name))
+        if found is not None:
+            metrics[name] = found
+    baselines: dict[str, Agreement] = {}
+    sources: dict[str, dict[str, float]] = {
+        name: {row.identifier: float(getattr(row, field)) for row in rows if getattr(row, field) is not None}
+        for name, field in BASELINES.items()
+    }
+    for fact in CARD_BASELINES:
+        stated = {row.identifier: row.card.get(fact) for row in rows}
+        sources[fact] = {name: float(value) for name, value in stated.items() if value is not None}
+    for name, values in sources.items():
+        # A baseline over other models than the metrics would not be a comparison.
+        found = judge(values) if len(values) == len(rows) else None
+        if found is not None:
+            baselines[name] = found
+    return Evaluation(
+        metrics=metrics,
+        baselines=baselines,
+        models=tuple(row.identifier for row in rows),
+        missing=missing,
+        unused=tuple(name for name in known if name not in ranking.identifiers),
+    )
+
+
+def evaluation_table(found: Evaluation) -> Table:
+    """The evaluation for a terminal: metrics, then baselines, each with its interval and p-value."""
+    from rich.table import Table
+    from rich.text import Text
+
+    warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
+    table = Table(
+        title=Text(f"{len(found.models)} models"), title_justify="left", header_style="bold",
+        caption=None if warning is None else Text(warning), caption_justify="left",
+    )  # fmt: skip
+    for head in ("score", "weighted tau", "95% interval", "p", "tau", "Rel@1", "it chose", "best is"):
+        table.add_column(head, justify="left" if head in {"score", "it chose", "best is"} else "right", overflow="fold")
+    for part in (found.metrics, found.baselines):
+        for name, agreement in part.items():
+            relative = agreement.relative_at.get(1)
+            cells = (
+                name,
+                f"{agreement.weighted_tau:+.3f}",
+                f"{agreement.weighted_tau_low:+.2f} … {agreement.weighted_tau_high:+.2f}",
+                f"{agreement.p_value:.3f}",
+                f"{agreement.kendall_tau:+.3f}",
+                "–" if relative is None else f"{relative:.3f}",
+                agreement.chosen_model,
+                agreement.best_model,
+            )
+            last = part is found.metrics and name == list(part)[-1]
+            table.add_row(*(Text(cell) for cell in cells), end_section=last)
+    return table
+
+
+def read_reference(path: Path) -> dict[str, float]:
+    """Known results: a JSON object of model: value, or a CSV with a column of models and one of values."""
+    if not path.is_file():
+        raise InputError(f"reference: there is no file {path}.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        pairs = _from_json(text, path) if path.suffix.lower() == ".json" else _from_csv(text, path)
+    except UnicodeDecodeError as error:
+        raise InputError(f"reference: {path} is not text in UTF-8.") from error
+    found: dict[str, float] = {}
+    for name, value in pairs:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise InputError(f"reference: {path} has {value!r} for {name}, which is not a number.") from None
+        if not np.isfinite(number):
+            raise InputError(f"reference: {path} has {value!r} for {name}; finite numbers are needed.")
+        if name in found:
+            raise InputError(f"reference: {path} names {name} twice.")
+        found[name] = number
+    if not found:
+        raise InputError(f"reference: {path} holds no results.")
+    return found
+
+
+def _from_json(text: str, path: Path) -> list[tuple[str, Any]]:
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"reference: {path} is not JSON: {error}.") from error
+    if not isinstance(record, dict):
+        raise InputError(f"reference: {path} must be an object of model: value, not {type(record).__name__}.")
+    return list(record.items())
+
+
+def _from_csv(text: str, path: Path) -> list[tuple[str, Any]]:
+    rows = list(csv.DictReader(text.splitlines()))
+    heads = list(rows[0]) if rows else []
+    model = next((head for name in _MODEL_COLUMNS for head in heads if head.strip().lower() == name), None)
+    value = next((head for name in _VALUE_COLUMNS for head in heads if head.strip().lower() == name), None)
+    if value is None and model is not None and len(heads) == 2:
+        value = next(head for head in heads if head != model)
+    if model is None or value is None:
+        raise InputError(
+            f"reference: {path} needs a column {' or '.join(_MODEL_COLUMNS)} and a column "
+            f"{' or '.join(_VALUE_COLUMNS)}; it has {', '.join(heads) or 'no header'}."
+        )
+    return [(row[model].strip(), row[value]) for row in rows]
