@@ -137,6 +137,9 @@ def _sample(table: Table, name: str) -> list[Any]:
 
 
 def _guess_inputs(table: Table, taken: set[str | None]) -> tuple[str, tuple[str, ...]]:
+    for name, modality in table.modalities.items():
+        if name not in taken:
+            return modality, (name,)
     samples = {name: values for name in table.columns if name not in taken and (values := _sample(table, name))}
     lower = {name.lower(): name for name in samples}
     for name in sorted(samples, key=lambda name: ("image" not in name.lower(), "img" not in name.lower())):

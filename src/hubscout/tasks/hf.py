@@ -141,13 +141,15 @@ def dataset_table(dataset: Any, origin: str) -> Table:
         if isinstance(feature, (datasets.Image, datasets.Audio)):
             dataset = dataset.cast_column(name, type(feature)(decode=False))
     columns: dict[str, Sequence[Any]] = {}
+    modalities: dict[str, str] = {}
     for name, feature in dataset.features.items():
         if isinstance(feature, (datasets.Image, datasets.Audio)):
+            modalities[name] = "image" if isinstance(feature, datasets.Image) else "audio"
             columns[name] = DatasetColumn(dataset.select_columns([name]), name)
             continue
         values = dataset.data.column(name) if dataset._indices is None else dataset.with_format("arrow")[:][name]
         columns[name] = _named(values.to_pylist(), feature, datasets)
-    return Table(columns, len(dataset), None, origin)
+    return Table(columns, len(dataset), None, origin, modalities)
 
 
 def _named(values: list[Any], feature: Any, datasets: Any) -> list[Any]:

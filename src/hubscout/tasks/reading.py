@@ -6,6 +6,7 @@ a missing value and the class "007" is not the class 7.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -13,9 +14,9 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,12 +35,16 @@ _ROW_GROUPS_KEPT = 8
 
 @dataclass(frozen=True)
 class Table:
-    """Equally long columns, and where paths in them start from."""
+    """Equally long columns, and where paths in them start from.
+
+    `modalities` are those of the columns that the file itself says are images or sounds.
+    """
 
     columns: dict[str, Sequence[Any]]
     length: int
     root: Path | None
     origin: str
+    modalities: dict[str, str] = field(default_factory=dict)
 
 
 def table_format(path: Path) -> str | None:
@@ -93,19 +98,47 @@ def read_text(path: Path, encoding: str) -> str:
 
 
 def _read_csv(path: Path, text: str, form: str, delimiter: str | None) -> tuple[dict[str, Sequence[Any]], int]:
-    pandas = require("pandas", extra="tables", purpose="Reading tables")
     header = text.partition("\n")[0]
     mark = delimiter or ("\t" if form == "tsv" else max(",;\t|", key=header.count))
     try:
-        frame = pandas.read_csv(
-            io.StringIO(text), sep=mark, dtype=str, keep_default_na=False, na_filter=False, index_col=False
-        )
-    except (ValueError, TypeError, IndexError, OverflowError, RuntimeError) as error:
-        raise TaskError(
-            f"{str(path)!r} cannot be read as a table separated by {mark!r}: {str(error).strip()}. "
-            "Check the line it names, or say delimiter=."
-        ) from error
-    return {str(name): [str(value) for value in frame[name].tolist()] for name in frame.columns}, len(frame)
+        lines = _split_lines(text, mark, csv.QUOTE_MINIMAL)
+    except csv.Error as error:
+        # Tab-separated files are often written without any quoting, so that a quotation mark is only a character.
+        if mark != "\t":
+            raise TaskError(
+                f"{str(path)!r} cannot be read as cells between {mark!r}: {error}. Check the quotation marks around "
+                "there, or say delimiter=."
+            ) from error
+        lines = _split_lines(text, mark, csv.QUOTE_NONE)
+    except TypeError as error:
+        raise TaskError(f"delimiter must be one character; it was {delimiter!r}.") from error
+    if not lines:
+        raise TaskError(f"{str(path)!r} is empty: a first line with the names of the columns was expected.")
+    names = [name.strip() for name in lines[0][1]]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise TaskError(f"{str(path)!r} has two columns called {twice!r}. The first line must name every column.")
+    for number, cells in lines[1:]:
+        while len(cells) > len(names) and not cells[-1]:
+            cells.pop()
+        if len(cells) != len(names):
+            raise TaskError(
+                f"{str(path)!r}, line {number}: {len(cells)} cells, but the first line names {len(names)} columns. "
+                f"Put text that contains {mark!r} or a line break into quotation marks, or say delimiter=."
+            )
+    columns = zip(*(cells for _, cells in lines[1:]), strict=True)
+    return {name: list(column) for name, column in zip(names, columns, strict=False)}, len(lines) - 1
+
+
+def _split_lines(text: str, mark: str, quoting: Literal[0, 3]) -> list[tuple[int, list[str]]]:
+    """Line numbers and cells of the lines that are not blank."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=quoting, strict=True)
+    # The module's limit on the size of a cell is for all of the process: put it back.
+    limit = csv.field_size_limit(len(text) + 1)
+    try:
+        return [(reader.line_num, cells) for cells in reader if cells]
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any]], int]:

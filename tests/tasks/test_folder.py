@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hubscout.errors import TaskError
+from hubscout.tasks import Task
+
+Maker = Callable[..., Path]
+
+
+def test_a_folder_per_class(image_folder: Maker) -> None:
+    task = Task.from_image_folder(image_folder({"dog": 20, "cat": 30}))
+    assert (task.kind, task.modality, task.target_names) == ("classification", "image", ("cat", "dog"))
+    assert {split: len(part) for split, part in task.splits.items()} == {"train": 35, "validation": 5, "test": 10}
+    np.testing.assert_array_equal(np.bincount(task.test.targets), [6, 4])
+    assert task.train.inputs[0].size == (8, 8)
+    assert any("split off train" in note for note in task.notes)
+
+
+def test_images_go_with_their_classes(image_folder: Maker) -> None:
+    folder = image_folder({"a": 6, "b": 6})
+    task = Task.from_image_folder(folder)
+    for part in task.splits.values():
+        for row, target in enumerate(part.targets):
+            path = part.inputs.base.encoded[int(part.inputs.rows[row])]
+            assert path.parent.name == task.target_names[target]
+
+
+def test_splits_above_the_classes(image_folder: Maker) -> None:
+    folder = image_folder({"train/a": 5, "train/b": 5, "val/a": 2, "val/b": 1, "test/a": 3, "extra": 1})
+    task = Task.from_image_folder(folder)
+    assert [len(part) for part in task.splits.values()] == [10, 3, 3]
+    assert any("'extra'" in note for note in task.notes)
+
+
+def test_classes_may_be_called_like_splits(image_folder: Maker) -> None:
+    """Folders called test and other hold images themselves: they are classes."""
+    task = Task.from_image_folder(image_folder({"test": 5, "other": 5}))
+    assert task.target_names == ("other", "test")
+
+
+def test_names_that_differ_by_case_are_two_classes(image_folder: Maker) -> None:
+    folder = image_folder({"Cat": 4, "cat": 4})
+    if len(list(folder.iterdir())) < 2:
+        pytest.skip("this file system does not tell case apart")
+    assert Task.from_image_folder(folder).target_names == ("Cat", "cat")
+
+
+def test_hidden_and_other_files_are_left_out(image_folder: Maker) -> None:
+    folder = image_folder({"a": 4, "b/deep/er": 4, ".git": 2})
+    (folder / "a" / "notes.txt").write_text("no image")
+    (folder / "a" / ".DS_Store").write_bytes(b"x")
+    task = Task.from_image_folder(folder)
+    assert sum(map(len, task.splits.values())) == 8
+    assert any("1 files" in note and "no images" in note for note in task.notes)
+
+
+def test_a_class_with_one_image_stays_in_train_and_is_noted(image_folder: Maker) -> None:
+    task = Task.from_image_folder(image_folder({"a": 10, "b": 10, "lonely": 1}))
+    assert np.bincount(task.train.targets)[2] == 1
+    assert any("single example" in note and "'lonely'" in note for note in task.notes)
+
+
+def test_only_single_images(image_folder: Maker) -> None:
+    task = Task.from_image_folder(image_folder({"a": 1, "b": 1}))
+    assert [len(part) for part in task.splits.values()] == [2, 0, 0]
+    assert any("test is empty" in note for note in task.notes)
+
+
+def test_fingerprint_is_of_the_content(image_folder: Maker, image_bytes: Callable[..., bytes]) -> None:
+    folder = image_folder({"a": 6, "b": 6})
+    task = Task.from_image_folder(folder)
+    moved = folder.parent / "elsewhere" / "moved"
+    shutil.copytree(folder, moved)
+    for path in moved.rglob("*.png"):
+        os.utime(path, (1, 1))
+    assert Task.from_image_folder(moved).fingerprint == task.fingerprint
+    assert Task.from_image_folder(moved, seed=1).fingerprint != task.fingerprint
+    (moved / "a" / "000.png").write_bytes(image_bytes(999))
+    assert Task.from_image_folder(moved).fingerprint != task.fingerprint
+
+
+def test_fingerprint_sees_a_relabelled_image(image_folder: Maker) -> None:
+    folder = image_folder({"train/a": 4, "train/b": 4, "test/a": 1, "val/a": 1})
+    before = Task.from_image_folder(folder).fingerprint
+    (folder / "train/a/003.png").rename(folder / "train/b/zzz.png")
+    assert Task.from_image_folder(folder).fingerprint != before
+
+
+def test_reopen_and_changed_data(image_folder: Maker, image_bytes: Callable[..., bytes]) -> None:
+    folder = image_folder({"a": 6, "b": 6})
+    task = Task.from_image_folder(folder, seed=3).subset(5, seed=2).subset(4)
+    again = Task.reopen(task.source)
+    assert again == task
+    np.testing.assert_array_equal(again.train.targets, task.train.targets)
+    (folder / "a" / "000.png").write_bytes(image_bytes(999))
+    with pytest.raises(TaskError, match="changed since"):
+        Task.reopen(task.source)
+
+
+def test_missing_folder_offers_a_neighbour(image_folder: Maker) -> None:
+    folder = image_folder({"a": 1}, name="flowers")
+    with pytest.raises(TaskError, match=r"Did you mean .*flowers'"):
+        Task.from_image_folder(folder.parent / "flower")
+    with pytest.raises(TaskError, match=r"only .* exists"):
+        Task.from_image_folder(folder.parent / "no" / "where")
+
+
+def test_empty_and_flat_folders_and_one_class(tmp_path: Path, image_folder: Maker) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TaskError, match="has no images"):
+        Task.from_image_folder(tmp_path / "empty")
+    with pytest.raises(TaskError, match="no class folders"):
+        Task.from_image_folder(image_folder({".": 3}, name="flat"))
+    with pytest.raises(TaskError, match="one class 'only'"):
+        Task.from_image_folder(image_folder({"only": 3}, name="single"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TaskError, match="is a file"):
+        Task.from_image_folder(tmp_path / "file")
+
+
+def test_a_broken_image_does_not_stop_the_opening(image_folder: Maker) -> None:
+    folder = image_folder({"a": 4, "b": 4})
+    (folder / "a" / "000.png").write_bytes(b"\x89PNG broken")
+    task = Task.from_image_folder(folder, test_size=0, validation_size=0)
+    assert [len(part) for part in task.splits.values()] == [8, 0, 0]
+    with pytest.raises(TaskError, match=r"000\.png"):
+        task.train.inputs[0]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hubscout.errors import TaskError
+from hubscout.tasks import Task, open_task
+
+ROWS = "text,label,other\n" + "".join(f"word {i},{'ab'[i % 2]},{'cd'[i % 2]}\n" for i in range(20))
+
+
+def test_each_sort_of_data(tmp_path: Path, image_folder: Callable[..., Path]) -> None:
+    (tmp_path / "t").mkdir()
+    for name in ("train", "test"):
+        (tmp_path / "t" / f"{name}.csv").write_text(ROWS)
+    (tmp_path / "c").mkdir()
+    for name in ("train", "valid", "test"):
+        (tmp_path / "c" / f"{name}.txt").write_text("a X\nb O\n\n" * 4)
+    assert open_task(image_folder({"a": 5, "b": 5})).modality == "image"
+    assert open_task(str(tmp_path / "t")).modality == "text"
+    assert open_task(tmp_path / "t" / "train.csv").modality == "text"
+    assert open_task(tmp_path / "c").kind == "tagging"
+    assert open_task(tmp_path / "c" / "train.txt").kind == "tagging"
+    assert open_task({"train": tmp_path / "t" / "train.csv"}).modality == "text"
+
+
+def test_options_and_those_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(ROWS)
+    assert open_task(path, target="other", kind=None, split=None).target_names == ("c", "d")
+    assert open_task(f"{path}?target=other&seed=3&test_size=0.5").target_names == ("c", "d")
+    assert len(open_task(f"{path}?target=other&test_size=0.5").test) == 10
+    with pytest.raises(TaskError, match=r"no option 'colour'.*target"):
+        open_task(path, colour="red")
+
+
+def test_a_table_beside_image_folders(image_folder: Callable[..., Path]) -> None:
+    folder = image_folder({"a": 5, "b": 5})
+    rows = "".join(f"{home}/{i:03d}.png,{i}.5\n" for home in "ab" for i in range(5))
+    (folder / "sizes.csv").write_text("path,size\n" + rows)
+    assert open_task(folder).kind == "classification"
+    assert open_task(folder, target="size").kind == "regression"
+
+
+def test_a_task_and_its_source_are_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(ROWS)
+    task = open_task(path, target="label").subset(6)
+    assert open_task(task) is task
+    assert open_task(task.source) == task
+    with pytest.raises(TaskError, match="open already"):
+        open_task(task, target="other")
+
+
+def test_another_process_opens_the_same_task(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(ROWS)
+    task = Task.from_table(path, target="label", seed=5).subset(6)
+    code = "import json, sys; from hubscout.tasks import Task; print(Task.reopen(json.loads(sys.argv[1])).fingerprint)"
+    command = [sys.executable, "-c", code, json.dumps(task.source)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == task.fingerprint
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="write hf:"):
+        open_task(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TaskError, match="is empty"):
+        open_task(tmp_path / "empty")
+    (tmp_path / "a.pdf").write_bytes(b"")
+    with pytest.raises(TaskError, match="no data that is understood"):
+        open_task(tmp_path / "a.pdf")
