@@ -183,7 +183,7 @@ def _digest(tensor: Tensor) -> bytes:
 
     plain = tensor.detach().cpu().contiguous()
     header = f"{plain.dtype}{tuple(plain.shape)}".encode()
-    data = plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else b""
+    data = memoryview(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""  # type: ignore[arg-type]
     return hashlib.blake2b(data, digest_size=16, key=header[:64]).digest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,19 +22,26 @@ def count_bytes(module: nn.Module) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def count_flops(backbone: Backbone, batch: Batch) -> int | None:
-    """The operations of one forward pass over `batch`, multiply-adds counted twice (torch's counter).
+@dataclass(frozen=True)
+class Measured:
+    """What one forward pass over one sample shows."""
 
-    Runs on the meta device, where nothing is computed and no weights are copied; a network that looks at its values
-    on the way cannot run there and gets one real pass. None for a model that torch does not run.
+    feature_dim: int
+    flops: int
+
+
+def measure(backbone: Backbone, batch: Batch) -> Measured:
+    """The width of the features and the operations of a pass over `batch`, multiply-adds counted twice.
+
+    Runs on the meta device, where nothing is computed and no weights are copied. A network that looks at its values
+    on the way cannot run there and gets one real pass.
     """
     import torch
     from torch import nn
     from torch.func import functional_call
     from torch.utils.flop_counter import FlopCounterMode
 
-    if backbone.module is None:
-        return None
+    assert backbone.module is not None
 
     class Runner(nn.Module):
         def __init__(self, module: nn.Module) -> None:
@@ -43,20 +51,16 @@ def count_flops(backbone: Backbone, batch: Batch) -> int | None:
         def forward(self, inputs: Batch) -> Tensor:
             return backbone.forward(inputs).features
 
-    runner = Runner(backbone.module)
+    runner = Runner(backbone.module).eval()
     weightless = {name: tensor.to("meta") for name, tensor in runner.named_parameters()}
     weightless |= {name: tensor.to("meta") for name, tensor in runner.named_buffers()}
-    on_meta = {name: tensor.to("meta") for name, tensor in batch.items()}
-    was_training = backbone.module.training
-    backbone.module.eval()
-    try:
-        with torch.no_grad():
-            try:
-                with FlopCounterMode(display=False) as counter:
-                    functional_call(runner, weightless, (on_meta,))
-            except (RuntimeError, NotImplementedError, TypeError, ValueError):
-                with FlopCounterMode(display=False) as counter:
-                    runner(batch)
-    finally:
-        backbone.module.train(was_training)
-    return counter.get_total_flops()
+    with torch.no_grad():
+        try:
+            with FlopCounterMode(display=False) as counter:
+                on_meta = {name: tensor.to("meta") for name, tensor in batch.items()}
+                features = functional_call(runner, weightless, (on_meta,))
+        except Exception:
+            # What a network may do that a meta tensor cannot follow has no end; a real pass says what is wrong.
+            with FlopCounterMode(display=False) as counter:
+                features = runner(batch)
+    return Measured(features.shape[-1], counter.get_total_flops())

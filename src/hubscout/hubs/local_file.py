@@ -87,9 +87,10 @@ def load_weights(path: Path, identifier: Identifier) -> Backbone:
         return torchvision_hub.wrap_network(module, identifier=str(identifier), architecture=named.name, config=config)
     if named.hub == "python":
         made = python_callable.call(named.with_options(**options))
-        network = made.module if isinstance(made, Backbone) else made
-        fit_state(network, state, source=str(path))
-        return python_callable.wrap(network, identifier, image_options=image_options)
+        if isinstance(made, Backbone):
+            raise InputError(f"{arch} gives a whole Backbone; for a file of weights it must give the torch module.")
+        fit_state(made, state, source=str(path))
+        return python_callable.wrap(made, identifier, image_options=image_options)
     raise InputError(f"arch must be timm/NAME, torchvision/NAME or python:module:function, got {arch!r}.")
 
 

@@ -42,13 +42,13 @@ def inception_v3_fid(path: Path) -> nn.Module:
 
     It differs from torchvision's in its pooling: averages leave the padding out, and the last block takes maxima.
     """
-    import torch.nn.functional as F
     from torch import nn
+    from torch.nn import functional
 
     models = torchvision_hub.import_models()
     blocks = models.inception
-    average = partial(F.avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
-    maximum = partial(F.max_pool2d, kernel_size=3, stride=1, padding=1)
+    average = partial(functional.avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
+    maximum = partial(functional.max_pool2d, kernel_size=3, stride=1, padding=1)
 
     module = models.Inception3(aux_logits=False, init_weights=False)
     module.fc = nn.Identity()

@@ -137,9 +137,8 @@ def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[st
         from hubscout.hubs.torchvision_hub import wrap_network
 
         return wrap_network(module, **common)
-    feature_dim = getattr(module, "num_features", None) if is_array else None
     try:
-        return PlainBackbone(module, source_classes=None, feature_dim=feature_dim, **common)
+        return PlainBackbone(module, source_classes=None, **common)
     except HubscoutError:
         raise
     except Exception as error:

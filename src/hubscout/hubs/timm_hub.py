@@ -68,7 +68,7 @@ def wrap(
 
 
 def list_models(pattern: str) -> ModelListing:
-    """timm's models with weights; with no hub to reach, those whose weights are in the local cache."""
+    """Models of timm with weights; with no hub to reach, those whose weights are in the local cache."""
     timm = import_timm()
     names = fnmatch.filter(timm.list_pretrained(), pattern)
     if not names and "*" not in pattern:

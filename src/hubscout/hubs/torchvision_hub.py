@@ -87,7 +87,7 @@ def wrap_network(module: nn.Module, **card: Any) -> TorchBackbone:
 
 
 def find_head(module: nn.Module) -> str | None:
-    """The name of the last layer: the last linear layer of the classifier part, or its last convolution (SqueezeNet)."""
+    """The name of the last linear layer of the classifier part, or of its last convolution (SqueezeNet)."""
     from torch import nn
 
     for part in ("fc", "classifier", "heads", "head"):
@@ -102,7 +102,7 @@ def find_head(module: nn.Module) -> str | None:
 
 
 def list_models(pattern: str) -> ModelListing:
-    """torchvision's classifiers, one entry for each set of weights."""
+    """Classifiers of torchvision, one entry for each set of weights."""
     models = import_models()
     entries = []
     for name in models.list_models(module=models):

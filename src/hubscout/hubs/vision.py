@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +10,11 @@ from hubscout.errors import ModelError
 from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.checkpoints import fingerprint
-from hubscout.hubs.cost import count_bytes, count_flops, count_params
+from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
 from hubscout.hubs.taps import check_layers, pool_map, tap
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
 
@@ -37,35 +34,34 @@ class TorchBackbone(Backbone):
         architecture: str,
         config: ImageConfig | None,
         source_classes: int | None,
-        feature_dim: int | None = None,
         input_size: tuple[int, ...] | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         import torch
 
         self.module = module.float().eval()
+        self.identifier = identifier
         self.config = config
+        self.source_classes = source_classes
         self.preprocessing: Preprocessing = ImagePreprocessing(config) if config else ArrayPreprocessing()
         if config:
             self._mean, self._std = torch.tensor(config.mean), torch.tensor(config.std)
         self._layer_names = tuple(name for name in _named_layers(self.module) if not self.is_head(name))
         example = self._example(input_size)
-        if feature_dim is None:
-            feature_dim = self._measure_feature_dim(example)
+        measured = measure(self, example) if example else None
         settings = (type(self).__name__, config.mean, config.std) if config else (type(self).__name__,)
         self.card = ModelCard(
             identifier=identifier,
             architecture=architecture,
             modalities=("image",) if config else ("array",),
-            feature_dim=feature_dim,
+            feature_dim=measured.feature_dim if measured else self._stated_feature_dim(),
             params=count_params(self.module),
             bytes=count_bytes(self.module),
+            flops=measured.flops if measured else None,
             source_classes=source_classes,
             weights_fingerprint=fingerprint(self.module, *settings),
             **(facts or {}),
         )
-        if example is not None:
-            self.card = replace(self.card, flops=count_flops(self, example))
 
     def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features and source logits of normalised inputs."""
@@ -76,12 +72,9 @@ class TorchBackbone(Backbone):
         return False
 
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
-        check_layers(layers, self.layer_names, self.card.identifier)
+        check_layers(layers, self.layer_names, self.identifier)
         channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
-        with ExitStack() as stack:
-            taps = stack.enter_context(
-                tap(self.module, layers, lambda output: pool_map(output, channels_last=channels_last))
-            )
+        with tap(self.module, layers, lambda output: pool_map(output, channels_last=channels_last)) as taps:
             features, logits = self.run(self._inputs(batch))
         return Output(features, logits, {name: taps[name] for name in layers})
 
@@ -111,17 +104,15 @@ class TorchBackbone(Backbone):
             return {PIXELS: torch.zeros(1, *self.config.input_size)}
         return {ARRAYS: torch.zeros(1, *input_size)} if input_size else None
 
-    def _measure_feature_dim(self, example: Batch | None) -> int:
-        import torch
-
-        if example is None:
-            raise ModelError(
-                f"{type(self.module).__name__} says neither what it takes nor how many features it gives. Set "
-                "module.pretrained_cfg = {'input_size': (3, 224, 224), 'mean': ..., 'std': ...} for images, or "
-                "module.num_features for arrays."
-            )
-        with torch.no_grad():
-            return self.run(self._inputs(example))[0].shape[1]
+    def _stated_feature_dim(self) -> int:
+        stated = getattr(self.module, "num_features", None)
+        if isinstance(stated, int):
+            return stated
+        raise ModelError(
+            f"{type(self.module).__name__} says neither what it takes nor how many features it gives. Set "
+            "module.pretrained_cfg = {'input_size': (3, 224, 224), 'mean': ..., 'std': ...} for images, or "
+            "module.num_features for arrays."
+        )
 
 
 class HalvesBackbone(TorchBackbone):
@@ -131,18 +122,14 @@ class HalvesBackbone(TorchBackbone):
         module: Any = self.module
         maps = module.forward_features(inputs)
         features = module.forward_head(maps, pre_logits=True).flatten(1)
-        if getattr(module, "num_classes", 1) == 0 or self.card_has_no_head:
+        if self.source_classes is None:
             return features, None
         logits = module.forward_head(maps)
         # Distilled transformers in train mode give the logits of both their heads.
-        return features, sum(logits) / len(logits) if isinstance(logits, tuple) else logits
+        return features, (logits[0] + logits[1]) / 2 if isinstance(logits, tuple) else logits
 
     def is_head(self, layer: str) -> bool:
         return layer.partition(".")[0] in ("fc", "classifier", "head")
-
-    @property
-    def card_has_no_head(self) -> bool:
-        return getattr(self, "card", None) is not None and self.card.source_classes is None
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
         from hubscout.hubs.saving import save_parts, save_timm

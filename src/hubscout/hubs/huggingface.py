@@ -1,0 +1,253 @@
+"""`hf/ID`: text, image and audio models of transformers, by hub name or, behind `file:`, from a folder."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import CheckpointError, InputError
+from hubscout.hubs.audio_preprocessing import AudioPreprocessing
+from hubscout.hubs.backbone import Preprocessing
+from hubscout.hubs.connection import count_downloads, explain_failure, hub_reachable, local_repositories
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.image_processor import ImageProcessorPreprocessing
+from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.pooling import check_pooling, default_pooling
+from hubscout.hubs.text_preprocessing import TextPreprocessing
+from hubscout.hubs.torchvision_compat import prepare_torchvision
+from hubscout.hubs.transformer import TransformerBackbone
+from hubscout.optional import require
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", "revision", "trust_remote_code", "subfolder")
+_MOST_LISTED = 200
+
+
+def load(identifier: Identifier) -> TransformerBackbone:
+    """A model by its name on the Hugging Face Hub, from the local cache where it is there."""
+    return open_model(identifier.name, identifier, downloads=count_downloads(identifier.name))
+
+
+def load_folder(folder: Path, identifier: Identifier) -> TransformerBackbone:
+    """A model from a folder that `save_pretrained` wrote."""
+    return open_model(str(folder), identifier)
+
+
+def open_model(source: str, identifier: Identifier, *, downloads: int | None = None) -> TransformerBackbone:
+    """The model at `source`, in float32.
+
+    Options: `pooling`; `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
+    model); `head=false` to leave out a source head; `revision`; `subfolder`; `trust_remote_code=true`, without which
+    no code of a repository is run.
+    """
+    transformers = import_transformers()
+    options = dict(identifier.options)
+    unknown = sorted(options.keys() - set(_OPTIONS))
+    if unknown:
+        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
+    where = {key: options[key] for key in ("revision", "trust_remote_code", "subfolder") if key in options}
+    try:
+        with quiet(transformers):
+            config = transformers.AutoConfig.from_pretrained(source, **where)
+            whole, missing = _load_network(transformers, source, config, options, where)
+            network = _part_for_features(whole, options.get("tower"))
+            modality = _modality(network)
+            _refuse_missing(whole, network, missing, identifier)
+            causal = _is_causal(network)
+            inner = network.config
+            pooling = check_pooling(
+                options.get("pooling") or default_pooling(inner.model_type, modality, causal=causal)
+            )
+            preprocessing = _preprocessing(transformers, source, network, modality, options, where)
+    except Exception as error:
+        raise explain_failure(error, str(identifier)) from error
+    return TransformerBackbone(
+        network,
+        identifier=str(identifier),
+        modality=modality,
+        preprocessing=preprocessing,
+        pooling=pooling,
+        downloads=downloads,
+    )
+
+
+def import_transformers() -> Any:
+    """The library, after making sure that torchvision does not stand in its way."""
+    prepare_torchvision()
+    return require("transformers", extra="text", purpose="Models of transformers")
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Without the library's reports and progress bars, whose content becomes our errors."""
+    logging = transformers.utils.logging
+    verbosity = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+_HEADS = {
+    "ForSequenceClassification": ("AutoModelForSequenceClassification", "AutoModelForAudioClassification"),
+    "ForTokenClassification": ("AutoModelForTokenClassification",),
+    "ForImageClassification": ("AutoModelForImageClassification",),
+    "ForAudioClassification": ("AutoModelForAudioClassification",),
+}
+
+
+def _load_network(
+    transformers: Any, source: str, config: Any, options: dict[str, Any], where: dict[str, Any]
+) -> tuple[nn.Module, set[str]]:
+    """The whole network, and the names of parameters that the checkpoint does not have."""
+    import torch
+
+    automatic = transformers.AutoModel
+    named = (getattr(config, "architectures", None) or [""])[0] or ""
+    if options.get("head", True) and not getattr(config, "is_encoder_decoder", False):
+        for suffix, candidates in _HEADS.items():
+            for candidate in candidates if named.endswith(suffix) else ():
+                if type(config) in getattr(transformers, candidate)._model_mapping:
+                    automatic = getattr(transformers, candidate)
+    arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, **where}
+    if automatic is transformers.AutoModel and options.get("pooling") != "pooler" and _has_untrained_pooler(config):
+        arguments["add_pooling_layer"] = False
+    try:
+        model, information = automatic.from_pretrained(source, config=config, **arguments)
+    except TypeError:
+        arguments.pop("add_pooling_layer", None)
+        model, information = automatic.from_pretrained(source, config=config, **arguments)
+    mismatched = information.get("mismatched_keys")
+    if mismatched:
+        raise CheckpointError(f"Shapes in {source} do not fit: {', '.join(sorted(map(str, mismatched))[:8])}.")
+    return model.eval(), set(information["missing_keys"])
+
+
+def _has_untrained_pooler(config: Any) -> bool:
+    # Of these, many checkpoints lack the pooler's weights, and the pooling of the table does not use it.
+    return config.model_type in {
+        "albert", "bert", "big_bird", "camembert", "data2vec-text", "deit", "electra", "ernie", "ibert", "luke",
+        "megatron-bert", "mobilebert", "mpnet", "nezha", "rembert", "roberta", "roberta-prelayernorm", "splinter",
+        "vit", "vit_msn", "xlm-roberta", "xlm-roberta-xl", "xmod", "yolos",
+    }  # fmt: skip
+
+
+def _part_for_features(model: Any, tower: str | None) -> Any:
+    """The encoder of an encoder-decoder, one tower of two, else the model itself."""
+    if hasattr(model, "vision_model") and hasattr(model, "text_model"):
+        if tower not in (None, "vision", "text"):
+            raise InputError(f"tower must be 'vision' or 'text', got {tower!r}.")
+        return model.text_model if tower == "text" else model.vision_model
+    if getattr(model.config, "is_encoder_decoder", False):
+        return model.get_encoder()
+    return model
+
+
+def _modality(network: Any) -> str:
+    names = {"pixel_values": "image", "input_values": "audio", "input_features": "audio", "input_ids": "text"}
+    if network.main_input_name not in names:
+        raise InputError(f"{type(network).__name__} takes {network.main_input_name!r}, which is not supported.")
+    return names[network.main_input_name]
+
+
+def _refuse_missing(whole: nn.Module, network: nn.Module, missing: set[str], identifier: Identifier) -> None:
+    """Parameters that no checkpoint filled are random, and so would be the features."""
+    used = {id(parameter) for parameter in network.parameters()}
+    random = [name for name, parameter in whole.named_parameters() if name in missing and id(parameter) in used]
+    random = [name for name in random if ".pooler." not in f".{name}"]
+    if random:
+        raise CheckpointError(
+            f"The checkpoint of {identifier} leaves out {len(random)} parameters that {type(network).__name__} "
+            f"needs: {', '.join(random[:8])}."
+        )
+
+
+def _is_causal(network: Any) -> bool:
+    """Whether a token sees only those before it: models that transformers knows as text generators."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config = network.config
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    generates = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    fills_in = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return generates and (not fills_in or bool(getattr(config, "is_decoder", False)))
+
+
+def _preprocessing(
+    transformers: Any, source: str, network: Any, modality: str, options: dict[str, Any], where: dict[str, Any]
+) -> Preprocessing:
+    if modality == "image":
+        return ImageProcessorPreprocessing(transformers.AutoImageProcessor.from_pretrained(source, **where))
+    if modality == "audio":
+        return AudioPreprocessing(transformers.AutoFeatureExtractor.from_pretrained(source, **where))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
+    limit = longest_text(tokenizer, network)
+    wanted = options.get("max_length")
+    if wanted is not None and wanted > limit:
+        raise InputError(f"max_length={wanted} is more than the {limit} tokens that the model takes.")
+    return TextPreprocessing(
+        tokenizer,
+        max_length=wanted or limit,
+        pairs=options.get("pairs", "cross"),
+        accepts_types="token_type_ids" in tokenizer.model_input_names,
+    )
+
+
+def longest_text(tokenizer: Any, network: Any) -> int:
+    """How many tokens the model takes: the lower of what its tokenizer and its position embeddings allow."""
+    limits = [tokenizer.model_max_length]
+    for name, part in network.named_modules():
+        if name.endswith(("position_embeddings", "wpe")) and hasattr(part, "num_embeddings"):
+            # RoBERTa counts positions from after the padding's own.
+            taken = part.padding_idx + 1 if part.padding_idx is not None else 0
+            limits.append(part.num_embeddings - taken)
+    stated = getattr(network.config, "max_position_embeddings", None) or getattr(network.config, "n_positions", None)
+    if len(limits) == 1 and stated and stated > 0:
+        limits.append(stated)
+    limit = min(limits)
+    return int(limit) if limit < 1_000_000 else 512
+
+
+def list_models(pattern: str) -> ModelListing:
+    """Models of the Hub by a shell pattern; with no hub to reach, those in the local cache."""
+    local = local_repositories()
+    if not hub_reachable():
+        note = "The Hugging Face Hub cannot be reached: only models in the local cache are listed."
+        names = sorted(fnmatch.filter(local, pattern))
+        return ModelListing((ModelEntry(identifier=f"hf/{name}", on_this_machine=True) for name in names), (note,))
+    from huggingface_hub import list_models as ask
+
+    search = max(pattern.replace("?", "*").split("*"), key=len)
+    found = ask(search=search or None, library="transformers", sort="downloads", limit=_MOST_LISTED, full=True)
+    entries = [_entry(info, info.id in local) for info in found if fnmatch.fnmatch(info.id, pattern)]
+    return ModelListing(entries)
+
+
+def _entry(info: Any, on_this_machine: bool) -> ModelEntry:
+    tags = info.tags or []
+    parameters = getattr(info.safetensors, "total", None) if getattr(info, "safetensors", None) else None
+    named = {
+        kind: [tag.partition(":")[2] for tag in tags if tag.startswith(f"{kind}:")] for kind in ("license", "dataset")
+    }
+    return ModelEntry(
+        identifier=f"hf/{info.id}",
+        params=parameters,
+        source_data=", ".join(named["dataset"]) or None,
+        licence=next(iter(named["license"]), None),
+        downloads=info.downloads,
+        on_this_machine=on_this_machine,
+    )

@@ -1,0 +1,91 @@
+"""From one vector a token to one a sample, or one a word.
+
+The default by architecture, in the order in which it is looked up:
+
+| model | pooling | why |
+|---|---|---|
+| `clip`, `siglip` and their kin | pooler | trained as the output of the tower |
+| image networks that give maps (ConvNeXt, ResNet) | pooler | the average that their heads see |
+| image transformers without a class token (Swin) | mean | there is no token to take |
+| other image transformers (ViT, DeiT, DINOv2) | cls | what their heads see |
+| audio | mean | over the frames that are not padding |
+| decoder-only text models | last | the only token that has seen the whole text |
+| encoders, and the encoder of an encoder-decoder | mean | their class token means little before fine-tuning |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from hubscout.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Pooling = Literal["cls", "mean", "max", "last", "pooler"]
+
+_BY_POOLER = frozenset({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "chinese_clip"})
+_BY_POOLER |= {"clip_text_model", "siglip_text_model", "altclip", "metaclip_2"}
+_WITHOUT_CLASS_TOKEN = frozenset(
+    {"swin", "swinv2", "donut-swin", "vit_mae_swin", "hiera", "pvt", "segformer", "focalnet"}
+)
+_MAPS = frozenset({"convnext", "convnextv2", "resnet", "regnet", "mobilenet_v1", "mobilenet_v2", "efficientnet", "bit"})
+_MAPS |= {"poolformer", "van", "cvt", "mobilevit", "mobilevitv2", "levit"}
+
+
+def default_pooling(model_type: str, modality: str, *, causal: bool) -> Pooling:
+    """The pooling of the table above.
+
+    >>> default_pooling("bert", "text", causal=False), default_pooling("gpt2", "text", causal=True)
+    ('mean', 'last')
+    """
+    if model_type in _BY_POOLER or model_type in _MAPS:
+        return "pooler"
+    if modality == "image":
+        return "mean" if model_type in _WITHOUT_CLASS_TOKEN else "cls"
+    if modality == "audio":
+        return "mean"
+    return "last" if causal else "mean"
+
+
+def check_pooling(pooling: Any) -> Pooling:
+    """Refuse a pooling that does not exist."""
+    if pooling not in get_args(Pooling):
+        raise InputError(f"pooling must be one of {', '.join(get_args(Pooling))}, got {pooling!r}.")
+    return pooling
+
+
+def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
+    """(n, D) from (n, tokens, D), or from a map (n, D, height, width); `mask` is 1 for tokens that are not padding."""
+    import torch
+
+    if hidden.ndim == 2:
+        return hidden
+    if hidden.ndim == 4:
+        return hidden.amax((2, 3)) if pooling == "max" else hidden.mean((2, 3))
+    if pooling in ("cls", "pooler"):
+        return hidden[:, 0]
+    if mask is None:
+        return hidden.mean(1) if pooling == "mean" else hidden.amax(1) if pooling == "max" else hidden[:, -1]
+    if pooling == "mean":
+        weights = mask.to(hidden.dtype)[..., None]
+        return (hidden * weights).sum(1) / weights.sum(1).clamp_min(1)
+    if pooling == "max":
+        return hidden.masked_fill(mask[..., None] == 0, torch.finfo(hidden.dtype).min).amax(1)
+    # The place of the last 1 in the mask, wherever the padding is.
+    places = torch.arange(hidden.shape[1], device=hidden.device)
+    last = (mask * places).argmax(1)
+    return hidden[torch.arange(len(hidden), device=hidden.device), last]
+
+
+def select_words(hidden: Tensor, positions: Tensor) -> Tensor:
+    """(words in the batch, D): the token of each word, sample after sample; -1 in `positions` is no word."""
+    rows, places = (positions >= 0).nonzero(as_tuple=True)
+    return hidden[rows, positions[rows, places]]
+
+
+def join_pair(first: Tensor, second: Tensor) -> Tensor:
+    """(n, 4D): what a siamese pair is described by, [u, v, |u − v|, u·v]."""
+    import torch
+
+    return torch.cat([first, second, (first - second).abs(), first * second], dim=1)

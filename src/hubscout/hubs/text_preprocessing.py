@@ -1,0 +1,184 @@
+"""Texts, pairs of texts and lists of words to tokens, with each word's place among the tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hubscout.errors import InputError, ModelError
+from hubscout.hubs.backbone import Batch
+
+IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
+WORDS = "word_positions"
+"""The key, for word-level inputs, of each word's token: (n, most words of a sample), -1 where there is no word."""
+TRUNCATED = "truncated"
+"""The key of what a sample lost to the length limit: words without a token of their own, or 1 for a text cut short."""
+SECOND = "second."
+"""Before the keys of the second text of a pair, where the two are encoded apart."""
+
+Pairs = Literal["cross", "siamese"]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One tokenised sample; its length is the number of tokens, to sort samples by."""
+
+    ids: np.ndarray
+    types: np.ndarray
+    words: np.ndarray | None = None
+    truncated: int = 0
+    second: Tokens | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids) + (len(self.second.ids) if self.second else 0)
+
+
+class TextPreprocessing:
+    """A model's tokenizer, its length limit, and how pairs are taken: `cross` as one sequence, `siamese` as two.
+
+    A string is a text, a tuple of two strings a pair, any other sequence of strings a list of words.
+    Batches are padded to their own longest sample, on the right.
+    """
+
+    def __init__(self, tokenizer: Any, *, max_length: int, pairs: Pairs, accepts_types: bool) -> None:
+        if pairs not in ("cross", "siamese"):
+            raise InputError(f"pairs must be 'cross' or 'siamese', got {pairs!r}.")
+        if max_length < 3:
+            raise InputError(f"max_length must leave room for a token, got {max_length}.")
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.pairs = pairs
+        self.accepts_types = accepts_types
+        self.pad_id = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._lock = threading.Lock()
+        if self._backend is not None:
+            # Set once: setting it at every call, as the tokenizer itself does, is not safe between threads.
+            self._backend.enable_truncation(max_length=max_length)
+            self._backend.no_padding()
+            self._space_before_words = _needs_space(self._backend)
+        self.key = f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{accepts_types}"
+
+    def __call__(self, sample: Any) -> Tokens:
+        if isinstance(sample, str):
+            return self._encode(sample, None)
+        if isinstance(sample, tuple) and len(sample) == 2 and all(isinstance(part, str) for part in sample):
+            if self.pairs == "cross":
+                return self._encode(*sample)
+            first, second = (self._encode(part, None) for part in sample)
+            return Tokens(first.ids, first.types, truncated=max(first.truncated, second.truncated), second=second)
+        if isinstance(sample, Sequence | np.ndarray) and all(isinstance(part, str) for part in sample):
+            return self._encode_words(list(sample))
+        raise InputError(f"Expected a text, a pair of texts or a list of words, got {type(sample).__name__}.")
+
+    def collate(self, samples: Sequence[Tokens]) -> Batch:
+        import torch
+
+        batch = self._pad(samples)
+        if samples[0].second is not None:
+            seconds = [sample.second for sample in samples if sample.second is not None]
+            batch |= {SECOND + name: tensor for name, tensor in self._pad(seconds).items()}
+        if samples[0].words is not None:
+            most = max(len(sample.words) for sample in samples if sample.words is not None)
+            words = np.full((len(samples), most), -1, dtype=np.int64)
+            for row, sample in zip(words, samples, strict=True):
+                assert sample.words is not None
+                row[: len(sample.words)] = sample.words
+            batch[WORDS] = torch.from_numpy(words)
+        batch[TRUNCATED] = torch.tensor([sample.truncated for sample in samples])
+        return batch
+
+    def augmented(self) -> TextPreprocessing:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_backend")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+        self._backend = getattr(self.tokenizer, "backend_tokenizer", None)
+
+    def _pad(self, samples: Sequence[Tokens]) -> Batch:
+        import torch
+
+        longest = max(len(sample.ids) for sample in samples)
+        ids = np.full((len(samples), longest), self.pad_id, dtype=np.int64)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        for row, sample in enumerate(samples):
+            length = len(sample.ids)
+            ids[row, :length], mask[row, :length], types[row, :length] = sample.ids, 1, sample.types
+        batch = {IDS: torch.from_numpy(ids), MASK: torch.from_numpy(mask)}
+        return batch | {TYPES: torch.from_numpy(types)} if self.accepts_types else batch
+
+    def _encode(self, text: str, pair: str | None) -> Tokens:
+        if self._backend is None:
+            return self._encode_slowly(text, pair)
+        return self._tokens(self._backend.encode(text, pair))
+
+    def _encode_slowly(self, text: str, pair: str | None) -> Tokens:
+        with self._lock:
+            found = self.tokenizer(text, pair, truncation=True, max_length=self.max_length)
+            whole = self.tokenizer(text, pair)
+        types = found.get(TYPES, [0] * len(found[IDS]))
+        cut = int(len(whole[IDS]) > len(found[IDS]))
+        return Tokens(np.array(found[IDS] or [self.pad_id]), np.array(types or [0]), truncated=cut)
+
+    def _encode_words(self, words: list[str]) -> Tokens:
+        if self._backend is None:
+            raise ModelError(
+                f"{type(self.tokenizer).__name__} cannot say which token belongs to which word: it has no fast "
+                "version, and word-level tasks need one."
+            )
+        spaced = [f" {word}" if place and self._space_before_words else word for place, word in enumerate(words)]
+        encoding = self._backend.encode(spaced, is_pretokenized=True)
+        first_token: dict[int, int] = {}
+        for position, word in enumerate(encoding.word_ids):
+            if word is not None:
+                first_token.setdefault(word, position)
+        # A word with no token of its own, cut off or made of characters that the tokenizer drops, takes the place
+        # of the nearest kept one before it.
+        positions = np.empty(len(words), dtype=np.int64)
+        last = next(iter(first_token.values()), 0)
+        for word in range(len(words)):
+            last = first_token.get(word, last)
+            positions[word] = last
+        tokens = self._tokens(encoding)
+        return Tokens(tokens.ids, tokens.types, words=positions, truncated=len(words) - len(first_token))
+
+    def _tokens(self, encoding: Any) -> Tokens:
+        if not encoding.ids:  # an empty text, to a tokenizer without special tokens
+            return Tokens(np.array([self.pad_id]), np.array([0]))
+        return Tokens(np.array(encoding.ids), np.array(encoding.type_ids), truncated=int(bool(encoding.overflowing)))
+
+
+def _needs_space(backend: Any) -> bool:
+    """Whether words given one by one must bring their space to be split as they are within a text."""
+    in_text = backend.encode("the cat", add_special_tokens=False).ids
+    alone = backend.encode(["the", "cat"], is_pretokenized=True, add_special_tokens=False).ids
+    spaced = backend.encode(["the", " cat"], is_pretokenized=True, add_special_tokens=False).ids
+    return alone != in_text and spaced == in_text
+
+
+def _fingerprint(tokenizer: Any, backend: Any) -> str:
+    content = (
+        backend.to_str() if backend is not None else repr((type(tokenizer), sorted(tokenizer.get_vocab().items())))
+    )
+    return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
+
+
+def model_inputs(batch: Batch, *, second: bool = False) -> Batch:
+    """Those tensors of a batch that the network takes: of the first text, or of the second of a siamese pair."""
+    names = (IDS, MASK, TYPES)
+    prefix = SECOND if second else ""
+    return {name: batch[prefix + name] for name in names if prefix + name in batch}
+
+
+def is_siamese(batch: Batch) -> bool:
+    """Whether the batch holds pairs whose texts are encoded apart."""
+    return SECOND + IDS in batch
