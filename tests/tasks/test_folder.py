@@ -132,3 +132,9 @@ def test_a_broken_image_does_not_stop_the_opening(image_folder: Maker) -> None:
     assert [len(part) for part in task.splits.values()] == [8, 0, 0]
     with pytest.raises(TaskError, match=r"000\.png"):
         task.train.inputs[0]
+
+
+def test_links_to_folders_above_are_not_followed(image_folder: Maker) -> None:
+    folder = image_folder({"a": 4, "b": 4})
+    (folder / "a" / "loop").symlink_to(folder, target_is_directory=True)
+    assert sum(map(len, Task.from_image_folder(folder).splits.values())) == 8

@@ -75,3 +75,18 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(b"")
     with pytest.raises(TaskError, match="no data that is understood"):
         open_task(tmp_path / "a.pdf")
+
+
+def test_tables_in_the_folder_data(tmp_path: Path) -> None:
+    (tmp_path / "repository" / "data").mkdir(parents=True)
+    (tmp_path / "repository" / "README.md").write_text("a card")
+    (tmp_path / "repository" / "data" / "train-00000-of-00001.csv").write_text(ROWS)
+    assert open_task(tmp_path / "repository").modality == "text"
+
+
+def test_numbers_after_the_path_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(ROWS)
+    with pytest.raises(TaskError, match="seed must be a number"):
+        open_task(f"{tmp_path / 'a.csv'}?seed=x")
+    with pytest.raises(TaskError, match="seed must be a whole number"):
+        open_task(tmp_path / "a.csv", seed=-1)

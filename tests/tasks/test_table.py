@@ -296,3 +296,10 @@ def test_quoted_line_breaks_and_long_cells(write: Callable[..., Path]) -> None:
     path = write("a.csv", f'text,label,\n"one\ntwo, ""three""",a,\n{long},b,\n\n')
     task = Task.from_table(path, test_size=0, validation_size=0)
     assert list(task.train.inputs) == ['one\ntwo, "three"', long]
+
+
+def test_columns_whose_names_hold_commas(write: Callable[..., Path]) -> None:
+    path = write("a.csv", 'text,"x, y"\n' + "".join(f"a b c {i},{i}.5\n" for i in range(10)))
+    assert Task.from_table(path, target="x, y").target_names == ("x, y",)
+    frame = pd.DataFrame({"text": ["a", "b"] * 5, 7: ["u", "v"] * 5})
+    assert Task.from_table(frame, target=7).target_names == ("u", "v")

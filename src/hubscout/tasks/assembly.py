@@ -38,6 +38,8 @@ def assemble(
     """A task with all three splits. `splits` has `train` at least; the sizes are shares of the rows it then has."""
     check_choice("kind", kind, KINDS)
     check_choice("modality", modality, MODALITIES)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise TaskError(f"seed must be a whole number, 0 or more; it was {seed!r}.")
     said = list(notes)
     parts = {split: splits[split] for split in SPLIT_NAMES if split in splits and len(splits[split])}
     if "train" not in parts:

@@ -62,10 +62,10 @@ def find_roles(
 ) -> Roles:
     """The roles of a table's columns: those given, and guesses for the rest."""
     given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
-    named = {role: _as_names(value) for role, value in given.items() if value is not None}
+    named = {role: _as_names(value, table) for role, value in given.items() if value is not None}
     if len(named) > 1:
         raise TaskError(f"Say one of image=, text=, audio= and tokens=; {' and '.join(named)} were given.")
-    targets = () if target is None else _as_names(target)
+    targets = () if target is None else _as_names(target, table)
     for name in [*targets, *(name for names in named.values() for name in names)]:
         check_column(name, table)
     split_column = _find_split(table, split, split_by_file)
@@ -96,11 +96,11 @@ def check_column(name: str, table: Table) -> None:
         raise TaskError(f"{table.origin} has no column {name!r}.{hint} It has: {', '.join(table.columns) or 'none'}.")
 
 
-def _as_names(value: str | Sequence[str]) -> tuple[str, ...]:
+def _as_names(value: str | Sequence[str], table: Table) -> tuple[str, ...]:
     """One name, a list of names, or names between commas as the command line gives them."""
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(","))
-    names = tuple(str(part) for part in value)
+        return (value,) if value in table.columns else tuple(part.strip() for part in value.split(","))
+    names = tuple(str(part) for part in value) if isinstance(value, Iterable) else (str(value),)
     if not names:
         raise TaskError("A list of columns must not be empty.")
     return names

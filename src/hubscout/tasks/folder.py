@@ -94,12 +94,16 @@ def missing_path(path: Path) -> str:
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    """All files below `folder` in a fixed order, without hidden ones."""
+    """All files below `folder` in a fixed order, without hidden ones; links to a folder above are not followed."""
     for home, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not _hidden(name))
+        folders[:] = sorted(name for name in folders if not _hidden(name) and not _links_upwards(Path(home) / name))
         for name in sorted(files):
             if not _hidden(name):
                 yield Path(home) / name
+
+
+def _links_upwards(folder: Path) -> bool:
+    return folder.is_symlink() and folder.resolve() in [folder.parent.resolve(), *folder.parent.resolve().parents]
 
 
 def _hidden(name: str) -> bool:

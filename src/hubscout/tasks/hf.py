@@ -110,7 +110,10 @@ def _parts(loaded: Any, notes: list[str]) -> dict[str | None, Any]:
             )
         return {None: loaded}
     if len(loaded) == 1:
-        return {None: next(iter(loaded.values()))}
+        name, dataset = next(iter(loaded.items()))
+        if canonical_split(name) != "train":
+            notes.append(f"the only split is {str(name)!r}; it is divided into train, validation and test")
+        return {None: dataset}
     parts: dict[str | None, Any] = {}
     unknown = []
     for name, dataset in loaded.items():

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif"})
 
+_ORIENTATION = 0x0112
+
 
 def decode(data: bytes, origin: str) -> Image:
     """An upright RGB image out of an encoded one; `origin` names it in the error for a broken one."""
@@ -44,7 +46,9 @@ def to_rgb(image: Image) -> Image:
     """
     image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
     operations = require("PIL.ImageOps", extra="vision", purpose="Decoding images")
-    image = operations.exif_transpose(image)
+    # Asked for first, for turning copies even an image that stands upright.
+    if image.getexif().get(_ORIENTATION, 1) != 1:
+        image = operations.exif_transpose(image)
     if image.mode == "RGB" and "transparency" not in image.info:
         image.load()
         return image

@@ -57,6 +57,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
     from hubscout.tasks.conll import is_conll_name
     from hubscout.tasks.hf import is_saved_dataset
     from hubscout.tasks.reading import table_format
+    from hubscout.tasks.table import tables_in
 
     if path.is_file():
         if table_format(path) is not None:
@@ -72,7 +73,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
     entries = sorted(path.iterdir())
     if not entries:
         raise TaskError(f"The folder {str(path)!r} is empty.")
-    has_tables = any(entry.is_file() and table_format(entry) is not None for entry in entries)
+    has_tables = bool(tables_in(path))
     # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
     names_columns = any(option in (options or {}) for option in ("target", "image", "text", "split", "audio", "tokens"))
     if has_tables and (names_columns or not _has_class_folders(path)):
@@ -138,12 +139,11 @@ def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
 
 
 def _parse_option(name: str, text: str) -> tuple[str, Any]:
-    """The value of an option in a string: numbers, true and false, names."""
-    if text.lower() in {"true", "false"}:
-        return name, text.lower() == "true"
-    for parse in (int, float):
+    """The value of an option in a string; those that are numbers are known by name."""
+    parse = {"seed": int, "column": int, "validation_size": float, "test_size": float}.get(name)
+    if parse is not None:
         try:
             return name, parse(text)
         except ValueError:
-            continue
-    return name, text
+            raise TaskError(f"{name} must be a number; it was {text!r}.") from None
+    return name, False if (name, text.lower()) == ("split", "false") else text

@@ -106,7 +106,7 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
     path = _absolute(source)
     if not path.is_dir():
         return {None: [path]}
-    tables = sorted(entry for entry in path.iterdir() if entry.is_file() and table_format(entry) is not None)
+    tables = tables_in(path)
     if not tables:
         raise TaskError(f"The folder {str(path)!r} has no tables (CSV, TSV, JSONL, Parquet).")
     found: dict[Any, list[Any]] = dict(split_files(tables))
@@ -118,6 +118,12 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
         f"The folder {str(path)!r} has {len(tables)} tables, and their names do not say which split they are: "
         f"{', '.join(table.name for table in tables[:8])}. Name one of them, or give a mapping from splits to files."
     )
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The tables of a folder, or else of the folder `data` in it, where repositories of the hub keep them."""
+    tables = sorted(entry for entry in folder.iterdir() if entry.is_file() and table_format(entry) is not None)
+    return tables_in(folder / "data") if not tables and (folder / "data").is_dir() else tables
 
 
 def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:

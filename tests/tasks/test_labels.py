@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubscout.errors import TaskError
+from hubscout.tasks.labels import class_name, encode_classes, encode_label_sets, encode_tags, guess_kind
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["a", "b"], "classification"),
+        (["1", "2", ""], "classification"),
+        ([1.0, 2.0, float("nan")], "classification"),
+        (["1.5", "2"], "regression"),
+        ([0.1], "regression"),
+        (list(range(500)), "regression"),
+        ([i % 200 for i in range(5000)], "classification"),
+        ([["a"], []], "multilabel"),
+        ([True, False], "classification"),
+        (["a", 1.5], "classification"),
+        ([None], "classification"),
+    ],
+)
+def test_kinds(values: list[object], kind: str) -> None:
+    assert guess_kind(values)[0] == kind
+
+
+def test_names_that_differ_by_case_are_distinct() -> None:
+    names, ids = encode_classes({"train": ["Cat", "cat", "CAT", " cat "]})
+    assert names == ("CAT", "Cat", "cat")
+    np.testing.assert_array_equal(ids["train"], [1, 2, 0, 2])
+
+
+def test_numbers_are_sorted_as_numbers_and_whole_floats_are_whole() -> None:
+    names, ids = encode_classes({"train": [10, 9.0, -1], "test": [np.int64(9)]})
+    assert names == ("-1", "9", "10")
+    assert ids["test"].tolist() == [1]
+
+
+def test_mixed_types_name_both_rows() -> None:
+    with pytest.raises(TaskError, match=r"'a' \(train, row 0\) is text, 3 \(test, row 0\) is number"):
+        encode_classes({"train": ["a"], "test": [3]})
+    with pytest.raises(TaskError, match="mixed types"):
+        encode_tags({"train": [["a", 1]]})
+    with pytest.raises(TaskError, match="mixed types"):
+        encode_label_sets({"train": [["a"], [1]]})
+
+
+@pytest.mark.parametrize("value", [["a"], object(), float("inf"), b"a"])
+def test_what_is_no_class(value: object) -> None:
+    with pytest.raises(TaskError, match="label"):
+        class_name(value)
+
+
+@given(st.lists(st.text(alphabet="abc", max_size=3), min_size=1))
+def test_ids_and_names_are_inverse(labels: list[str]) -> None:
+    names, ids = encode_classes({"train": labels})
+    assert [names[i] for i in ids["train"]] == labels
+    assert list(names) == sorted(set(labels))
+
+
+@given(st.lists(st.sets(st.sampled_from("abcde")), min_size=1))
+def test_label_sets_and_matrices_are_inverse(sets: list[set[str]]) -> None:
+    names, matrices = encode_label_sets({"train": sets})
+    assert [{names[i] for i in np.flatnonzero(row)} for row in matrices["train"]] == sets
