@@ -100,7 +100,8 @@ def test_zoo_metrics_need_a_zoo(data):
 def test_score_zoo_is_parts_then_combine_and_serves_model_metrics(data, make_data):
     zoo = {"good": make_data(noise=0.5).features, "bad": make_data(noise=3.0).features}
     parts = {
-        name: score_parts("ncti", features=f, targets=data.classes, kind="classification") for name, f in zoo.items()
+        name: score_parts("ncti", features=features, targets=data.classes, kind="classification")
+        for name, features in zoo.items()
     }
     assert combine_zoo("ncti", parts) == score_zoo("ncti", zoo, targets=data.classes, kind="classification")
     found = score_zoo("knn", zoo, targets=data.classes, kind="classification")

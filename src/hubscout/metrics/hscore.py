@@ -49,5 +49,5 @@ def h_score(features: Any, targets: Any) -> Score:
     # Without any shrinkage the covariance of dependent columns is singular.
     covariance.flat[:: len(covariance) + 1] += 1e-12 * np.trace(covariance) / len(covariance)
     solved = cho_solve(cho_factor(covariance, lower=True), means.T)
-    value = (1.0 - shrinkage) * float(np.einsum("c,cd,dc->", np.bincount(ids) / len(ids), means, solved))
+    value = float(1.0 - shrinkage) * float(np.einsum("c,cd,dc->", np.bincount(ids) / len(ids), means, solved))
     return Score(value, details={"shrinkage": float(shrinkage)})
