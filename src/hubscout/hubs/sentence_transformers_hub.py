@@ -1,0 +1,206 @@
+"""`sentence-transformers/ID`: sentence encoders, by hub name or, behind `file:`, from a folder."""
+
+from __future__ import annotations
+
+import fnmatch
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import InputError, ModelError
+from hubscout.hubs import huggingface
+from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
+from hubscout.hubs.checkpoints import fingerprint
+from hubscout.hubs.connection import count_downloads, explain_failure
+from hubscout.hubs.cost import count_bytes, count_params, measure
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.pooling import join_pair, pool, select_words
+from hubscout.hubs.saving import read_description
+from hubscout.hubs.taps import check_layers
+from hubscout.hubs.text_preprocessing import (
+    IDS,
+    MASK,
+    TYPES,
+    WORDS,
+    TextPreprocessing,
+    is_siamese,
+    model_inputs,
+)
+from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
+from hubscout.optional import require
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_OPTIONS = ("pairs", "max_length", "revision", "trust_remote_code")
+
+
+def load(identifier: Identifier) -> SentenceBackbone:
+    """An encoder by its name on the Hugging Face Hub; a name without an owner is one of sentence-transformers."""
+    name = identifier.name
+    repository = name if "/" in name else f"sentence-transformers/{name}"
+    return _open(repository, identifier, downloads=count_downloads(repository))
+
+
+def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
+    """An encoder from a folder that sentence-transformers, or hubscout, saved."""
+    return _open(str(folder), identifier, has_head=bool(read_description(folder)))
+
+
+def _open(
+    source: str, identifier: Identifier, *, downloads: int | None = None, has_head: bool = False
+) -> SentenceBackbone:
+    transformers = huggingface.import_transformers()
+    library = require("sentence_transformers", extra="text", purpose="Sentence encoders")
+    options = dict(identifier.options)
+    unknown = sorted(options.keys() - set(_OPTIONS))
+    if unknown:
+        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
+    try:
+        with huggingface.quiet(transformers):
+            encoder = library.SentenceTransformer(
+                source,
+                device="cpu",
+                revision=options.get("revision"),
+                trust_remote_code=bool(options.get("trust_remote_code", False)),
+            )
+    except Exception as error:
+        raise explain_failure(error, str(identifier)) from error
+    return wrap(encoder, identifier, downloads=downloads, has_head=has_head)
+
+
+def wrap(
+    encoder: Any, identifier: Identifier, *, downloads: int | None = None, has_head: bool = False
+) -> SentenceBackbone:
+    """A backbone out of a `SentenceTransformer` whose first part is a transformer over text."""
+    first = encoder[0]
+    network, tokenizer = getattr(first, "auto_model", None), getattr(encoder, "tokenizer", None)
+    if network is None or not hasattr(tokenizer, "model_input_names"):
+        raise ModelError(
+            f"{identifier}: the first part of this encoder is a {type(first).__name__}, not a transformer over text. "
+            "Image and two-tower models open as hf/ID."
+        )
+    limit = encoder.max_seq_length or huggingface.longest_text(tokenizer, network)
+    wanted = identifier.options.get("max_length")
+    longest = huggingface.longest_text(tokenizer, network)
+    if wanted is not None and wanted > longest:
+        raise InputError(f"max_length={wanted} is more than the {longest} tokens that the model takes.")
+    preprocessing = TextPreprocessing(
+        tokenizer,
+        max_length=min(wanted or limit, longest) if wanted else limit,
+        pairs=identifier.options.get("pairs", "siamese"),
+        accepts_types="token_type_ids" in tokenizer.model_input_names,
+        prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
+    )
+    return SentenceBackbone(encoder, preprocessing, str(identifier), downloads=downloads, has_head=has_head)
+
+
+class SentenceBackbone(Backbone):
+    """A sentence encoder: its embedding is the features; for words, its token embeddings are.
+
+    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens. A pair of texts gives
+    [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`. `has_head` says that the last part is a head
+    that tuning put there: its output is the logits, and what goes into it the features.
+    """
+
+    module: nn.Module
+
+    def __init__(
+        self,
+        encoder: Any,
+        preprocessing: TextPreprocessing,
+        identifier: str,
+        *,
+        downloads: int | None = None,
+        has_head: bool = False,
+    ) -> None:
+        self.module = encoder.float().eval()
+        self.identifier = identifier
+        self.preprocessing: TextPreprocessing = preprocessing
+        self._parts: list[Any] = list(encoder.children())
+        self._head: Any = self._parts.pop() if has_head else None
+        self._network: Any = encoder[0].auto_model
+        measured = measure(self, self._example())
+        self.card = ModelCard(
+            identifier=identifier,
+            architecture=self._network.config.model_type,
+            modalities=("text", "text-pair", "tokens"),
+            feature_dim=measured.feature_dim,
+            params=count_params(self.module),
+            bytes=count_bytes(self.module),
+            flops=measured.flops,
+            source_classes=self._head.out_features if has_head else None,
+            downloads=downloads,
+            weights_fingerprint=fingerprint(self.module, type(self).__name__, *map(repr, self._parts)),
+        )
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        return tuple(f"layer.{index}" for index in range(self._network.config.num_hidden_layers + 1))
+
+    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        if layers:
+            check_layers(layers, self.layer_names, self.identifier)
+        first = self._run(model_inputs(batch), batch.get(WORDS), layers)
+        if not is_siamese(batch):
+            return first
+        second = self._run(model_inputs(batch, second=True), None, layers)
+        return Output(
+            join_pair(first.features, second.features),
+            layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
+        )
+
+    def _run(self, inputs: Batch, words: Tensor | None, layers: Sequence[str]) -> Output:
+        states: Sequence[Tensor] = ()
+        if layers:
+            # The first part gives its last layer only: here its network is asked for all of them.
+            accepted = inspect.signature(self._network.forward).parameters
+            asked = {name: value for name, value in inputs.items() if name in accepted}
+            inner = self._network(**asked, output_hidden_states=True)
+            states = inner["hidden_states"]
+            found: dict[str, Any] = {**inputs, "token_embeddings": inner["last_hidden_state"]}
+        else:
+            found = self._parts[0](dict(inputs))
+        for part in self._parts[1:]:
+            found = part(found)
+
+        def pooled(hidden: Tensor) -> Tensor:
+            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words)
+
+        features = found["sentence_embedding"] if words is None else select_words(found["token_embeddings"], words)
+        logits = None
+        if self._head is not None and words is None:
+            logits = self._head({"sentence_embedding": features})["sentence_embedding"]
+        return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
+
+    def _example(self) -> Batch:
+        import torch
+
+        ids = torch.full((1, min(TOKENS_FOR_FLOPS, self.preprocessing.max_length)), self.preprocessing.pad_id)
+        batch = {IDS: ids, MASK: torch.ones_like(ids)}
+        return batch | {TYPES: torch.zeros_like(ids)} if self.preprocessing.accepts_types else batch
+
+    def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        from hubscout.hubs.saving_transformers import save_sentence_encoder
+
+        save_sentence_encoder(self, folder, head=head, target_names=target_names, kind=kind)
+
+
+def list_models(pattern: str) -> ModelListing:
+    """Encoders of the sentence-transformers organisation, as the Hub or the local cache has them."""
+    full = pattern if "/" in pattern else f"sentence-transformers/{pattern}"
+    found = huggingface.list_models(full)
+    entries = []
+    for entry in found:
+        name = entry.identifier.removeprefix("hf/")
+        if fnmatch.fnmatch(name, full):
+            entries.append(_renamed(entry, name))
+    return ModelListing(entries, found.notes)
+
+
+def _renamed(entry: Any, name: str) -> Any:
+    from dataclasses import replace
+
+    return replace(entry, identifier=f"sentence-transformers/{name.removeprefix('sentence-transformers/')}")
