@@ -132,3 +132,14 @@ def test_what_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         Task.from_hf(texts().to_iterable_dataset())
     with pytest.raises(TaskError, match="no rows"):
         Task.from_hf(texts().select([]))
+
+
+def test_what_load_dataset_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that `datasets` reads by its own rules goes the way that an id of the hub goes."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "set").mkdir()
+    for split, n in (("train", 20), ("test", 6)):
+        texts(n).to_parquet(tmp_path / "set" / f"{split}.parquet")
+    task = Task.from_hf(tmp_path / "set")
+    assert task == Task.from_hf(datasets.DatasetDict({"train": texts(20), "test": texts(6)}))
+    assert task == Task.reopen(task.source)

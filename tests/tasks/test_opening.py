@@ -90,3 +90,10 @@ def test_numbers_after_the_path_are_checked(tmp_path: Path) -> None:
         open_task(f"{tmp_path / 'a.csv'}?seed=x")
     with pytest.raises(TaskError, match="seed must be a whole number"):
         open_task(tmp_path / "a.csv", seed=-1)
+
+
+def test_a_kind_that_goes_without_saying(image_folder: Callable[..., Path]) -> None:
+    folder = image_folder({"a": 5, "b": 5})
+    assert open_task(folder, kind="classification") == open_task(folder)
+    with pytest.raises(TaskError, match="gives classification"):
+        open_task(folder, kind="regression")

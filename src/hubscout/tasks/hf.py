@@ -150,7 +150,7 @@ def dataset_table(dataset: Any, origin: str) -> Table:
             modalities[name] = "image" if isinstance(feature, datasets.Image) else "audio"
             columns[name] = DatasetColumn(dataset.select_columns([name]), name)
             continue
-        values = dataset.data.column(name) if dataset._indices is None else dataset.with_format("arrow")[:][name]
+        values = dataset.select_columns([name]).with_format("arrow")[:][name]
         columns[name] = _named(values.to_pylist(), feature, datasets)
     return Table(columns, len(dataset), None, origin, modalities)
 

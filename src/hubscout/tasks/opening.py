@@ -14,6 +14,7 @@ from hubscout.tasks.images import EXTENSIONS
 from hubscout.tasks.task import Task
 
 CONSTRUCTORS = ("from_image_folder", "from_table", "from_hf", "from_conll")
+_ONLY_KIND = {"from_image_folder": "classification", "from_conll": "tagging"}
 # A folder with very many files is known for an image folder long before its end.
 _FILES_LOOKED_AT = 2000
 
@@ -49,7 +50,11 @@ def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> 
     path = Path(text).expanduser().absolute()
     if not path.exists():
         raise TaskError(f"{missing_path(path)} For a data set of the Hugging Face hub write hf:{text}.")
-    return _call(which_constructor(path, given), path, given)
+    constructor = which_constructor(path, given)
+    only = _ONLY_KIND.get(constructor)
+    if only is not None and given.pop("kind", only) != only:
+        raise TaskError(f"{text!r} is read by {constructor}, which gives {only}; kind= asked for another.")
+    return _call(constructor, path, given)
 
 
 def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> str:
