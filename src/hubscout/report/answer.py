@@ -1,0 +1,126 @@
+"""The answer of a ranking in a few sentences, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubscout.ranking.ranking import Ranking
+from hubscout.ranking.row import Row
+from hubscout.ranking.table import human_count
+
+TEACHERS = 3
+WORTH_SAVING = 0.5
+"""A smaller model is proposed if it has at most this share of the best one's parameters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a ranking says.
+
+    `best` is where to start; it cannot be told apart from `tied`. `lighter` is the cheapest of these, where that
+    saves half the parameters. `small` is the best under `limit` parameters, to be taught by `teachers`. `doubts` are
+    reasons to be careful.
+    """
+
+    best: Row
+    tied: tuple[Row, ...] = ()
+    lighter: Row | None = None
+    small: Row | None = None
+    limit: int | None = None
+    teachers: tuple[Row, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def answer(ranking: Ranking) -> Answer:
+    """Read the answer off a ranking that has at least one model."""
+    best = ranking.best
+    tied = tuple(row for row in ranking.compared if row.tied_with_best and row.rank != best.rank)
+    lighter = _lighter(best, tied)
+    small, limit = _small(ranking, best, tied)
+    teachers = tuple(row for row in ranking.compared if small is not None and row.rank != small.rank)[:TEACHERS]
+    return Answer(
+        best=best,
+        tied=tied,
+        lighter=lighter,
+        small=small,
+        limit=limit,
+        teachers=teachers,
+        doubts=tuple(_doubts(ranking)),
+    )
+
+
+def _lighter(best: Row, tied: tuple[Row, ...]) -> Row | None:
+    if not best.params:
+        return None
+    known = [row for row in tied if row.params and row.params <= WORTH_SAVING * best.params]
+    return min(known, key=lambda row: row.params or 0, default=None)
+
+
+def _small(ranking: Ranking, best: Row, tied: tuple[Row, ...]) -> tuple[Row | None, int | None]:
+    """The best model under the largest round limit that halves the parameters of all the best ones."""
+    sizes = [row.params for row in (best, *tied) if row.params]
+    if not sizes:
+        return None, None
+    for limit in _round_limits(WORTH_SAVING * min(sizes)):
+        inside = [row for row in ranking.compared if row.params and row.params <= limit]
+        if inside:
+            return inside[0], limit
+    return None, None
+
+
+def _round_limits(highest: float) -> list[int]:
+    limits = [factor * 10**power for power in range(12, 3, -1) for factor in (5, 2, 1)]
+    return [limit for limit in limits if limit <= highest][:4]
+
+
+def _doubts(ranking: Ranking) -> list[str]:
+    best = ranking.best
+    doubts = []
+    if not ranking.complete:
+        doubts.append("The run was interrupted: models that were not reached are missing.")
+    if best.gain is not None and best.gain <= 0:
+        doubts.append("No model explains the labels better than guessing does: check the labels.")
+    if best.standard_error is None:
+        doubts.append("There are no error bars: the order of close models may be chance.")
+    if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
+        row.tied_with_best for row in ranking.compared[1:]
+    ):
+        doubts.append("No two of the best can be told apart on this much data; more labels would help.")
+    return doubts
+
+
+def budget_words(limit: int) -> str:
+    """A limit as it is said.
+
+    >>> budget_words(10_000_000)
+    '10 M parameters'
+    """
+    words = human_count(limit)
+    return f"{words[:-1]} {words[-1]} parameters" if words[-1].isalpha() else f"{words} parameters"
+
+
+def data_argument(ranking: Ranking) -> str:
+    """What the command line calls the data: the argument of the run, its source, or a placeholder."""
+    command = [str(part) for part in ranking.environment.get("command") or ()]
+    if "rank" in command[1:2] and len(command) > 2 and not command[2].startswith("-"):
+        return command[2]
+    source = ranking.task.source or {}
+    for key in ("path", "data", "folder", "identifier", "name"):
+        if isinstance(source.get(key), str):
+            return str(source[key])
+    return "DATA"
+
+
+def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:
+    """The command that puts the answer to work, ready for a shell."""
+    data = data_argument(ranking)
+    run = f"{folder}/" if folder is not None else "run/"
+    target = found.small or found.lighter or found.best
+    parts = ["hubscout", "tune", data, "--target", target.identifier]
+    if found.teachers and target is found.small:
+        parts += ["--teachers", run, "--top", str(len(found.teachers)), "--method", "b-tuning"]
+    else:
+        parts += ["--method", "fine-tune"]
+    return shlex.join([*parts, "--out", "my-model/"])

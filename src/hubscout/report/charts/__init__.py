@@ -1,0 +1,1 @@
+"""Charts as inline SVG: drawn here, made interactive by the page's script, readable without it."""

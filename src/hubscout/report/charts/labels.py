@@ -1,0 +1,139 @@
+"""Where to write names so that none covers another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_NARROW = frozenset("iljtfr.,:;|/!'()[]-_1 I")
+_WIDE = frozenset("mwMW@%…")
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide a system font sets `text`; a little too wide rather than too narrow."""
+    units = sum(0.40 if c in _NARROW else 0.92 if c in _WIDE or ord(c) > 0x2E80 else 0.60 for c in text)
+    return units * size
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle on the paper."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether the two share any area."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+    def within(self, other: Box) -> bool:
+        """Whether it lies wholly inside `other`."""
+        return (
+            self.left >= other.left
+            and self.right <= other.right
+            and self.top >= other.top
+            and self.bottom <= other.bottom
+        )
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A name that wants to stand near a point; those with a lower `priority` choose first.
+
+    One that `must` be written may stand further away, on a line that leads to its point.
+    """
+
+    text: str
+    x: float
+    y: float
+    priority: int = 0
+    must: bool = False
+
+
+@dataclass(frozen=True)
+class Label:
+    """A name and where its text begins, ends or is centred (`anchor`); `box` is what it covers."""
+
+    text: str
+    x: float
+    y: float
+    anchor: str
+    box: Box
+    leader: tuple[float, float] | None = None
+    """The point, where the label is so far from it that a line should lead there."""
+
+
+def place(wishes: Sequence[Wish], area: Box, *, size: float, obstacles: Sequence[Box] = ()) -> list[Label | None]:
+    """Places for the wishes, in their order; None for a name that finds no free place.
+
+    >>> area = Box(0, 0, 200, 100)
+    >>> [label is not None for label in place([Wish("one", 50, 50), Wish("two", 52, 51)], area, size=10)]
+    [True, True]
+    """
+    taken = list(obstacles)
+    labels: list[Label | None] = [None] * len(wishes)
+    for index in sorted(range(len(wishes)), key=lambda index: wishes[index].priority):
+        wish = wishes[index]
+        for label in _candidates(wish, size):
+            if label.box.within(area) and not any(label.box.meets(box) for box in taken):
+                labels[index] = label
+                taken.append(label.box)
+                break
+    return labels
+
+
+def _candidates(wish: Wish, size: float) -> list[Label]:
+    width, height = text_width(wish.text, size), size * 1.15
+    rings = (8.0, 20.0, 34.0, 50.0, 70.0) if wish.must else (8.0, 14.0)
+    labels = []
+    for distance in rings:
+        leader = (wish.x, wish.y) if distance > 15 else None
+        slant = distance * 0.75
+        for x, y, anchor in (
+            (wish.x + distance, wish.y, "start"),
+            (wish.x - distance, wish.y, "end"),
+            (wish.x, wish.y - distance - height / 2 + 3, "middle"),
+            (wish.x, wish.y + distance + height / 2 - 3, "middle"),
+            (wish.x + slant, wish.y - slant - 2, "start"),
+            (wish.x + slant, wish.y + slant + 2, "start"),
+            (wish.x - slant, wish.y - slant - 2, "end"),
+            (wish.x - slant, wish.y + slant + 2, "end"),
+        ):
+            left = x - {"start": 0.0, "end": width, "middle": width / 2}[anchor]
+            box = Box(left, y - height / 2, left + width, y + height / 2)
+            labels.append(Label(wish.text, x, y, anchor, box, leader))
+    return labels
+
+
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move labels in a column apart until each has its `gap`, as little as possible, within `low`..`high`.
+
+    >>> spread([10.0, 11.0, 50.0], 10, 0, 60)
+    [5.5, 15.5, 50.0]
+    """
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    gap = min(gap, (high - low) / max(1, len(places) - 1)) if len(places) > 1 else gap
+    groups: list[list[float]] = []  # each: sum of (place - offset), members
+    for index in order:
+        groups.append([places[index], 1])
+        while len(groups) > 1:
+            upper, lower = groups[-2], groups[-1]
+            if upper[0] / upper[1] + upper[1] * gap <= lower[0] / lower[1]:
+                break
+            groups.pop()
+            upper[0] += lower[0] - lower[1] * upper[1] * gap
+            upper[1] += lower[1]
+    result = [0.0] * len(places)
+    cursor = iter(order)
+    for total, count in groups:
+        first = min(max(total / count, low), high - (count - 1) * gap)
+        for step in range(int(count)):
+            result[next(cursor)] = first + step * gap
+    return result

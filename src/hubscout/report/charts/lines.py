@@ -1,0 +1,148 @@
+"""Curves with their names at their ends, and bands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hubscout.report.charts.frame import Format, Frame, axes, drawing
+from hubscout.report.charts.labels import spread, text_width
+from hubscout.report.charts.scale import Scale, linear, logarithmic
+from hubscout.report.markup import Markup, tag
+from hubscout.report.names import shorten, significant
+
+COLOURS = 7
+"""How many colours the style sheet has for curves (`series-0` ...); further curves are grey."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One curve. `low` and `high` bound its band, where it has one; `tips` are said at its points."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    tips: Sequence[str] = ()
+    colour: int | None = None
+    model: int | None = None
+    named: bool = True
+    dots: bool = False
+
+
+def lines(
+    frame: Frame,
+    curves: Sequence[Curve],
+    *,
+    label: str,
+    x_title: str,
+    y_title: str,
+    x_format: Format = significant,
+    y_format: Format = significant,
+    logarithmic_axes: bool = False,
+    diagonal: bool = False,
+    y_range: tuple[float, float] | None = None,
+) -> Markup:
+    """Curves over a common axis; `diagonal` draws y = x, which fixed points lie on."""
+    longest = 16 if frame.narrow else 26
+    named = [curve for curve in curves if curve.named]
+    widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in named), default=0)
+    frame = replace(frame, right=min(widest + 22, frame.width * 0.36) if named else frame.right)
+    area = frame.area
+    make = logarithmic if logarithmic_axes else linear
+    wanted = 4 if frame.narrow else 6
+    x = make([value for curve in curves for value in curve.x], area.left, area.right, padding=0.02, wanted=wanted)
+    heights = y_range or [v for curve in curves for v in (*curve.y, *curve.low, *curve.high)]
+    y = make(heights, area.bottom, area.top, padding=0.05, wanted=5)
+    parts: list[Markup] = []
+    if diagonal:
+        low, high = max(x.low, y.low), min(x.high, y.high)
+        if low < high:
+            parts.append(tag("path", d=_path([low, high], [low, high], x, y), class_="diagonal"))
+    parts += [_band(curve, x, y) for curve in curves if len(curve.low)]
+    parts += [_line(curve, x, y) for curve in curves]
+    return drawing(
+        frame,
+        axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
+        tag("g", *parts, aria_hidden="true"),
+        tag("g", *_dots(curves, x, y), class_="points"),
+        tag("g", *_ends(frame, named, x, y, longest), class_="names", aria_hidden="true"),
+        label=label,
+    )
+
+
+def _look(curve: Curve) -> str:
+    return "series-rest" if curve.colour is None else f"series-{curve.colour}"
+
+
+def _path(xs: Sequence[float], ys: Sequence[float], x: Scale, y: Scale) -> str:
+    """A path through the points that are on the paper; it lifts the pen where they are not."""
+    path, down = "", False
+    for across, up in zip(xs, ys, strict=True):
+        if not y.holds(up):
+            down = False
+            continue
+        path += f"{'L' if down else 'M'}{x(across):.1f} {y(up):.1f}"
+        down = True
+    return path
+
+
+def _line(curve: Curve, x: Scale, y: Scale) -> Markup:
+    return tag("path", d=_path(curve.x, curve.y, x, y), class_=f"curve {_look(curve)}", data_model=curve.model)
+
+
+def _band(curve: Curve, x: Scale, y: Scale) -> Markup:
+    forth = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(curve.x, curve.high, strict=True)]
+    back = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(curve.x, curve.low, strict=True)]
+    return tag("path", d=f"M{'L'.join(forth + back[::-1])}Z", class_=f"band {_look(curve)}", data_model=curve.model)
+
+
+def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
+    dots = []
+    for curve in curves:
+        for index, tip in enumerate(curve.tips):
+            across, up = curve.x[index], curve.y[index]
+            if not y.holds(up):
+                continue
+            dots.append(
+                tag(
+                    "g",
+                    tag("circle", cx=x(across), cy=y(up), r=3.0 if curve.dots else 1.5),
+                    tag("circle", cx=x(across), cy=y(up), r=9, class_="reach"),
+                    class_=f"dot {_look(curve)}",
+                    data_model=curve.model,
+                    data_tip=tip,
+                    role="img",
+                    aria_label=tip.replace("\n", "; "),
+                    tabindex=-1 if dots else 0,
+                )
+            )
+    return dots
+
+
+def _ends(frame: Frame, curves: Sequence[Curve], x: Scale, y: Scale, longest: int) -> list[Markup]:
+    area = frame.area
+    ends = []
+    for curve in curves:
+        inside = [(a, b) for a, b in zip(curve.x, curve.y, strict=True) if y.holds(b)]
+        if inside:
+            ends.append((curve, inside[-1]))
+    heights = spread([y(end[1]) for _, end in ends], frame.font * 1.25, area.top + 4, area.bottom - 4)
+    parts = []
+    for (curve, end), height in zip(ends, heights, strict=True):
+        start = x(end[0])
+        parts.append(
+            tag("path", d=f"M{start + 3:.1f} {y(end[1]):.1f}L{area.right + 6:.1f} {height:.1f}", class_="leader")
+        )
+        parts.append(
+            tag(
+                "text",
+                shorten(curve.name, longest),
+                x=area.right + 9,
+                y=height,
+                class_=f"name start {_look(curve)}",
+                data_model=curve.model,
+            )
+        )
+    return parts

@@ -1,0 +1,121 @@
+"""Points with names, error bars and, where asked for, the front of those that nothing beats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hubscout.report.charts.frame import Format, Frame, axes, drawing
+from hubscout.report.charts.labels import Box, Wish, place
+from hubscout.report.charts.scale import Scale, linear, logarithmic
+from hubscout.report.markup import Markup, tag
+from hubscout.report.names import shorten, significant
+
+RADIUS = 5.0
+LABELS_WIDE, LABELS_NARROW = 30, 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One model at (x, y). `group` is a class of the style sheet: best, tied, rest or dropped.
+
+    `tip` is what hovering, focusing and a screen reader say. Names of a lower `priority` are placed first; one that
+    is `important` is also written further away from its point.
+    """
+
+    model: int
+    name: str
+    x: float
+    y: float
+    tip: str
+    group: str = "rest"
+    error: float | None = None
+    """Half the length of the vertical error bar."""
+    priority: int = 9
+    important: bool = False
+
+
+def scatter(
+    frame: Frame,
+    points: Sequence[Point],
+    *,
+    label: str,
+    x_title: str,
+    y_title: str,
+    x_format: Format = significant,
+    y_format: Format = significant,
+    x_logarithmic: bool = False,
+    front: Sequence[tuple[float, float]] = (),
+) -> Markup:
+    """A scatter plot; `front` is a staircase through (x, y) from the left to the right."""
+    area = frame.area
+    make_x = logarithmic if x_logarithmic else linear
+    wanted = 4 if frame.narrow else 7
+    x = make_x([point.x for point in points], area.left, area.right, padding=0.08, wanted=wanted)
+    heights = [point.y + sign * (point.error or 0.0) for point in points for sign in (-1, 1)]
+    y = linear(heights, area.bottom, area.top, padding=0.08, wanted=5)
+    return drawing(
+        frame,
+        axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
+        _staircase(front, x, y, area) if len(front) > 0 else "",
+        tag("g", *_marks(points, x, y), class_="points"),
+        tag("g", *_names(frame, points, x, y), class_="names", aria_hidden="true"),
+        label=label,
+    )
+
+
+def _staircase(front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: Box) -> Markup:
+    path = f"M{x(front[0][0]):.1f} {area.bottom:.1f}"
+    for place_x, place_y in front:
+        path += f"H{x(place_x):.1f}V{y(place_y):.1f}"
+    return tag("path", d=f"{path}H{area.right:.1f}", class_="front", aria_hidden="true")
+
+
+def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
+    marks = []
+    for index, point in enumerate(points):
+        across, up = x(point.x), y(point.y)
+        bar: Markup | str = ""
+        if point.error:
+            top, bottom = y(point.y + point.error), y(point.y - point.error)
+            bar = tag("path", d=f"M{across:.1f} {top:.1f}V{bottom:.1f}", class_="error")
+        marks.append(
+            tag(
+                "g",
+                bar,
+                tag("circle", cx=across, cy=up, r=RADIUS),
+                tag("circle", cx=across, cy=up, r=14, class_="reach"),
+                class_=f"point {point.group}",
+                data_model=point.model,
+                data_tip=point.tip,
+                role="button",
+                aria_pressed="false",
+                aria_label=point.tip.replace("\n", "; "),
+                # One stop of the tab key for the whole chart; the arrow keys go from point to point.
+                tabindex=0 if index == 0 else -1,
+            )
+        )
+    return marks
+
+
+def _names(frame: Frame, points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
+    area = frame.area
+    obstacles = [
+        Box(x(point.x) - RADIUS, y(point.y) - RADIUS, x(point.x) + RADIUS, y(point.y) + RADIUS) for point in points
+    ]
+    longest = LABELS_NARROW if frame.narrow else LABELS_WIDE
+    wishes = [
+        Wish(shorten(point.name, longest), x(point.x), y(point.y), point.priority, must=point.important)
+        for point in points
+    ]
+    parts = []
+    for point, label in zip(points, place(wishes, area, size=frame.font, obstacles=obstacles), strict=True):
+        if label is None:
+            continue
+        if label.leader is not None:
+            edge = min(max(label.leader[0], label.box.left), label.box.right)
+            parts.append(tag("line", x1=label.leader[0], y1=label.leader[1], x2=edge, y2=label.y, class_="leader"))
+        parts.append(
+            tag("text", label.text, x=label.x, y=label.y, class_=f"name {label.anchor}", data_model=point.model)
+        )
+    return parts

@@ -1,0 +1,110 @@
+"""HTML and SVG as text in which nothing from a run can become markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
+
+
+class Markup(str):
+    """Text that is HTML already. Everything else is escaped when it enters a tag."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Markup:
+    """`value` as HTML: escaped, unless it is `Markup`.
+
+    >>> text("<script>")
+    '&lt;script&gt;'
+    """
+    return value if isinstance(value, Markup) else Markup(escape(str(value)))
+
+
+def join(parts: Iterable[object], separator: str = "") -> Markup:
+    """The parts one after another."""
+    return Markup(separator.join(text(part) for part in parts))
+
+
+def tag(name: str, /, *children: object, **attributes: object) -> Markup:
+    """One element. An attribute that is None or False is left out, one that is True stands alone.
+
+    Underscores in attribute names become hyphens and a last one falls away, so that Python's words can be used.
+
+    >>> tag("a", "x < y", href="#more", class_="quiet", data_tip='"')
+    '<a href="#more" class="quiet" data-tip="&quot;">x &lt; y</a>'
+    """
+    opening = name
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        opening += f" {key}" if value is True else f' {key}="{escape(_plain(value))}"'
+    if name in _VOID:
+        return Markup(f"<{opening}>")
+    return Markup(f"<{opening}>{join(children)}</{name}>")
+
+
+def _plain(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def number(value: float) -> str:
+    """A coordinate: a tenth of a pixel is enough.
+
+    >>> number(12.34), number(12.0), number(-0.01)
+    ('12.3', '12', '0')
+    """
+    short = f"{value:.1f}".removesuffix(".0")
+    return "0" if short == "-0" else short
+
+
+def json_script(identifier: str, data: Any) -> Markup:
+    """A data block for the page's script. No string in it can end the block, whatever it holds.
+
+    >>> json_script("data", "</script>")
+    '<script type="application/json" id="data">"\\\\u003c/script\\\\u003e"</script>'
+    """
+    content = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    for character in "<>&":
+        content = content.replace(character, f"\\u{ord(character):04x}")
+    return Markup(f'<script type="application/json" id="{escape(identifier)}">{content}</script>')
+
+
+def table(
+    heads: Iterable[object],
+    rows: Iterable[Iterable[object]],
+    *,
+    caption: str = "",
+    text_columns: Iterable[int] = (0,),
+    class_: str | None = None,
+) -> Markup:
+    """A plain table: numbers to the right, except in `text_columns`; the first cell of a row is its heading."""
+    left = frozenset(text_columns)
+
+    def cell(name: str, index: int, value: object, **attributes: object) -> Markup:
+        return tag(name, value, class_=None if index in left else "number", **attributes)
+
+    head = tag("tr", *(cell("th", index, value, scope="col") for index, value in enumerate(heads)))
+    body = [
+        tag(
+            "tr",
+            *(
+                cell("th", index, value, scope="row") if index == 0 else cell("td", index, value)
+                for index, value in enumerate(row)
+            ),
+        )
+        for row in rows
+    ]
+    return tag(
+        "table", tag("caption", caption) if caption else "", tag("thead", head), tag("tbody", *body), class_=class_
+    )
+
+
+def scrolling(content: Markup, label: str) -> Markup:
+    """A box that scrolls by itself, so that a wide table never makes the page scroll; reachable by keyboard."""
+    return tag("div", content, class_="scroll", role="region", aria_label=label, tabindex=0)

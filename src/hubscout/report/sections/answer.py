@@ -1,0 +1,89 @@
+"""The answer first."""
+
+from __future__ import annotations
+
+from hubscout.ranking.table import human_count, human_probability
+from hubscout.report.answer import Answer, answer, budget_words, next_command
+from hubscout.report.markup import Markup, join, tag
+from hubscout.report.run import Run
+from hubscout.report.sections.section import Section, copyable
+from hubscout.report.view import View
+
+NAMED_TIES = 4
+
+
+def answer_section(run: Run) -> Section | None:
+    """What to start from, what else would do, and the command to run next."""
+    if run.ranking is None:
+        return None
+    view = run.view
+    if view is None:
+        return Section(
+            anchor="answer",
+            title="No model could be ranked",
+            short="Answer",
+            body=tag("p", "Every model failed; the reasons are below."),
+        )
+    found = answer(run.ranking)
+    command = next_command(run.ranking, found, run.folder)
+    return Section(
+        anchor="answer",
+        title="The answer",
+        short="Answer",
+        body=join(
+            [
+                tag("p", *sentences(view, found), class_="answer"),
+                _facts(view, found),
+                *(tag("p", doubt, class_="doubt") for doubt in found.doubts),
+                tag("p", "Run next", class_="label"),
+                copyable(command, "run next"),
+            ]
+        ),
+    )
+
+
+def _model(view: View, row: object) -> Markup:
+    identifier = getattr(row, "identifier", str(row))
+    return tag("strong", view.short.get(identifier, identifier), class_="model", title=identifier)
+
+
+def _models(view: View, rows: list[object], more: int = 0) -> Markup:
+    names: list[object] = [_model(view, row) for row in rows]
+    if more:
+        names.append(f"{more} more")
+    if len(names) == 1:
+        return join(names)
+    return join([join(names[:-1], ", "), " and ", names[-1]])
+
+
+def sentences(view: View, found: Answer) -> list[object]:
+    """The answer in words, for a paragraph."""
+    parts: list[object] = ["Start from ", _model(view, found.best), ". "]
+    if found.tied:
+        shown = list(found.tied[:NAMED_TIES])
+        parts += ["It cannot be told apart from ", _models(view, [*shown], len(found.tied) - len(shown)), ". "]
+    if found.lighter is not None:
+        size = human_count(found.lighter.params)
+        parts += ["The lightest of these is ", _model(view, found.lighter), f" ({size} parameters). "]
+    if found.small is not None and found.limit is not None:
+        parts += [f"Under {budget_words(found.limit)} take ", _model(view, found.small)]
+        parts += [", taught by ", _models(view, [*found.teachers]), "."] if found.teachers else ["."]
+    return parts
+
+
+def _facts(view: View, found: Answer) -> Markup:
+    best, ranking = found.best, view.ranking
+    facts: list[tuple[str, str, str]] = []
+    doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
+    facts.append((view.metric, f"{best.score:.4f}", doubt))
+    if best.p_best is not None:
+        facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
+    if best.gain is not None:
+        facts.append(("Gain over the null model", f"{best.gain:+.3f}", "nats a sample"))
+    if best.params:
+        facts.append(("Parameters", human_count(best.params), best.identifier.partition("/")[0]))
+    return tag(
+        "dl",
+        *(tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in facts),
+        class_="facts",
+    )

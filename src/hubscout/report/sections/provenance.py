@@ -1,0 +1,93 @@
+"""What was run, and how to run it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from hubscout.ranking.ranking import Ranking
+from hubscout.ranking.table import human_seconds
+from hubscout.report.charts.frame import details
+from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.run import Run
+from hubscout.report.sections.section import Section, copyable
+
+
+def provenance_section(run: Run) -> Section | None:
+    """Versions, hardware, seeds, the data's fingerprint, times, and the command that repeats the run."""
+    ranking = run.ranking
+    if ranking is None:
+        return None
+    environment = ranking.environment
+    parts: list[Markup] = []
+    command = repeat_command(environment)
+    if command:
+        parts += [tag("p", "Run it again", class_="label"), copyable(command, "run it again")]
+    parts.append(_definitions(_facts(ranking)))
+    if ranking.task.notes:
+        parts += [tag("h3", "Guesses made while reading the data"), tag("ul", *(tag("li", n) for n in ranking.task.notes))]
+    if ranking.stages:
+        rows = [
+            (f"{stage.n:,}", str(len(stage.models)), str(len(stage.dropped)), human_seconds(stage.seconds))
+            for stage in ranking.stages
+        ]
+        stages = table(("Samples", "Models", "Dropped after it", "Time"), rows, text_columns=())
+        parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
+    packages = environment.get("packages")
+    if isinstance(packages, Mapping) and packages:
+        parts.append(details("Versions of packages", table(("Package", "Version"), sorted(packages.items()))))
+    if ranking.settings:
+        shown = [(name, _words(value)) for name, value in ranking.settings.items()]
+        parts.append(details("Settings", table(("Setting", "Value"), shown, text_columns=(0, 1))))
+    return Section(anchor="run", title="What was run", short="Run", body=join(parts))
+
+
+def repeat_command(environment: Mapping[str, Any]) -> str:
+    """The command line of the run, as one types it; empty where it was not run by a command."""
+    command = [str(part) for part in environment.get("command") or ()]
+    if len(command) < 2:
+        return ""
+    program = PurePath(command[0]).name
+    if program == "__main__.py":
+        program = "hubscout"
+    return shlex.join([program, *command[1:]]) if program == "hubscout" else ""
+
+
+def _facts(ranking: Ranking) -> list[tuple[str, object]]:
+    task, environment = ranking.task, ranking.environment
+    cores, threads = environment.get("cores"), environment.get("threads")
+    hardware = [str(environment[key]) for key in ("processor",) if environment.get(key)]
+    if cores:
+        hardware.append(f"{cores} cores")
+    if threads:
+        hardware.append(f"{threads} threads")
+    hardware += [str(name) for name in environment.get("accelerators") or ()]
+    return [
+        (name, value)
+        for name, value in (
+            ("Data", f"{task.name}: {task.kind} of {task.modality} inputs, {len(task.target_names)} targets"),
+            ("Samples", ", ".join(f"{name} {count:,}" for name, count in task.rows.items())),
+            ("Fingerprint of the data", tag("code", task.fingerprint)),
+            ("Metrics", ", ".join(ranking.metrics)),
+            ("Seed", str(ranking.seed)),
+            ("Started", str(environment.get("started") or "")),
+            ("Took", human_seconds(ranking.seconds) if ranking.seconds else ""),
+            ("Device", str(environment.get("device") or "")),
+            ("Hardware", ", ".join(hardware)),
+            ("System", str(environment.get("system") or "")),
+            ("Python", str(environment.get("python") or "")),
+            ("Complete", "yes" if ranking.complete else "no, it was interrupted"),
+        )
+        if value
+    ]
+
+
+def _definitions(facts: list[tuple[str, object]]) -> Markup:
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="run-facts")
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,86 @@
+"""A ranking as charts and tables look at it: numbered models, short names, what to say of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hubscout.ranking.ranking import COSTS, Ranking
+from hubscout.ranking.row import Row
+from hubscout.ranking.table import human_count, human_probability, human_seconds
+from hubscout.report.names import short_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """A price that models are weighed by. `field` is the row's attribute."""
+
+    name: str
+    field: str
+    title: str
+
+    def of(self, row: Row) -> float | None:
+        """The price of a model, where it is known and positive: axes are logarithmic."""
+        value = getattr(row, self.field)
+        return float(value) if value else None
+
+    def words(self, value: float) -> str:
+        """The price as people write it."""
+        if self.field == "latency_seconds":
+            return human_seconds(value)
+        return human_count(value) + ("B" if self.field == "bytes" else "")
+
+
+PRICES = (
+    Cost(name="params", field=COSTS["params"], title="Parameters"),
+    Cost(name="flops", field=COSTS["flops"], title="FLOPs a sample"),
+    Cost(name="latency", field=COSTS["latency"], title="Latency of one sample"),
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A ranking with what every section of a report asks of it. Models are numbered in the order of the ranking."""
+
+    ranking: Ranking
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The models, best first."""
+        return self.ranking.rows
+
+    @property
+    def metric(self) -> str:
+        """The metric that orders the models."""
+        return self.ranking.metrics[0]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Short names, in the order of the rows."""
+        return short_names([row.identifier for row in self.rows])
+
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """Short names by identifier."""
+        return dict(zip((row.identifier for row in self.rows), self.names, strict=True))
+
+    @property
+    def costs(self) -> list[Cost]:
+        """The prices that at least two models have."""
+        return [cost for cost in PRICES if sum(cost.of(row) is not None for row in self.ranking.compared) > 1]
+
+    def group(self, row: Row) -> str:
+        """Where a model stands: `best`, `tied` with it, `rest`, or `dropped` on the way."""
+        if row.dropped is not None:
+            return "dropped"
+        if row.rank == 1:
+            return "best"
+        return "tied" if row.tied_with_best else "rest"
+
+    def tip(self, row: Row, *more: str) -> str:
+        """What is said of a model when somebody points at it."""
+        doubt = f" ± {row.standard_error:.4f}" if row.standard_error is not None else ""
+        lines = [f"{row.rank}. {row.identifier}", f"{self.metric} {row.score:.4f}{doubt}", *more]
+        if row.p_best is not None:
+            lines.append(f"P(best) {human_probability(row.p_best)}")
+        return "\n".join(lines)
