@@ -8,8 +8,8 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.evaluation.correlation import Statistic, permutation_p_value, plain, weighted
-from hubscout.evaluation.pairs import Better, Pairs, Values, pair
-from hubscout.evaluation.selection import first_k
+from hubscout.evaluation.pairs import Better, Values, pair
+from hubscout.evaluation.selection import first_k, relative
 
 FEWEST_MODELS = 6
 """With fewer, a tau is nearly noise: of five models in random order one in 24 has a τ of 0.8 or more."""
@@ -79,7 +79,7 @@ def evaluate(
         weighted_tau_high=high,
         p_value=permutation_p_value(pairs.scores, pairs.reference, permutations=permutations, seed=seed),
         top_k={k: float(pairs.reference[order[:k]].max() == best) for k in places},
-        relative_at=_relative(pairs, order, places, better),
+        relative_at={k: ratio for k in places if (ratio := relative(pairs, order[:k], better)) is not None},
         best_model=pairs.names[int(pairs.reference.argmax())],
         chosen_model=pairs.names[int(order[0])],
         better=better,
@@ -118,12 +118,3 @@ def bootstrap_interval(
         return value, value
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-def _relative(pairs: Pairs, order: np.ndarray, places: list[int], better: Better) -> dict[int, float]:
-    results = pairs.reference if better == "higher" else -pairs.reference
-    if (results <= 0).any():
-        return {}
-    if better == "higher":
-        return {k: float(results[order[:k]].max() / results.max()) for k in places}
-    return {k: float(results.min() / results[order[:k]].min()) for k in places}

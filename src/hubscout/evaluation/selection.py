@@ -37,11 +37,17 @@ def relative_at_k(
     0.5
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
-    results = np.abs(pairs.reference)
-    wrong_sign = pairs.reference < 0 if better == "higher" else pairs.reference > 0
-    if wrong_sign.any() or not results.any():
+    ratio = relative(pairs, first_k(pairs, k), better)
+    if ratio is None:
         raise InputError("reference must be positive for a relative result; it has values of another sign or only 0.")
-    chosen = first_k(pairs, k)
+    return ratio
+
+
+def relative(pairs: Pairs, chosen: np.ndarray, better: Better) -> float | None:
+    """Best result among the chosen relative to the best of all; None where a ratio means nothing."""
+    results = pairs.reference if better == "higher" else -pairs.reference
+    if (results < 0).any() or not results.any():
+        return None
     if better == "higher":
         return float(results[chosen].max() / results.max())
     least = float(results[chosen].min())
