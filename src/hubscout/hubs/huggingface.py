@@ -24,7 +24,8 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import nn
 
-_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", "revision", "trust_remote_code", "subfolder")
+_PLACE_OPTIONS: tuple[str, ...] = ("revision", "trust_remote_code", "subfolder")
+_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", *_PLACE_OPTIONS)
 _MOST_LISTED = 200
 
 
@@ -52,7 +53,7 @@ def open_model(
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:
         raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
-    where = {key: options[key] for key in ("revision", "trust_remote_code", "subfolder") if key in options}
+    where: dict[str, Any] = {key: options[key] for key in _PLACE_OPTIONS if key in options}
     try:
         with quiet(transformers):
             config = transformers.AutoConfig.from_pretrained(source, **where)
@@ -121,7 +122,9 @@ def _load_network(
             for candidate in candidates if named.endswith(suffix) else ():
                 if type(config) in getattr(transformers, candidate)._model_mapping:
                     automatic = getattr(transformers, candidate)
-    arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, **where}
+    # Shapes that differ are let through here, because the library's own error does not name them.
+    arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
+    arguments |= where
     if automatic is transformers.AutoModel and options.get("pooling") != "pooler" and _has_untrained_pooler(config):
         arguments["add_pooling_layer"] = False
     try:
@@ -129,9 +132,13 @@ def _load_network(
     except TypeError:
         arguments.pop("add_pooling_layer", None)
         model, information = automatic.from_pretrained(source, config=config, **arguments)
-    mismatched = information.get("mismatched_keys")
+    mismatched = sorted(information.get("mismatched_keys") or ())
     if mismatched:
-        raise CheckpointError(f"Shapes in {source} do not fit: {', '.join(sorted(map(str, mismatched))[:8])}.")
+        listed = ", ".join(
+            f"{name} is {tuple(there)} in the file and {tuple(here)} in the model"
+            for name, there, here in mismatched[:8]
+        )
+        raise CheckpointError(f"{len(mismatched)} shapes in {source} do not fit: {listed}.")
     return model.eval(), set(information["missing_keys"])
 
 
@@ -234,7 +241,7 @@ def list_models(pattern: str) -> ModelListing:
     from huggingface_hub import list_models as ask
 
     search = max(pattern.replace("?", "*").split("*"), key=len)
-    found = ask(search=search or None, library="transformers", sort="downloads", limit=_MOST_LISTED, full=True)
+    found = ask(search=search or None, filter="transformers", sort="downloads", limit=_MOST_LISTED, full=True)
     entries = [_entry(info, info.id in local) for info in found if fnmatch.fnmatch(info.id, pattern)]
     return ModelListing(entries)
 

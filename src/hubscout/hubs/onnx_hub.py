@@ -252,8 +252,13 @@ class OnnxBackbone(Backbone):
         return output.features.shape[1], None if output.logits is None else output.logits.shape[1]
 
 
-_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
-_TYPES |= {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+_TYPES: dict[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+}
 
 
 def _text_preprocessing(path: Path, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> TextPreprocessing:

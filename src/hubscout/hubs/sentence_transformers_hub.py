@@ -76,20 +76,20 @@ def wrap(
 ) -> SentenceBackbone:
     """A backbone out of a `SentenceTransformer` whose first part is a transformer over text."""
     first = encoder[0]
-    network, tokenizer = getattr(first, "auto_model", None), getattr(encoder, "tokenizer", None)
+    network: Any = getattr(first, "auto_model", None)
+    tokenizer: Any = getattr(encoder, "tokenizer", None)
     if network is None or not hasattr(tokenizer, "model_input_names"):
         raise ModelError(
             f"{identifier}: the first part of this encoder is a {type(first).__name__}, not a transformer over text. "
             "Image and two-tower models open as hf/ID."
         )
-    limit = encoder.max_seq_length or huggingface.longest_text(tokenizer, network)
-    wanted = identifier.options.get("max_length")
     longest = huggingface.longest_text(tokenizer, network)
+    wanted = identifier.options.get("max_length")
     if wanted is not None and wanted > longest:
         raise InputError(f"max_length={wanted} is more than the {longest} tokens that the model takes.")
     preprocessing = TextPreprocessing(
         tokenizer,
-        max_length=min(wanted or limit, longest) if wanted else limit,
+        max_length=wanted or min(encoder.max_seq_length or longest, longest),
         pairs=identifier.options.get("pairs", "siamese"),
         accepts_types="token_type_ids" in tokenizer.model_input_names,
         prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
@@ -131,7 +131,7 @@ class SentenceBackbone(Backbone):
             params=count_params(self.module),
             bytes=count_bytes(self.module),
             flops=measured.flops,
-            source_classes=self._head.out_features if has_head else None,
+            source_classes=self._head.out_features if self._head is not None else None,
             downloads=downloads,
             weights_fingerprint=fingerprint(self.module, type(self).__name__, *map(repr, self._parts)),
         )
