@@ -38,6 +38,8 @@ def test_given_names_are_looked_up_by_id() -> None:
         (np.tile([[0, 1, 0], [1, 1, 0]], (10, 1)), "multilabel"),
         ([["a"], ["a", "b"]] * 10, "multilabel"),
         (torch.arange(20) % 3, "classification"),
+        ([[0, 1, 0], [1, 1, 0]] * 10, "multilabel"),
+        ([[0.5, 1.0], [2.0, 0.25]] * 10, "regression"),
     ],
 )
 def test_kinds_are_guessed(targets: object, kind: str) -> None:
@@ -99,6 +101,12 @@ def test_bad_input() -> None:
         Task.from_arrays([], [])
     with pytest.raises(TaskError, match="not finite"):
         Task.from_arrays(np.full((4, 2), np.nan), [0, 1, 0, 1])
+    with pytest.raises(TaskError, match="row 1 is no array of finite numbers"):
+        Task.from_arrays([np.zeros(2), np.array([0, np.inf])], [0, 1])
+    with pytest.raises(TaskError, match="Tagging goes with lists of words"):
+        Task.from_arrays(["a", "b"], [["X"], ["Y"]], kind="tagging")
+    with pytest.raises(TaskError, match="tags must be a list a row"):
+        Task.from_arrays([["a"], ["b"]], ["X", "Y"])
     with pytest.raises(TaskError, match="hold 0 and 1"):
         Task.from_arrays(X, np.full((20, 2), 2), kind="multilabel")
     with pytest.raises(TaskError, match="no text input"):
@@ -112,3 +120,13 @@ def test_inputs_are_not_changed() -> None:
     Task.from_arrays(x, y).subset(4)
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(y, [0, 1] * 10)
+
+
+def test_lists_of_rows_are_matrices() -> None:
+    options = {"test_size": 0, "validation_size": 0}
+    labels = Task.from_arrays(X, [[0, 1, 0], [1, 1, 0]] * 10, **options)
+    assert labels.train.targets[:2].tolist() == [[0, 1, 0], [1, 1, 0]]
+    numbers = Task.from_arrays(X, [[0.5, 1.0], [2.0, 0.25]] * 10, **options)
+    assert numbers.train.targets[:2].tolist() == [[0.5, 1.0], [2.0, 0.25]]
+    with pytest.raises(TaskError, match="equally long"):
+        Task.from_arrays(X, [[0.5], [2.0, 0.25]] * 10)

@@ -63,6 +63,21 @@ def test_any_bytes(data: bytes, name: str) -> None:
     open_bytes(name, data)
 
 
+anything = st.one_of(
+    values, st.binary(max_size=2), st.lists(values, max_size=2), st.tuples(st.text(max_size=2), st.text(max_size=2))
+)
+kinds = st.sampled_from([None, "classification", "regression", "multilabel", "tagging"])
+modalities = st.sampled_from([None, "text", "image", "tokens", "array", "audio", "text-pair"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(anything, anything), max_size=8), kinds, modalities)
+def test_lists_in_memory(rows: list[tuple[object, object]], kind: str | None, modality: str | None) -> None:
+    inputs, targets = [row[0] for row in rows], [row[1] for row in rows]
+    with contextlib.suppress(HubscoutError):
+        check(Task.from_arrays(inputs, targets, kind=kind, modality=modality))
+
+
 tags = st.sampled_from(["O", "B-PER", "I-PER", "I-LOC", "B-", "-", "X", "\x85", " "])
 
 

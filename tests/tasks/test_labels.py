@@ -67,3 +67,12 @@ def test_ids_and_names_are_inverse(labels: list[str]) -> None:
 def test_label_sets_and_matrices_are_inverse(sets: list[set[str]]) -> None:
     names, matrices = encode_label_sets({"train": sets})
     assert [{names[i] for i in np.flatnonzero(row)} for row in matrices["train"]] == sets
+
+
+def test_lists_of_zeros_and_ones_are_rows_of_a_matrix() -> None:
+    names, matrices = encode_label_sets({"train": [[0, 1, 1], [1, 0, 0]], "test": [[0, 0, 0]]})
+    assert names == ("0", "1", "2")
+    assert matrices["train"].tolist() == [[0, 1, 1], [1, 0, 0]]
+    assert matrices["test"].tolist() == [[0, 0, 0]]
+    names, matrices = encode_label_sets({"train": [[0, 1], [1]]})
+    assert matrices["train"].tolist() == [[1, 1], [0, 1]]

@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import KINDS, MODALITIES, assemble, check_choice
+from hubscout.tasks.assembly import KINDS, MODALITIES, assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays
 from hubscout.tasks.images import ImageArrays, Images
-from hubscout.tasks.labels import encode_classes, encode_label_sets, encode_numbers, encode_tags, guess_kind
+from hubscout.tasks.labels import (
+    check_lists,
+    encode_classes,
+    encode_label_sets,
+    encode_numbers,
+    encode_tags,
+    guess_kind,
+)
 from hubscout.tasks.task import Split, Targets, Task
 
 
@@ -56,6 +63,7 @@ def from_arrays(
     if kind is None:
         kind, why = _guess_kind(chosen_modality, train_targets)
         notes.append(f"kind guessed as {kind}: {why}")
+    check_fit(kind, chosen_modality)
     names, encoded = _encode({split: pair[1] for split, pair in parts.items()}, kind, target_names)
     splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
     if kind == "tagging":
@@ -161,6 +169,8 @@ def _encode(
             raise TaskError(f"The targets have {sorted(widths)} columns, but there are {len(names)} target names.")
         return names, {split: encode_numbers(matrix.tolist(), names, split) for split, matrix in matrices.items()}
     if kind == "tagging":
+        for split, rows in parts.items():
+            check_lists(rows, "tags", split)
         if target_names is not None:
             parts = {
                 split: [[_named(tag, target_names) for tag in row] for row in rows] for split, rows in parts.items()
@@ -243,9 +253,19 @@ def _is_words(value: Any) -> bool:
 
 
 def _check_array(inputs: Sequence[Any], split: str) -> Sequence[Any]:
-    if isinstance(inputs, np.ndarray):
-        if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
-            row = int(np.argwhere(~np.isfinite(inputs))[0][0])
-            raise TaskError(f"The inputs of {split} are not finite (NaN or infinite) in row {row}.")
+    """Arrays of finite numbers; one array for all rows stays one array."""
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf":
+        finite = np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
+        if not finite.all():
+            raise TaskError(f"The inputs of {split} are not finite (NaN or infinite) in row {int(np.argmin(finite))}.")
         return inputs
-    return [np.asarray(value) for value in inputs]
+    arrays = []
+    for row, value in enumerate(inputs):
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{split}, row {row} is no array: {error}.") from error
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise TaskError(f"{split}, row {row} is no array of finite numbers: {value!r:.60}.")
+        arrays.append(array)
+    return arrays

@@ -22,6 +22,12 @@ def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
         raise TaskError(f"{name} must be one of {', '.join(allowed)}; it was {value!r}.")
 
 
+def check_fit(kind: str, modality: str) -> None:
+    """Tags go with words, and words with tags."""
+    if (kind == "tagging") != (modality == "tokens"):
+        raise TaskError(f"Tagging goes with lists of words, and they with tagging; {kind} of {modality} was asked for.")
+
+
 def assemble(
     *,
     name: str,
@@ -38,6 +44,7 @@ def assemble(
     """A task with all three splits. `splits` has `train` at least; the sizes are shares of the rows it then has."""
     check_choice("kind", kind, KINDS)
     check_choice("modality", modality, MODALITIES)
+    check_fit(kind, modality)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise TaskError(f"seed must be a whole number, 0 or more; it was {seed!r}.")
     said = list(notes)

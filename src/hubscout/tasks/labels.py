@@ -55,6 +55,8 @@ def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
     """Kind of one target column, and why."""
     present = [value for value in values if not is_missing(value)]
     if any(isinstance(value, (list, tuple, set, frozenset, np.ndarray)) for value in present):
+        if any(not number.is_integer() for value in present for number in _plain_numbers(value)):
+            return "regression", "the targets are lists of real numbers"
         return "multilabel", "the targets are lists"
     if any(isinstance(value, (bool, np.bool_)) for value in present):
         return "classification", "the targets are true and false"
@@ -68,6 +70,12 @@ def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
     if distinct > _MOST_NUMBERED_CLASSES and distinct * 5 > len(numbers):
         return "regression", f"the targets have {distinct:,} different whole numbers"
     return "classification", f"the targets have {distinct:,} different whole numbers"
+
+
+def _plain_numbers(value: Any) -> list[float]:
+    """The finite numbers in a list of labels."""
+    items = value if isinstance(value, (list, tuple, set, frozenset, np.ndarray)) else ()
+    return [float(item) for item in items if isinstance(item, (float, np.floating)) and math.isfinite(item)]
 
 
 def _family(value: Any) -> str:
@@ -148,8 +156,17 @@ def _look_up(values: Sequence[str], places: Mapping[str, int], part: str) -> np.
         ) from None
 
 
+def check_lists(rows: Sequence[Any], what: str, part: str) -> None:
+    """Every row is a list."""
+    for row, value in enumerate(rows):
+        if not isinstance(value, (list, tuple)) and not (isinstance(value, np.ndarray) and value.ndim == 1):
+            raise TaskError(f"The {what} must be a list a row; {part}, row {row} is {value!r:.60}.")
+
+
 def encode_tags(parts: Mapping[str, Sequence[Sequence[Any]]]) -> tuple[tuple[str, ...], dict[str, list[np.ndarray]]]:
-    """As `encode_classes`, for a sequence of tags a row."""
+    """As `encode_classes`, for a list of tags a row."""
+    for part, rows in parts.items():
+        check_lists(rows, "tags", part)
     _check_one_family({part: (tag for row in rows for tag in row) for part, rows in parts.items()})
     named = {part: [[class_name(tag, f" ({part})") for tag in row] for row in rows] for part, rows in parts.items()}
     names = sort_names(tag for rows in named.values() for row in rows for tag in row)
@@ -168,6 +185,8 @@ def encode_label_sets(
 ) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     """Names and 0/1 matrices out of lists of labels, or of text with the labels between separators.
 
+    Lists that are rows of a 0/1 matrix are taken for one.
+
     >>> encode_label_sets({"train": ["cat;dog", "", "dog"]})[1]["train"].tolist()
     [[1, 1], [0, 0], [0, 1]]
     """
@@ -176,6 +195,10 @@ def encode_label_sets(
         part: [_label_list(value, mark, part, row) for row, value in enumerate(values)]
         for part, values in parts.items()
     }
+    width = _indicator_width([row for rows in listed.values() for row in rows])
+    if width and (names is None or len(names) == width):
+        matrices = {part: np.array(rows, dtype=np.int64).reshape(len(rows), width) for part, rows in listed.items()}
+        return tuple(map(str, range(width) if names is None else names)), matrices
     _check_one_family({part: (label for row in rows for label in row) for part, rows in listed.items()})
     named = {
         part: [[class_name(label, f" ({part})") for label in row] for row in rows] for part, rows in listed.items()
@@ -191,6 +214,18 @@ def encode_label_sets(
             matrix[row, _look_up(labels, places, part)] = 1
         matrices[part] = matrix
     return chosen, matrices
+
+
+def _indicator_width(rows: Sequence[Sequence[Any]]) -> int:
+    """How long the rows are, if they are rows of a 0/1 matrix and not sets of labels; 0 otherwise.
+
+    Equally long rows of nothing but 0 and 1 would, as sets of the labels 0 and 1, say nothing.
+    """
+    widths = {len(row) for row in rows}
+    if len(widths) != 1 or min(widths) < 2:
+        return 0
+    binary = all(isinstance(item, (bool, int, float, np.number)) and item in (0, 1) for row in rows for item in row)
+    return widths.pop() if binary else 0
 
 
 def _label_list(value: Any, separator: str, part: str, row: int) -> list[Any]:

@@ -10,12 +10,13 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.tasks.arrays import check_lengths
-from hubscout.tasks.assembly import KINDS, assemble, check_choice
+from hubscout.tasks.assembly import KINDS, assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays, Sounds
 from hubscout.tasks.columns import Roles, find_roles
 from hubscout.tasks.images import Images
 from hubscout.tasks.labels import (
     as_number,
+    check_lists,
     encode_classes,
     encode_indicators,
     encode_label_sets,
@@ -71,6 +72,7 @@ def task_from_tables(
     if kind is None:
         kind, why = _guess_kind(roles, parts)
         said.append(f"kind guessed as {kind}: {why}")
+    check_fit(kind, roles.modality)
     parts = {part: _with_labels(part, data, roles, kind, said) for part, data in parts.items()}
     names, targets = _targets(parts, roles, kind, separator)
     splits = {part: Split(_inputs(parts[part], roles), targets[part]) for part in parts}
@@ -192,16 +194,8 @@ def _targets(
     if kind == "multilabel":
         return encode_label_sets(labels, separator=separator)
     if kind == "tagging":
-        for part, rows in labels.items():
-            _check_lists(rows, roles.targets[0], part)
         return encode_tags(labels)
     return encode_classes(labels)
-
-
-def _check_lists(rows: Sequence[Any], name: str, part: str) -> None:
-    for row, value in enumerate(rows):
-        if not isinstance(value, (list, tuple, np.ndarray)):
-            raise TaskError(f"The column {name!r} must hold a list a row; {part}, row {row} holds {value!r:.60}.")
 
 
 def _inputs(columns: Columns, roles: Roles) -> Sequence[Any]:
@@ -213,7 +207,7 @@ def _inputs(columns: Columns, roles: Roles) -> Sequence[Any]:
             return AudioArrays(values)
         return Sounds(values, origin=f"column {roles.inputs[0]!r}")
     if roles.modality == "tokens":
-        _check_lists(values, roles.inputs[0], "the data")
+        check_lists(values, f"words in {roles.inputs[0]!r}", "the data")
         return [[str(word) for word in row] for row in values]
     if roles.modality == "text-pair":
         return Pairs(*([_text(value) for value in columns[name]] for name in roles.inputs))
