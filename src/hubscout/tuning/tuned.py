@@ -138,14 +138,16 @@ class Tuned:
 
     def deployable(self) -> tuple[Backbone, nn.Linear]:
         """What is saved: a plain backbone, and a head whose outputs are logits or numbers in the targets' units."""
-        from hubscout.tuning.methods.zoo import is_mixture, merged_copy
+        import torch
+
+        from hubscout.tuning.methods.zoo import merged_copy
         from hubscout.tuning.saving import head_in_target_units
 
-        backbone = self.backbone
-        if backbone.module is not None and is_mixture(backbone.module):
-            plain = merged_copy(backbone.module)
-            backbone = copy.copy(backbone)
-            backbone.module = plain
+        backbone = copy.copy(self.backbone)
+        if backbone.module is not None:
+            # Saved weights are on the CPU and in the plain memory layout, whatever was fastest for training.
+            plain = merged_copy(backbone.module).cpu()
+            backbone.module = plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         return backbone, head_in_target_units(self.head, self.loss)
 
     def save(self, folder: Path | str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from hubscout.errors import InputError
+from hubscout.hubs import prepare_torchvision
 from hubscout.optional import require
 
 
@@ -13,6 +14,7 @@ def add_adapters(body: nn.Module, rank: int, *, without: set[str]) -> int:
 
     `without` names modules that no adapter goes to: a source head, for one.
     """
+    prepare_torchvision()  # peft imports transformers, and that torchvision
     peft = require("peft", extra="tuning", purpose="LoRA (lora_rank)")
     names = [
         name

@@ -1,0 +1,91 @@
+"""The README.md of a saved model: what it is, from what, how good, how to open it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hubscout.tuning.tuned import Tuned
+
+
+def model_card(tuned: Tuned) -> str:
+    """Markdown with the front matter that model hubs read."""
+    names = tuned.target_names
+    shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
+    lines = [
+        "---",
+        f"base_model: {json.dumps(tuned.target)}",
+        f"library_name: {_library(tuned)}",
+        "tags: [hubscout]",
+        "---",
+        "",
+        f"# {tuned.task_name}, by {tuned.target}",
+        "",
+        f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
+        "",
+        f"- target: `{tuned.target}` ({tuned.backbone.card.params:,} parameters)",
+        f"- method: {tuned.method}" + (f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""),
+        f"- data: {tuned.task_name}, "
+        + ", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items())
+        + f" (fingerprint `{tuned.task_fingerprint}`)",
+        f"- licence of the target's weights: {tuned.backbone.card.licence or 'not stated'}",
+        f"- {'columns' if tuned.kind == 'regression' else 'labels'}: {shown}",
+        "",
+        "## Metrics",
+        "",
+        f"With {tuned.arguments.confidence:.0%} bootstrap intervals over samples.",
+        "",
+        *_table(tuned),
+        "",
+        "## How it was tuned",
+        "",
+        f"{tuned.steps} steps, weights of step {tuned.best_step}"
+        + (" (the best on validation)." if tuned.arguments.keep_best else "."),
+        "",
+        *(f"- {note}" for note in tuned.notes),
+        "",
+        "```json",
+        json.dumps(tuned.arguments.decisive(), indent=1),
+        "```",
+        "",
+        "## How to open it",
+        "",
+        "```python",
+        *_opening(tuned),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _library(tuned: Tuned) -> str:
+    module = type(tuned.backbone.module).__module__.partition(".")[0]
+    return {"timm": "timm", "transformers": "transformers"}.get(module, "hubscout")
+
+
+def _opening(tuned: Tuned) -> list[str]:
+    own = ["import hubscout as hs", 'hs.Tuned.load("THIS FOLDER").predict(inputs).labels']
+    library = _library(tuned)
+    if library == "timm":
+        return [
+            "import timm",
+            'timm.create_model("local-dir:THIS FOLDER", pretrained=True)',
+            "",
+            *own,
+        ]
+    if library == "transformers":
+        return ["import transformers", 'transformers.pipeline(model="THIS FOLDER")', "", *own]
+    return own
+
+
+def _table(tuned: Tuned) -> list[str]:
+    rows = ["| split | metric | value | interval |", "|---|---|---|---|"]
+    parts = [("", tuned.metrics)]
+    if tuned.merged_metrics is not None:
+        parts = [(", this network", tuned.merged_metrics), (", before its gates were merged", tuned.metrics)]
+    for suffix, metrics in parts:
+        for split, found in metrics.items():
+            for name, value in found.items():
+                rows.append(f"| {split}{suffix} | {name} | {value.value:.4f} | {value.low:.4f} to {value.high:.4f} |")
+    return rows

@@ -1,0 +1,165 @@
+"""A tuned model as a folder: weights for the library they came from, labels, preprocessing, a model card."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import RunError, TuningError
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.losses import TaskLoss
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from hubscout.hubs import Backbone
+    from hubscout.tuning.tuned import Tuned
+
+RECORD = "tuning.json"
+CURVES = "metrics.jsonl"
+_FORMAT = 1
+
+
+def save(tuned: Tuned, folder: Path) -> Path:
+    """Write everything into a new folder beside the place, then move it there: a half-written model is never seen.
+
+    Files of an earlier model in `folder` are replaced; other files there are left alone.
+    """
+    from hubscout.tuning.model_card import model_card
+
+    backbone, head = tuned.deployable()
+    record = {"format": _FORMAT, **tuned.record()}
+    partial: Path | None = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
+        backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
+        (partial / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (partial / CURVES).write_text("".join(json.dumps(line) + "\n" for line in tuned.curves), encoding="utf-8")
+        (partial / "README.md").write_text(model_card(tuned), encoding="utf-8")
+        for path in sorted(partial.iterdir()):
+            path.replace(folder / path.name)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        reason = f"no room on the disk ({error.strerror})" if full else str(error)
+        raise TuningError(f"The model could not be saved in {folder}: {reason}.") from error
+    finally:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def load(folder: Path) -> Tuned:
+    """Open what `save` wrote, without running anything that lies in the folder."""
+    from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
+    from hubscout.tuning.tuned import Tuned, read_metrics
+
+    record = _read_record(folder)
+    description = read_description(folder)
+    names = tuple(description["target_names"])
+    if (folder / HEAD_WEIGHTS).is_file():
+        backbone, head = _load_parts(folder, record, len(names))
+    else:
+        backbone, head = _load_whole(folder, len(names))
+    merged = record.get("merged_metrics")
+    known = {field for field in TuningArguments.__dataclass_fields__}
+    return Tuned(
+        backbone=backbone,
+        head=head,
+        loss=TaskLoss(record["kind"], len(names)),
+        task_name=record["task"],
+        task_fingerprint=record["task_fingerprint"],
+        target_names=names,
+        method=record["method"],
+        target=record["target"],
+        teachers=tuple(record["teachers"]),
+        arguments=TuningArguments(**{k: v for k, v in record["arguments"].items() if k in known}),
+        # What lies in the folder is the merged network: its metrics are the ones that hold.
+        metrics=read_metrics(merged if merged is not None else record["metrics"]),
+        curves=_read_curves(folder),
+        best_step=record["best_step"],
+        steps=record["steps"],
+        notes=tuple(record["notes"]),
+        sizes=record["sizes"],
+    )
+
+
+def head_in_target_units(head: nn.Module, loss: TaskLoss) -> nn.Linear:
+    """A copy of the head that gives regression targets in their own units."""
+    import torch
+    from torch import nn
+
+    layers = [part for part in head.modules() if isinstance(part, nn.Linear)]
+    (layer,) = layers
+    plain = nn.Linear(layer.in_features, layer.out_features)
+    weight, bias = layer.weight.detach().double().cpu(), layer.bias.detach().double().cpu()
+    if loss.offset is not None and loss.scale is not None:
+        scale = torch.as_tensor(loss.scale)
+        weight, bias = weight * scale[:, None], bias * scale + torch.as_tensor(loss.offset)
+    with torch.no_grad():
+        plain.weight.copy_(weight)
+        plain.bias.copy_(bias)
+    return plain
+
+
+def _load_whole(folder: Path, outputs: int) -> tuple[Backbone, nn.Module]:
+    """A folder of timm or transformers: its own head is the task's."""
+    from hubscout.hubs import load as load_backbone
+
+    backbone = load_backbone(f"file:{folder}")
+    return backbone, find_head(backbone, outputs)
+
+
+def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
+    """The linear layer from the features to the outputs that the network ends with."""
+    from torch import nn
+
+    body = backbone.module
+    classifier = getattr(body, "get_classifier", lambda: None)()
+    width = backbone.card.feature_dim
+    candidates = [classifier] if isinstance(classifier, nn.Linear) else []
+    candidates += [m for m in (body.modules() if body is not None else ()) if isinstance(m, nn.Linear)][::-1]
+    for layer in candidates:
+        if (layer.in_features, layer.out_features) == (width, outputs):
+            return layer
+    raise RunError(f"{backbone.card.identifier} has no head from {width} features to {outputs} targets.")
+
+
+def _load_parts(folder: Path, record: dict[str, Any], outputs: int) -> tuple[Backbone, nn.Module]:
+    """Weights in two files: the architecture is opened by the target's own identifier."""
+    from torch import nn
+
+    from hubscout.hubs import load as load_backbone
+    from hubscout.hubs.checkpoints import fit_state, read_state
+    from hubscout.hubs.saving import HEAD_WEIGHTS
+
+    backbone = load_backbone(record["target"])
+    assert backbone.module is not None
+    fit_state(backbone.module, read_state(folder / "model.safetensors"), source=str(folder))
+    head = nn.Linear(backbone.card.feature_dim, outputs)
+    fit_state(head, read_state(folder / HEAD_WEIGHTS), source=str(folder / HEAD_WEIGHTS))
+    return backbone, head
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / RECORD
+    if not path.is_file():
+        raise RunError(f"{folder} is no folder of a tuned model: it has no {RECORD}. `hubscout tune --out` makes one.")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} cannot be read: {error}.") from error
+    if not isinstance(record, dict) or record.get("format") != _FORMAT:
+        raise RunError(f"{path} is not of a version that this hubscout reads.")
+    return record
+
+
+def _read_curves(folder: Path) -> tuple[dict[str, Any], ...]:
+    path = folder / CURVES
+    if not path.is_file():
+        return ()
+    return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
