@@ -99,3 +99,18 @@ def test_import_is_light() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    ("targets", "other"),
+    [
+        (["a", "b"] * 4, ["b", "a"] * 4),
+        ([0.5, 1.0] * 4, [0.5, 1.25] * 4),
+        ([["a"], ["a", "b"]] * 4, [["a", "b"], ["a"]] * 4),
+    ],
+)
+def test_fingerprint_sees_labels_alone(targets: list[object], other: list[object]) -> None:
+    """With the same inputs in the same splits."""
+    one, two = (Task.from_arrays(np.eye(8), y, test_size=0, validation_size=0) for y in (targets, other))
+    assert one.target_names == two.target_names
+    assert one.fingerprint != two.fingerprint
