@@ -3,9 +3,41 @@
 Arrays in, dataclasses out: no files of models, no tasks, no torch modules.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from hubscout.evidence.anchors import Neighbour, nearest
+from hubscout.evidence.convergence import convergence_guaranteed, convergence_margin, fixed_point_map, plot_fixed_points
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.in_memory import logme
 from hubscout.evidence.maximize import maximize_evidence
+from hubscout.evidence.solution import SOLVERS
 from hubscout.evidence.statistics import Block, Statistics
 
-__all__ = ["Block", "Evidence", "Statistics", "logme", "maximize_evidence"]
+if TYPE_CHECKING:
+    from hubscout.evidence.estimators import LogMEClassifier, LogMERegressor
+
+__all__ = [
+    "SOLVERS",
+    "Block",
+    "Evidence",
+    "LogMEClassifier",
+    "LogMERegressor",
+    "Neighbour",
+    "Statistics",
+    "convergence_guaranteed",
+    "convergence_margin",
+    "fixed_point_map",
+    "logme",
+    "maximize_evidence",
+    "nearest",
+    "plot_fixed_points",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # scikit-learn takes most of a second to import: only who asks for an estimator pays for it.
+    if name in ("LogMEClassifier", "LogMERegressor"):
+        from hubscout.evidence import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'hubscout.evidence' has no attribute {name!r}")

@@ -112,9 +112,42 @@ def chunks(length: int, width: int) -> Iterator[slice]:
         yield slice(index * length // count, (index + 1) * length // count)
 
 
-def symmetric_product(rows: Array) -> Array:
-    """rowsᵀ · rows. NumPy recognises the pattern and computes one triangle only."""
-    return rows.T @ rows
+def add_product(upper: Array, rows: Array) -> Array:
+    """The upper triangle of upper + rowsᵀ·rows, in place where it can be; what is below means nothing."""
+    if is_torch(rows):
+        return upper.addmm_(rows.T, rows)
+    from scipy.linalg.blas import dsyrk
+
+    # Half the work of a full product, and no second matrix of its size: this is where the time of a pass goes.
+    if rows.flags.c_contiguous:
+        return dsyrk(1.0, rows.T, beta=1.0, c=upper, overwrite_c=True)
+    return dsyrk(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
+
+
+def upper_zeros(reference: Array, size: int) -> Array:
+    """Zeros for `add_product` to fill, in the memory order that lets it work in place."""
+    if is_torch(reference):
+        return zeros_like_device(reference, size, size)
+    return np.zeros((size, size), order="F")
+
+
+def upper_inner(first: Array, second: Array) -> float:
+    """Σ first·second over all entries of two symmetric matrices that are given by their upper triangles.
+
+    Below the diagonal the first must hold zeros, and the second may hold anything finite.
+
+    >>> upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]]))
+    8.0
+    """
+    # Transposed, because the arrays of `add_product` are contiguous that way.
+    inner = (first * second).sum() if is_torch(first) else np.vdot(first.T, second.T)
+    return float(2 * inner - (first.diagonal() * second.diagonal()).sum())
+
+
+def mirrored(upper: Array) -> Array:
+    """The symmetric matrix whose upper triangle this is."""
+    xp = namespace(upper)
+    return xp.triu(upper) + xp.triu(upper, k=1).T
 
 
 def sums_by_id(rows: Array, ids: Array, count: int) -> Array:
@@ -137,7 +170,16 @@ def sums_by_id(rows: Array, ids: Array, count: int) -> Array:
     return membership @ rows
 
 
-def squared_norms_are_finite(squares: Array) -> bool:
-    """Whether sums of squares are all finite: a NaN or an infinity anywhere in a column shows up here for free."""
-    xp = namespace(squares)
-    return bool(xp.all(xp.isfinite(squares)))
+def has_finite_square(rows: Array) -> bool:
+    """Whether the sum of all squares is finite: a NaN, an infinity or a number too large to square shows up in it."""
+    if is_torch(rows):
+        import torch
+
+        floats = rows if rows.dtype.is_floating_point else rows.double()
+        return bool(torch.isfinite(torch.linalg.vector_norm(floats, dtype=torch.float64) ** 2))
+    total = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in chunks(*rows.shape):
+            flat = to_float64(rows[part]).ravel(order="K")
+            total += float(np.vdot(flat, flat))
+    return bool(np.isfinite(total))

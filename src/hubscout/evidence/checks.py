@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import Array, as_native, is_torch, namespace, to_host
+from hubscout.evidence.arrays import Array, as_native, has_finite_square, is_torch, namespace, to_host
 
 Kind = Literal["classification", "multilabel", "regression"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -45,8 +45,10 @@ def check_features(features: object, name: str = "features", *, feature_dim: int
     return array
 
 
-def raise_not_finite(features: Array, name: str = "features") -> None:
-    """Say which value of `features` is not finite, or that the squares leave the range of float64."""
+def check_finite(features: Array, name: str = "features") -> None:
+    """Raise if a value is not finite, or if squares leave the range of float64; say which and where."""
+    if has_finite_square(features):
+        return
     host = to_host(features)
     bad = np.argwhere(~np.isfinite(host))
     if len(bad):

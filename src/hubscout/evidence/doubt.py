@@ -16,7 +16,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, namespace, to_device_of, to_host
+from hubscout.evidence.arrays import (
+    Array,
+    add_product,
+    is_torch,
+    namespace,
+    to_device_of,
+    to_host,
+    upper_inner,
+    upper_zeros,
+)
 from hubscout.evidence.spectrum import Spectrum
 from hubscout.evidence.statistics import Block
 
@@ -73,12 +82,15 @@ def contributions_from_sums(
     scale = xp.sqrt((1 / (values[None, :] + t[:, None])).mean(0))
     factor = spectrum.basis * scale[None, :]
     scaled = weights * xp.sqrt(precision / targets)[:, None]
-    kernel = factor @ factor.T + scaled.T @ scaled
+    kernel = add_product(upper_zeros(weights, int(weights.shape[1])), factor.T)
+    kernel = add_product(kernel, scaled)
+    if is_torch(kernel):
+        kernel = xp.triu(kernel)
     constant = float(np.log(beta / (2 * math.pi)).mean())
     linear = weights * (precision / targets)[:, None]
     result = []
     for block in blocks:
-        quadratic = float((kernel * block.gram).sum())
+        quadratic = upper_inner(kernel, block.upper_gram)
         crossed = float((linear * block.cross).sum())
         squares = float((block.target_squares * precision).mean())
         result.append(0.5 * (block.n * constant - squares + 2 * crossed - quadratic))

@@ -57,7 +57,7 @@ class Evidence:
 
     @property
     def gain(self) -> float:
-        """What the features add over the null model: score - null_score, in nats a sample; n times the gain of one target is a log Bayes factor."""
+        """What the features add over the null model, in nats a sample; times n, a log Bayes factor a target."""
         return self.score - self.null_score
 
     @property
@@ -69,6 +69,13 @@ class Evidence:
     def converged(self) -> bool:
         """Whether the solver finished for every scored target."""
         return bool(self.per_target_converged.all())
+
+    @property
+    def convergence_guaranteed(self) -> np.ndarray:
+        """Theorem 2 for every scored target: whether MacKay's iteration must have a fixed point."""
+        from hubscout.evidence.convergence import convergence_guaranteed
+
+        return convergence_guaranteed(self)
 
     def predict(self, features: object) -> np.ndarray:
         """The posterior predictive mean fᵀm (+ intercept), (n, C)."""

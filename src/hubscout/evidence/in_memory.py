@@ -10,15 +10,16 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.evidence.arrays import (
     Array,
+    add_product,
     chunks,
     namespace,
-    squared_norms_are_finite,
     to_device_of,
     to_float64,
     to_host,
+    upper_zeros,
     zeros_like_device,
 )
-from hubscout.evidence.checks import Targets, check_features, check_targets, raise_not_finite
+from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets
 from hubscout.evidence.doubt import contributions_from_dual, doubt_from_contributions
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
@@ -99,32 +100,37 @@ def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarra
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """Sums by block, then as from any other sums. Means are taken away before squaring, which loses no digits."""
     statistics = Statistics(labels.kind, labels.names)
-    offset = _column_means(rows) if settings.center else None
+    values = labels.values
+    offsets = None
+    if settings.center:
+        offsets = (_column_means(rows), zeros_like_device(rows, len(labels.names)))
+        if labels.kind == "regression":  # sums of zeros and ones lose no digits
+            values, target_means = _centred_columns(to_float64(to_device_of(values, rows)))
+            offsets = (offsets[0], target_means)
     count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
     for block in range(count):
         chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
-        part = rows[chosen] if offset is None else to_float64(rows[chosen]) - offset
-        values = labels.values[to_host(chosen) if isinstance(labels.values, np.ndarray) and count > 1 else chosen]
-        statistics.update(part, values, block=block)
-    return fit(statistics, settings, offset)
+        part = rows[chosen] if offsets is None else to_float64(rows[chosen]) - offsets[0]
+        on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
+        statistics.update(part, values[to_host(chosen) if on_host else chosen], block=block)
+    return fit(statistics, settings, offsets)
 
 
 def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
-    n, dim = rows.shape
+    n, dim = (int(size) for size in rows.shape)
+    check_finite(rows)
     targets = _target_matrix(labels, rows)
     means = None
     if settings.center:
-        means = (_column_means(rows), targets.mean(0))
-        targets = targets - means[1]
-    scored = scored_targets(labels.kind, labels.names, (targets**2).sum(0), n)
+        targets, target_means = _centred_columns(targets)
+        means = (_column_means(rows), target_means)
+    squares = (targets**2).sum(0)
+    scored = scored_targets(labels.kind, labels.names, squares, squares, n=n)
     targets = targets[:, np.flatnonzero(scored)]
-    inner = zeros_like_device(rows, n, n)
+    inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
-        part = _column_part(rows, columns, means)
-        inner += part @ part.T
-    if not squared_norms_are_finite(inner.diagonal()):
-        raise_not_finite(rows)
+        inner = add_product(inner, _column_part(rows, columns, means).T)
     spectrum = dual_spectrum(inner, targets, dim)
     solution = settings.solve(spectrum, None)
     coefficients = dual_coefficients(spectrum, solution.ratio)
@@ -155,6 +161,13 @@ def _column_means(rows: Array) -> Array:
     for part in chunks(*rows.shape):
         total += to_float64(rows[part]).sum(0)
     return total / rows.shape[0]
+
+
+def _centred_columns(columns: Array) -> tuple[Array, Array]:
+    """Columns less their means, and the means; a constant column becomes zero exactly."""
+    means = columns.mean(0)
+    constant = (columns == columns[:1]).all(0)
+    return namespace(columns).where(constant, 0.0 * means, columns - means), means
 
 
 def _target_matrix(labels: Targets, reference: Array) -> Array:

@@ -11,8 +11,9 @@ import numpy as np
 import hubscout.evidence.newton
 import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import Array, to_device_of, to_host
+from hubscout.evidence.arrays import Array, add_product, to_device_of, to_host
 from hubscout.evidence.checks import Kind
+from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import Doubt, contributions_from_sums, doubt_from_contributions, doubt_from_refits
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.posterior import mean_weights
@@ -77,19 +78,24 @@ def maximize_evidence(
     return fit(statistics, Settings(solver, center, jackknife, tolerance, max_iterations, keep_spectrum))
 
 
-def fit(statistics: Statistics, settings: Settings, offset: Array | None = None) -> Evidence:
-    """Maximise the evidence from sums. `offset`, if any, was taken away from the features before they were summed."""
+def fit(statistics: Statistics, settings: Settings, offsets: tuple[Array, Array] | None = None) -> Evidence:
+    """Maximise the evidence from sums. `offsets`, if any, were taken away from features and targets before summing."""
     total = statistics.total()
-    means = None
+    means, uncentred_squares = None, total.target_squares
     if settings.center:
         means = (total.feature_sum / total.n, total.target_sum / total.n)
         total = total.centred(*means)
-    scored = scored_targets(statistics.kind, statistics.target_names, total.target_squares, total.n)
+    scored = scored_targets(
+        statistics.kind, statistics.target_names, total.target_squares, uncentred_squares, n=total.n
+    )
     part = select(total, scored)
-    spectrum = primal_spectrum(part)
-    solution = settings.solve(spectrum, part)
+    needs_sums = SOLVERS[settings.solver].needs_sums
+    spectrum = primal_spectrum(part, overwrite=not needs_sums)
+    solution = settings.solve(spectrum, part if needs_sums else None)
     weights = mean_weights(spectrum, solution.ratio)
-    original_means = means if means is None or offset is None else (means[0] + offset, means[1])
+    original_means = means
+    if means is not None and offsets is not None:
+        original_means = (means[0] + offsets[0], means[1] + offsets[1])
     fitted = assemble(
         statistics.kind, statistics.target_names, scored, spectrum, solution, weights, original_means, settings
     )
@@ -114,7 +120,7 @@ def _refits(
         rest = whole.minus(block)
         if settings.center:
             rest = rest.centred(rest.feature_sum / rest.n, rest.target_sum / rest.n)
-        present = scored & (to_host(rest.target_squares) > whole.n * EPSILON * to_host(whole.target_squares))
+        present = scored & ~_is_rounding(rest.target_squares, whole.target_squares, whole.n)
         part = select(rest, present)
         spectrum = primal_spectrum(part)
         per_target = fitted.per_target.copy()
@@ -123,9 +129,11 @@ def _refits(
     return doubt_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
 
 
-def scored_targets(kind: Kind, names: Sequence[str], target_squares: Array, n: int) -> np.ndarray:
+def scored_targets(
+    kind: Kind, names: Sequence[str], target_squares: Array, uncentred_squares: Array, *, n: int
+) -> np.ndarray:
     """Which targets have any label to explain, (C,). A regression column without one is an error."""
-    scored = to_host(target_squares) > 0
+    scored = ~_is_rounding(target_squares, uncentred_squares, n)
     missing = [name for name, is_scored in zip(names, scored, strict=True) if not is_scored]
     if kind == "regression" and missing:
         raise InputError(
@@ -137,6 +145,11 @@ def scored_targets(kind: Kind, names: Sequence[str], target_squares: Array, n: i
     if not scored.any():
         raise InputError("targets: no label occurs in some samples and not in others, so there is nothing to explain.")
     return scored
+
+
+def _is_rounding(squares: Array, whole_squares: Array, n: int) -> np.ndarray:
+    """Whether a sum of squares is what subtraction leaves of equal numbers, as when a constant column is centred."""
+    return to_host(squares) <= 8 * np.sqrt(n) * EPSILON * to_host(whole_squares)
 
 
 def select(block: Block, scored: np.ndarray) -> Block:
@@ -209,6 +222,28 @@ def assemble(
         feature_mean=feature_mean,
         spectrum=spectrum if settings.keep_spectrum else None,
     )
+
+
+def statistics_of(evidence: Evidence) -> Statistics:
+    """The sums that an evidence with a spectrum came from, to rounding, in one block; to add to.
+
+    Without centring the sums of features and targets themselves are not known: they are zero here, so that the result
+    is only good for another maximisation without centring.
+    """
+    spectrum = kept_spectrum(evidence)
+    values, basis = to_host(spectrum.squared_singular_values), to_host(spectrum.basis)
+    scored = np.array([name not in evidence.unscored for name in evidence.targets])
+    statistics = Statistics(evidence.kind, evidence.targets, feature_dim=evidence.feature_dim)
+    block = Block.empty(evidence.feature_dim, len(scored), values)
+    block.n = evidence.n
+    block.upper_gram = add_product(block.upper_gram, (basis * np.sqrt(values)).T)
+    block.cross[scored] = (to_host(spectrum.projections) * np.sqrt(values)) @ basis.T
+    block.target_squares[scored] = to_host(spectrum.target_squares)
+    if evidence.feature_mean is not None:
+        target_mean = evidence.intercept + evidence.weights @ evidence.feature_mean
+        block = block.centred(-evidence.feature_mean, -target_mean)
+    statistics.blocks[0] = block
+    return statistics
 
 
 def with_doubt(evidence: Evidence, doubt: Doubt) -> Evidence:

@@ -48,7 +48,7 @@ def predict_variance(evidence: Evidence, features: object) -> np.ndarray:
     Directions that the features of the fit did not have keep the variance 1/α of the prior.
     """
     if evidence.spectrum is None:
-        raise InputError("This evidence was stripped of its spectrum, which predict_variance needs: fit it again.")
+        raise InputError("This evidence has no spectrum, which variances need: fit with keep_spectrum=True.")
     rows = check_features(features, feature_dim=evidence.feature_dim)
     basis = evidence.spectrum.basis
     if is_torch(basis) and not is_torch(rows):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch, namespace
+from hubscout.evidence.arrays import Array, is_torch, mirrored, namespace
 from hubscout.evidence.refined_eigh import refined_eigh
 from hubscout.evidence.statistics import Block
 
@@ -46,21 +46,23 @@ def rank_threshold(n: int, feature_dim: int) -> float:
 
 
 def symmetric_eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues, rising, and eigenvectors of a symmetric matrix, which may be overwritten."""
+    """Eigenvalues, rising, and eigenvectors of a matrix given by its upper triangle, which may be overwritten."""
     if is_torch(matrix):
+        import torch
+
         if matrix.is_cuda:
-            return refined_eigh(matrix)
-        return tuple(namespace(matrix).linalg.eigh(matrix))  # type: ignore[return-value]
+            return refined_eigh(mirrored(matrix))
+        return tuple(torch.linalg.eigh(matrix, UPLO="U"))  # type: ignore[return-value]
     from scipy.linalg import eigh
 
-    return eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+    return eigh(matrix, lower=False, driver="evd", overwrite_a=True, check_finite=False)
 
 
-def primal_spectrum(block: Block) -> Spectrum:
-    """The spectrum from the sufficient statistics. One D × D eigenproblem."""
-    xp = namespace(block.gram)
-    dim = int(block.gram.shape[0])
-    values, vectors = symmetric_eigh(xp.asarray(block.gram, copy=True))
+def primal_spectrum(block: Block, *, overwrite: bool = False) -> Spectrum:
+    """The spectrum from the sufficient statistics: one D × D eigenproblem. It may `overwrite` the block's Gram."""
+    xp = namespace(block.cross)
+    dim = int(block.cross.shape[1])
+    values, vectors = symmetric_eigh(block.upper_gram if overwrite else xp.asarray(block.upper_gram, copy=True))
     start = _first_kept(values, block.n, dim)
     values, vectors = values[start:], vectors[:, start:]
     projections = (block.cross @ vectors) / xp.sqrt(values)

@@ -17,13 +17,14 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.evidence.arrays import (
     Array,
+    add_product,
     chunks,
-    squared_norms_are_finite,
+    mirrored,
     sums_by_id,
-    symmetric_product,
     to_device_of,
     to_float64,
     to_host,
+    upper_zeros,
     zeros_like_device,
 )
 from hubscout.evidence.checks import (
@@ -31,9 +32,9 @@ from hubscout.evidence.checks import (
     as_native,
     check_class_ids,
     check_features,
+    check_finite,
     check_kind,
     check_target_matrix,
-    raise_not_finite,
 )
 
 FORMAT = "hubscout-statistics-1"
@@ -44,8 +45,8 @@ class Block:
     """The sums over one block of samples, in float64. F is (n, D), Y is (n, C)."""
 
     n: int
-    gram: Array
-    """FᵀF, (D, D)."""
+    upper_gram: Array
+    """FᵀF, (D, D), of which only the upper triangle counts: `gram` is the whole."""
     cross: Array
     """YᵀF, (C, D): for classes, the sum of the features of each."""
     target_squares: Array
@@ -54,6 +55,11 @@ class Block:
     """(D,)"""
     target_sum: Array
     """(C,)"""
+
+    @property
+    def gram(self) -> Array:
+        """FᵀF, (D, D): a copy."""
+        return mirrored(self.upper_gram)
 
     @classmethod
     def empty(cls, feature_dim: int, targets: int, reference: Array) -> Block:
@@ -64,7 +70,7 @@ class Block:
 
         return cls(
             0,
-            zeros(feature_dim, feature_dim),
+            upper_zeros(reference, feature_dim),
             zeros(targets, feature_dim),
             zeros(targets),
             zeros(feature_dim),
@@ -80,7 +86,7 @@ class Block:
 
     def copy(self) -> Block:
         """The same sums in memory of their own."""
-        fresh = Block.empty(self.gram.shape[0], self.cross.shape[0], self.gram)
+        fresh = Block.empty(self.cross.shape[1], self.cross.shape[0], self.cross)
         fresh.add(self)
         return fresh
 
@@ -92,7 +98,7 @@ class Block:
         """The sums that features and targets less the given means would have had."""
         n, features, targets = self.n, self.feature_sum, self.target_sum
         shift = features[:, None] * feature_mean[None, :]
-        gram = self.gram - shift - shift.T + n * (feature_mean[:, None] * feature_mean[None, :])
+        gram = self.upper_gram - shift - shift.T + n * (feature_mean[:, None] * feature_mean[None, :])
         cross = (
             self.cross
             - targets[:, None] * feature_mean[None, :]
@@ -147,13 +153,14 @@ class Statistics:
             if len(values) != n:
                 raise InputError(f"features have {n} rows but targets have {len(values)}.")
             values = to_device_of(values, rows)
-        fresh = Block.empty(dim, count, rows)
-        for part in chunks(n, dim):
-            _accumulate(fresh, to_float64(rows[part]), values[part], self.kind)
-        if not squared_norms_are_finite(fresh.gram.diagonal()):
-            raise_not_finite(rows)
+        check_finite(rows)  # before anything is added: a bad batch leaves the sums as they were
         self.feature_dim = int(dim)
-        self._enter(int(block), fresh)
+        if block not in self.blocks:
+            self.blocks[int(block)] = Block.empty(dim, count, rows)
+        sums = self.blocks[int(block)]
+        for part in chunks(n, dim):
+            chunk, chosen = to_float64(rows[part]), values[part]
+            _accumulate(sums, to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind)
         return self
 
     def merge(self, other: Statistics) -> Statistics:
@@ -167,7 +174,10 @@ class Statistics:
             )
         self.feature_dim = mine[2]
         for index, block in other.blocks.items():
-            self._enter(index, block.copy() if index not in self.blocks else block)
+            if index in self.blocks:
+                self.blocks[index].add(block)
+            else:
+                self.blocks[index] = block.copy()
         return self
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -223,19 +233,13 @@ class Statistics:
             raise InputError(f"{path} is not a whole safetensors file: {error}.") from error
         return statistics
 
-    def _enter(self, index: int, block: Block) -> None:
-        if index in self.blocks:
-            self.blocks[index].add(block)
-        else:
-            self.blocks[index] = block
-
     def __repr__(self) -> str:
         return f"Statistics({_describe(self)}, n={self.n}, blocks={len(self.blocks)})"
 
 
 def _accumulate(block: Block, rows: Array, values: Array, kind: str) -> None:
     block.n += int(rows.shape[0])
-    block.gram += symmetric_product(rows)
+    block.upper_gram = add_product(block.upper_gram, rows)
     block.feature_sum += rows.sum(0)
     if kind == "classification":
         count = block.target_sum.shape[0]

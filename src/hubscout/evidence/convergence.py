@@ -1,0 +1,98 @@
+"""Section 4.1 of the paper: when the fixed-point iteration converges, and how it looks.
+
+MacKay's update of α and β is, for t = α/β alone, t' = f(t) (Theorem 1). A fixed point is a stationary point of the
+evidence. Theorem 2 is a sufficient condition for one: r < n, and Σ_ij (z_i² - z_j²)(σ_i² - σ_j²) > 0. The sum is
+2 (n Σ z²σ² - ‖y‖² Σ σ²), which is the slope of the evidence at t = ∞ in 1/t: the condition says that the null model
+is not even a local maximum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import InputError
+from hubscout.evidence.arrays import to_host
+from hubscout.evidence.spectrum import Spectrum
+from hubscout.optional import require
+
+if TYPE_CHECKING:
+    from hubscout.evidence.evidence import Evidence
+
+
+def fixed_point_map(evidence: Evidence, t: float | np.ndarray) -> np.ndarray:
+    """Evaluate f(t) of Theorem 1 for every scored target: an array of shape (C, *shape of t).
+
+    >>> from sklearn.datasets import load_iris
+    >>> from hubscout.evidence import logme
+    >>> result = logme(*load_iris(return_X_y=True))
+    >>> bool(np.allclose(np.diag(fixed_point_map(result, result.ratio)), result.ratio))
+    True
+    """
+    spectrum = kept_spectrum(evidence)
+    points = np.asarray(t, dtype=np.float64)
+    if not (np.isfinite(points).all() and (points > 0).all()):
+        raise InputError("t must be positive and finite.")
+    values, projections = to_host(spectrum.squared_singular_values), to_host(spectrum.projections)
+    odds = values[:, None] / points.ravel()[None, :]
+    shrunk = 1 / (1 + odds)
+    gamma = (odds * shrunk).sum(0)
+    squares = projections**2
+    errors = squares @ shrunk**2 + to_host(spectrum.unreachable_squares)[:, None]
+    mean_squares = (squares @ (odds * shrunk**2)) / points.ravel()
+    with np.errstate(divide="ignore"):
+        mapped = gamma / mean_squares * (errors / (spectrum.n - gamma))
+    return mapped.reshape(len(squares), *points.shape)
+
+
+def convergence_margin(evidence: Evidence) -> np.ndarray:
+    """N Σ z²σ² / (‖y‖² Σ σ²) - 1 of every scored target, (C,): positive where Theorem 2's sum is.
+
+    It is 0 for targets that have nothing to do with the features, and at most n σ₁²/Σσ² - 1.
+    """
+    spectrum = kept_spectrum(evidence)
+    values = to_host(spectrum.squared_singular_values)
+    weighted = to_host(spectrum.projections) ** 2 @ values
+    total = values.sum() * to_host(spectrum.target_squares)
+    return np.divide(spectrum.n * weighted, total, out=np.ones(len(total)), where=total > 0) - 1
+
+
+def convergence_guaranteed(evidence: Evidence) -> np.ndarray:
+    """Theorem 2 for every scored target, (C,): True where a fixed point must exist. It is sufficient, not necessary."""
+    return (convergence_margin(evidence) > 0) & (evidence.rank < evidence.n)
+
+
+def plot_fixed_points(evidence: Evidence, *, columns: int = 4, max_targets: int = 12) -> Any:
+    """Draw f(t) against t for the scored targets, with the fixed point that was found: a matplotlib figure."""
+    figures = require("matplotlib.figure", extra="report", purpose="plot_fixed_points")
+    spectrum = kept_spectrum(evidence)
+    names = [name for name in evidence.targets if name not in evidence.unscored]
+    ratios = evidence.ratio[[evidence.targets.index(name) for name in names]]
+    shown = min(len(names), max_targets)
+    columns = min(columns, shown)
+    lines = -(-shown // columns)
+    figure = figures.Figure(figsize=(3 * columns, 2.6 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    largest = float(to_host(spectrum.squared_singular_values)[-1]) if spectrum.rank else 1.0
+    for index, axis in enumerate(axes):
+        if index >= shown:
+            axis.set_axis_off()
+            continue
+        centre = ratios[index] if np.isfinite(ratios[index]) else largest
+        points = centre * np.logspace(-2, 2, 200)
+        axis.loglog(points, fixed_point_map(evidence, points)[index], label="f(t)")
+        axis.loglog(points, points, linestyle="--", label="t")
+        if np.isfinite(ratios[index]):
+            axis.plot(ratios[index], ratios[index], marker="o", color="black", label=f"fixed point {ratios[index]:.3g}")
+        axis.set_title(f"{names[index]}" + ("" if np.isfinite(ratios[index]) else ": null model"), fontsize="small")
+        axis.set_xlabel("t")
+        axis.legend(fontsize="x-small")
+    return figure
+
+
+def kept_spectrum(evidence: Evidence) -> Spectrum:
+    """The spectrum, or an error that says how to keep it."""
+    if evidence.spectrum is None:
+        raise InputError("This evidence has no spectrum: fit with keep_spectrum=True.")
+    return evidence.spectrum

@@ -1,0 +1,259 @@
+"""The posterior as scikit-learn estimators: linear models whose hyper-parameters the evidence chooses.
+
+Features and targets are centred by default, which is what an intercept is for. `fit` works on arrays (in the dual
+where there are fewer samples than dimensions); `partial_fit` adds batches to sums, and the model is computed from them
+when it is next asked for something.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
+
+from hubscout.errors import InputError
+from hubscout.evidence.arrays import chunks
+from hubscout.evidence.checks import Kind
+from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.in_memory import logme
+from hubscout.evidence.maximize import maximize_evidence, statistics_of
+from hubscout.evidence.statistics import Statistics
+
+
+class _EvidenceEstimator(BaseEstimator):
+    """What the two estimators share: the arguments, the evidence, and sums that grow."""
+
+    _evidence: Evidence | None
+    _statistics: Statistics | None
+    _feature_types: ClassVar[tuple[type, ...]] = (np.float64, np.float32)
+
+    def __init__(self, *, center: bool = True, solver: str = "newton") -> None:
+        self.center = center
+        self.solver = solver
+
+    @property
+    def evidence_(self) -> Evidence:
+        """The fitted evidence: score, weights, α and β of every target."""
+        evidence: Evidence | None = getattr(self, "_evidence", None)
+        if evidence is None:
+            statistics: Statistics | None = getattr(self, "_statistics", None)
+            if statistics is None:
+                raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit or partial_fit first.")
+            evidence = maximize_evidence(statistics, solver=self.solver, center=self.center, jackknife="none")
+            self._evidence = evidence
+        return evidence
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The weights, (C, D)."""
+        return self.evidence_.weights
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The intercepts, (C,)."""
+        return self.evidence_.intercept
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_evidence", None) is not None or getattr(self, "_statistics", None) is not None
+
+    def _fit_arrays(self, X: np.ndarray, y: np.ndarray, kind: str) -> None:
+        self._statistics = None
+        self._evidence = logme(X, y, kind=kind, center=self.center, solver=self.solver, jackknife="none")
+
+    def _add_batch(self, X: np.ndarray, y: np.ndarray, kind: Kind, names: list[str]) -> None:
+        statistics: Statistics | None = getattr(self, "_statistics", None)
+        if statistics is None:
+            statistics = self._statistics = Statistics(kind, names)
+        statistics.update(X, y)
+        self._evidence = None
+
+    def _begins(self) -> bool:
+        """Whether the next batch is the first. After `fit` it is not: the sums are made from what was fitted."""
+        if getattr(self, "_statistics", None) is not None:
+            return False
+        evidence: Evidence | None = getattr(self, "_evidence", None)
+        if evidence is None:
+            return True
+        if evidence.center != self.center:
+            raise InputError(f"center was {evidence.center} in fit and is {self.center} now: begin with partial_fit.")
+        self._statistics = statistics_of(evidence)
+        return False
+
+    def _check_batch(self, X: Any, *, reset: bool) -> np.ndarray:
+        return validate_data(self, X, dtype=self._feature_types, reset=reset)
+
+
+class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
+    """A linear classifier without hyper-parameters: one Bayesian regression a class on 0/1 targets.
+
+    A matrix of 0 and 1 as targets makes it multi-label. It needs no validation data, which is why it does well with a
+    few samples a class.
+
+    `predict_proba`, one class a sample: the probability that the class has the largest of the predictive draws
+    N(mean of the class, v), where v is the geometric mean over classes of the predictive variance for this sample; so
+    the most probable class is always the one with the largest mean. Multi-label: the probability that the predictive
+    draw of the label exceeds ½, one column a label.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = LogMEClassifier().fit(X, y)
+    >>> classifier.predict_proba(X[:1]).round(2)
+    array([[0.99, 0.01, 0.  ]])
+    """
+
+    classes_: np.ndarray
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to (n, D) features and n classes, or an (n, C) matrix of 0 and 1."""
+        X = self._check_batch(X, reset=True)
+        if y is None:
+            raise InputError("requires y to be passed, but the target y is None")
+        multilabel = type_of_target(y, input_name="y").startswith("multilabel")
+        if multilabel:
+            matrix = _label_matrix(y)
+            check_consistent_length(X, matrix)
+            self.classes_ = np.arange(matrix.shape[1])
+            self._multilabel = True
+            self._fit_arrays(X, matrix, "multilabel")
+            return self
+        labels = _class_vector(y)
+        check_consistent_length(X, labels)
+        self.classes_, ids = np.unique(labels, return_inverse=True)
+        self._multilabel = False
+        self._fit_arrays(X, ids, "classification")
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Add a batch. The first call of a single-label model must list all `classes`."""
+        first = self._begins()
+        X = self._check_batch(X, reset=first)
+        if first:
+            self._multilabel = type_of_target(y, input_name="y").startswith("multilabel")
+        if self._multilabel:
+            matrix = _label_matrix(y)
+            check_consistent_length(X, matrix)
+            if first:
+                self.classes_ = np.arange(matrix.shape[1])
+            self._add_batch(X, matrix, "multilabel", [str(name) for name in self.classes_])
+            return self
+        labels = _class_vector(y)
+        check_consistent_length(X, labels)
+        if first:
+            if classes is None:
+                raise InputError("classes must be passed on the first call to partial_fit: the list of all classes.")
+            self.classes_ = np.unique(classes)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise InputError(f"classes differ from those of the first call: {self.classes_.tolist()}.")
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InputError(f"y holds classes that are not in classes: {unknown[:5].tolist()}.")
+        ids = np.searchsorted(self.classes_, labels)
+        self._add_batch(X, ids, "classification", [str(name) for name in self.classes_])
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with the largest predictive mean; for multi-label, which means exceed ½."""
+        evidence = self.evidence_
+        means = evidence.predict(self._check_batch(X, reset=False))
+        if self._multilabel:
+            return (means > 0.5).astype(int)
+        means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
+        return self.classes_[means.argmax(1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities, (n, C); see the class."""
+        evidence = self.evidence_
+        X = self._check_batch(X, reset=False)
+        means, variances = evidence.predict(X), evidence.predict_variance(X)
+        scored = np.array([name not in evidence.unscored for name in evidence.targets])
+        result = np.zeros_like(means)
+        tiny = np.finfo(np.float64).tiny
+        if self._multilabel:
+            deviation = np.sqrt(np.maximum(variances, tiny))
+            return ndtr((means - 0.5) / deviation)
+        deviation = np.exp(0.5 * np.log(np.maximum(variances[:, scored], tiny)).mean(1, keepdims=True))
+        result[:, scored] = probability_of_largest(means[:, scored] / deviation)
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
+    """Bayesian linear regression whose α and β the evidence chooses, for one target or several.
+
+    >>> X = np.arange(12.0)[:, None]
+    >>> y = 2 * X.ravel() + np.tile([0.1, -0.1], 6)
+    >>> mean, deviation = LogMERegressor().fit(X, y).predict([[20.0]], return_std=True)
+    >>> mean.round(1), deviation.round(1)
+    (array([39.9]), array([0.2]))
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to (n, D) features and n or (n, C) numbers."""
+        X, y = validate_data(
+            self, X, y, dtype=self._feature_types, multi_output=True, y_numeric=True, ensure_min_samples=2
+        )
+        self._single = y.ndim == 1
+        self._fit_arrays(X, y.astype(np.float64), "regression")
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Add a batch."""
+        first = self._begins()
+        X, y = validate_data(self, X, y, dtype=self._feature_types, multi_output=True, y_numeric=True, reset=first)
+        if first:
+            self._single = y.ndim == 1
+        names = [str(index) for index in range(1 if y.ndim == 1 else y.shape[1])]
+        self._add_batch(X, y.astype(np.float64), "regression", names)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The predictive mean, and with `return_std` the standard deviation √(fᵀA⁻¹f + 1/β) too."""
+        evidence = self.evidence_
+        X = self._check_batch(X, reset=False)
+        mean = evidence.predict(X)
+        mean = mean[:, 0] if self._single else mean
+        if not return_std:
+            return mean
+        deviation = np.sqrt(evidence.predict_variance(X))
+        return mean, deviation[:, 0] if self._single else deviation
+
+
+def probability_of_largest(means: np.ndarray, *, points: int = 129, reach: float = 8.0) -> np.ndarray:
+    """The probability of each of C draws N(mean, 1) to be the largest of them, for every row of (n, C).
+
+    ∫ φ(x - m_c) Π_{d≠c} Φ(x - m_d) dx by the trapezoidal rule, which is accurate to rounding for such an integrand.
+
+    >>> probability_of_largest(np.array([[0.0, 0.0], [30.0, 0.0]])).round(3)
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+    result = np.empty_like(means)
+    offsets = np.linspace(-reach, reach, points)
+    for part in chunks(len(means), 4 * points * means.shape[1]):
+        top = means[part].max(1)
+        distance = top[:, None, None] + offsets[None, :, None] - means[part][:, None, :]
+        below = log_ndtr(distance)
+        density = -0.5 * distance**2
+        masses = np.exp(below.sum(2, keepdims=True) - below + density).sum(1)
+        result[part] = masses / masses.sum(1, keepdims=True)
+    return result
+
+
+def _class_vector(y: Any) -> np.ndarray:
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    return labels
+
+
+def _label_matrix(y: Any) -> np.ndarray:
+    matrix = check_array(y, accept_sparse=True, dtype=None, input_name="y")
+    return np.asarray(matrix.todense()) if hasattr(matrix, "todense") else matrix

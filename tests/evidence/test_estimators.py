@@ -1,0 +1,160 @@
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_multilabel_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import BayesianRidge
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hubscout.errors import InputError
+from hubscout.evidence import LogMEClassifier, LogMERegressor
+from hubscout.evidence.estimators import probability_of_largest
+
+
+@parametrize_with_checks([LogMEClassifier(), LogMERegressor(), LogMERegressor(center=False)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_regressor_predicts_what_bayesian_ridge_does():
+    X, y = load_diabetes(return_X_y=True)
+    X_train, X_test, y_train, _ = train_test_split(X, y, random_state=0)
+    theirs = BayesianRidge(alpha_1=0, alpha_2=0, lambda_1=0, lambda_2=0, tol=1e-13, max_iter=100_000)
+    mean, deviation = theirs.fit(X_train, y_train).predict(X_test, return_std=True)
+    ours = LogMERegressor().fit(X_train, y_train)
+    our_mean, our_deviation = ours.predict(X_test, return_std=True)
+    np.testing.assert_allclose(our_mean, mean, rtol=1e-7)
+    # Theirs estimates the noise with n - γ, at the fixed point, where that is n / q.
+    np.testing.assert_allclose(our_deviation, deviation, rtol=1e-6)
+    np.testing.assert_allclose(ours.coef_[0], theirs.coef_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_[0], theirs.intercept_)
+
+
+def test_variance_holds_for_fewer_samples_than_dimensions():
+    generator = np.random.default_rng(0)
+    X, new = generator.normal(size=(30, 80)), generator.normal(size=(7, 80))
+    y = X[:, :3].sum(1) + 0.1 * generator.normal(size=30)
+    regressor = LogMERegressor(center=False).fit(X, y)
+    alpha, beta = regressor.evidence_.alpha[0], regressor.evidence_.beta[0]
+    covariance = np.linalg.inv(alpha * np.eye(80) + beta * X.T @ X)
+    mean, deviation = regressor.predict(new, return_std=True)
+    np.testing.assert_allclose(deviation**2, np.einsum("ij,jk,ik->i", new, covariance, new) + 1 / beta)
+    np.testing.assert_allclose(mean, new @ (beta * covariance @ X.T @ y))
+
+
+def test_partial_fit_equals_fit():
+    X, y = load_digits(return_X_y=True)
+    whole = LogMEClassifier().fit(X, y)
+    parts = LogMEClassifier()
+    for index in np.array_split(np.random.default_rng(0).permutation(len(X)), 7):
+        parts.partial_fit(X[index], y[index], classes=np.arange(10))
+    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-7)
+    Z, z = load_diabetes(return_X_y=True)
+    targets = np.column_stack([z, Z[:, 0] + z])
+    whole_regressor = LogMERegressor().fit(Z, targets)
+    parts_regressor = LogMERegressor().partial_fit(Z[:200], targets[:200]).partial_fit(Z[200:], targets[200:])
+    np.testing.assert_allclose(parts_regressor.predict(Z), whole_regressor.predict(Z))
+    assert whole_regressor.predict(Z).shape == targets.shape
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("first", [20, 800])
+def test_partial_fit_goes_on_from_fit(center, first):
+    """Whether fit went through the dual (20 samples of 64 dimensions) or not."""
+    X, y = load_digits(return_X_y=True)
+    whole = LogMEClassifier(center=center).fit(X, y)
+    parts = LogMEClassifier(center=center).fit(X[:first], y[:first])
+    parts.partial_fit(X[first:900], y[first:900]).partial_fit(X[900:], y[900:])
+    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-7)
+
+
+def test_partial_fit_waits_for_a_second_class():
+    classifier = LogMEClassifier().partial_fit([[1.0], [2.0]], ["a", "a"], classes=["a", "b", "c"])
+    with pytest.raises(InputError, match="one class"):
+        classifier.predict([[1.0]])
+    classifier.partial_fit([[-3.0], [-2.0], [-1.0]], ["b", "b", "b"])
+    assert classifier.predict([[2.0], [-2.0]]).tolist() == ["a", "b"]
+    probabilities = classifier.predict_proba([[2.0], [-2.0]])
+    assert (probabilities[:, 2] == 0).all(), "a class that never came is never predicted"
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+
+
+def test_partial_fit_says_what_is_wrong():
+    with pytest.raises(InputError, match="classes must be passed"):
+        LogMEClassifier().partial_fit([[1.0], [2.0]], [0, 1])
+    with pytest.raises(InputError, match=r"not in classes: \[7\]"):
+        LogMEClassifier().partial_fit([[1.0], [2.0]], [0, 7], classes=[0, 1])
+    fitted = LogMEClassifier().fit([[1.0], [2.0], [3.0]], [0, 1, 1]).set_params(center=False)
+    with pytest.raises(InputError, match="begin with partial_fit"):
+        fitted.partial_fit([[1.0], [2.0]], [0, 1])
+    with pytest.raises(NotFittedError):
+        _ = LogMERegressor().evidence_
+
+
+@pytest.mark.parametrize("samples_a_class", [1, 5, 20])
+def test_few_shots_of_digits(samples_a_class):
+    """The paper's point about the posterior as a classifier: no hyper-parameter, and good with few samples."""
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    chosen = np.concatenate([order[y[order] == digit][:samples_a_class] for digit in range(10)])
+    rest = np.setdiff1d(order, chosen)
+    accuracy = LogMEClassifier().fit(X[chosen], y[chosen]).score(X[rest], y[rest])
+    assert accuracy > {1: 0.4, 5: 0.75, 20: 0.87}[samples_a_class]
+
+
+def test_probabilities_are_calibrated_enough_to_beat_the_base_rate_and_hard_labels():
+    X, y = load_breast_cancer(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
+    model = make_pipeline(StandardScaler(), LogMEClassifier()).fit(X_train, y_train)
+    probabilities = model.predict_proba(X_test)
+    assert log_loss(y_test, probabilities) < 0.2
+    confident = probabilities.max(1) > 0.9
+    assert (model.predict(X_test) == y_test)[confident].mean() > 0.97
+    assert 0.4 < confident.mean() < 1
+
+
+def test_labels_that_features_say_nothing_about_get_the_base_rate_order():
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(400, 3)), (np.arange(400) % 4 == 0).astype(int)
+    classifier = LogMEClassifier().fit(X, y)
+    assert (classifier.predict(X) == 0).mean() > 0.95
+    assert classifier.predict_proba(X)[:, 1].mean() < 0.4
+
+
+def test_probability_of_largest_is_what_drawing_gives():
+    means = np.array([[0.3, -0.5, 1.0, 0.9]])
+    draws = means + np.random.default_rng(0).normal(size=(200_000, 4))
+    frequencies = np.bincount(draws.argmax(1), minlength=4) / len(draws)
+    np.testing.assert_allclose(probability_of_largest(means)[0], frequencies, atol=0.005)
+    np.testing.assert_allclose(
+        probability_of_largest(np.array([[0.7, 0.0]]))[0, 0], norm.cdf(0.7 / np.sqrt(2)), rtol=1e-12
+    )
+
+
+def test_multi_label():
+    X, Y = make_multilabel_classification(300, n_features=12, n_classes=4, random_state=0)
+    classifier = LogMEClassifier().fit(X, Y)
+    predictions, probabilities = classifier.predict(X), classifier.predict_proba(X)
+    assert predictions.shape == probabilities.shape == Y.shape
+    np.testing.assert_array_equal(predictions, probabilities > 0.5)
+    assert (predictions == Y).mean() > 0.75
+    parts = LogMEClassifier().partial_fit(X[:100], Y[:100]).partial_fit(X[100:], Y[100:])
+    np.testing.assert_allclose(parts.predict_proba(X), probabilities, atol=1e-9)
+
+
+def test_strings_pickles_clones_and_cross_validation():
+    X, y = load_digits(return_X_y=True, n_class=3)
+    names = np.array(["zero", "one", "two"])[y]
+    classifier = LogMEClassifier(center=False).fit(X, names)
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(again.predict(X), classifier.predict(X))
+    assert set(classifier.classes_) == {"zero", "one", "two"}
+    assert clone(classifier).get_params() == {"center": False, "solver": "newton"}
+    assert cross_val_score(LogMEClassifier(), X, names, cv=3).mean() > 0.94
