@@ -1,108 +1,18 @@
-"""Small real networks and data for the tests of tuning: nothing is downloaded, a run takes a fraction of a second."""
-
 from __future__ import annotations
 
-import os
+import sys
+from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from collections.abc import Sequence
-
-import numpy as np
 import pytest
-import torch
-from torch import Tensor, nn
 
-from hubscout.hubs import Backbone, Batch, ModelCard, Output
-from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
-from hubscout.tasks import Split, Task
+# The helpers of this folder are a plain module beside the tests, under a name that no other folder uses.
+sys.path.insert(0, str(Path(__file__).parent))
 
+from tuning_networks import make_task
 
-class SmallBackbone(Backbone):
-    """A network over arrays, with a source head that tuning does not use."""
-
-    def __init__(self, module: nn.Module, name: str, feature_dim: int) -> None:
-        self.module = module.eval()
-        self.source_head = None
-        self.preprocessing = ArrayPreprocessing()
-        params = sum(p.numel() for p in module.parameters())
-        weights = torch.cat([p.detach().flatten() for p in module.state_dict().values()]).double()
-        self.card = ModelCard(
-            identifier=f"small/{name}",
-            architecture="small",
-            modalities=("array",),
-            feature_dim=feature_dim,
-            params=params,
-            bytes=4 * params,
-            weights_fingerprint=f"{float((weights * torch.arange(1, len(weights) + 1)).sum()):.17g}",
-        )
-
-    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
-        x = batch[ARRAYS]
-        features = self.module.body(x)
-        return Output(features, self.module.head(features))
-
-
-class Layers(nn.Module):
-    def __init__(self, body: nn.Module, width: int) -> None:
-        super().__init__()
-        self.body = body
-        self.head = nn.Linear(width, 5)
-
-
-def perceptron(seed: int = 0, *, width: int = 16, inputs: int = 8, norm: bool = False, dropout: float = 0.0) -> Backbone:
-    torch.manual_seed(seed)
-    layers: list[nn.Module] = [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, width)]
-    if norm:
-        layers.insert(1, nn.BatchNorm1d(width))
-    return SmallBackbone(Layers(nn.Sequential(*layers), width), f"perceptron-{seed}-{width}", width)
-
-
-def convolutional(seed: int = 0, *, width: int = 8) -> Backbone:
-    """Convolution, depthwise convolution and batch norm, on 3×8×8 arrays."""
-    torch.manual_seed(seed)
-    body = nn.Sequential(
-        nn.Conv2d(3, width, 3, padding=1, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(),
-        nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(),
-        nn.Conv2d(width, width, 1),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-    )
-    return SmallBackbone(Layers(body, width), f"convolutional-{seed}", width)
-
-
-def make_task(kind: str = "classification", n: int = 96, *, shape: tuple[int, ...] = (8,), seed: int = 0) -> Task:
-    """Three classes (labels, columns) that a linear map of the inputs explains, with a little noise."""
-    generator = np.random.default_rng(seed)
-    total = n + 64
-    inputs = generator.normal(size=(total, *shape)).astype(np.float32)
-    scores = inputs.reshape(total, -1) @ generator.normal(size=(int(np.prod(shape)), 3))
-    scores += 0.1 * generator.normal(size=scores.shape)
-    targets: np.ndarray = {
-        "classification": lambda: scores.argmax(axis=1).astype(np.int64),
-        "multilabel": lambda: (scores > 0).astype(np.int64),
-        "regression": lambda: 100 + 5 * scores,
-    }[kind]()
-    cuts = {"train": slice(0, n), "validation": slice(n, n + 32), "test": slice(n + 32, None)}
-    return Task(
-        name="small",
-        kind=kind,  # type: ignore[arg-type]
-        modality="array",
-        target_names=("a", "b", "c"),
-        splits={name: Split(inputs[part], targets[part]) for name, part in cuts.items()},
-        fingerprint=f"{kind}-{n}-{shape}-{seed}",
-    )
+from hubscout.tasks import Task
 
 
 @pytest.fixture
 def task() -> Task:
     return make_task()
-
-
-def weights_of(backbone: Backbone) -> dict[str, Tensor]:
-    assert backbone.module is not None
-    return {name: value.detach().clone() for name, value in backbone.module.state_dict().items()}

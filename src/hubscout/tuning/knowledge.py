@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +39,9 @@ class Library:
     workers: int | None = None
     shared: Callable[[Callable[[], Any]], Any] = alone
     observer: Any = None
+    untouched: Backbone | None = None
+    """A model that is studied in a copy: a pass over the data may change the memory layout of weights, and with it the
+    last bits of what is trained from them."""
     _extractions: dict[int, tuple[Backbone, Extraction]] = field(default_factory=dict, repr=False)
     _posteriors: dict[int, Evidence] = field(default_factory=dict, repr=False)
 
@@ -64,7 +68,7 @@ class Library:
         # The backbone is kept beside its extraction so that its id stays its own.
         if id(backbone) not in self._extractions:
             extraction = extract(
-                backbone,
+                copy.deepcopy(backbone) if backbone is self.untouched else backbone,
                 self.task,
                 split="train",
                 device=self.device,

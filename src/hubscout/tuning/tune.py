@@ -119,7 +119,8 @@ class _Run:
         if any(_same_model(teacher, self.target) for teacher in self.teachers):
             self._note(f"The target {self.target.card.identifier} is among its own teachers.")
         shared = share_from_main(self.accelerator)
-        self.library = Library(task, str(self.accelerator.device), cache, arguments.workers, shared)
+        device = str(self.accelerator.device)
+        self.library = Library(task, device, cache, arguments.workers, shared, untouched=self.target)
 
     def execute(self, resume: bool) -> Tuned:
         """Prepare, train, evaluate."""

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tuning_networks import convolutional, make_task, perceptron, weights_of
+
+from hubscout.evidence import logme
+from hubscout.tuning import tune
+from hubscout.tuning.knowledge import Library
+from hubscout.tuning.methods import METHODS, Preparation
+from hubscout.tuning.methods.b_tuning import b_tuning_loss
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.teachers import mixing_weights, precision_weights
+
+
+def frozen_features(backbone, inputs):
+    with torch.no_grad():
+        return backbone.forward({"inputs": torch.as_tensor(np.asarray(inputs))}).features.double().numpy()
+
+
+def test_loss_equals_the_formula_by_hand_in_float64():
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(5, 4))
+    own = generator.normal(size=(3, 4))
+    teachers = [(generator.normal(size=(5, d)), generator.normal(size=(3, d))) for d in (6, 2)]
+    scores = np.array([0.7, 0.5])
+    shares = np.exp(scores / 0.1) / np.exp(scores / 0.1).sum()
+    by_hand = np.zeros(5)
+    for i in range(5):
+        for c in range(3):
+            mixed = sum(shares[k] * teachers[k][0][i] @ teachers[k][1][c] for k in range(2))
+            by_hand[i] += (mixed - features[i] @ own[c]) ** 2 / 3
+    mixed = sum(share * f @ m.T for share, (f, m) in zip(shares, teachers, strict=True))
+    found = b_tuning_loss(*(torch.as_tensor(a) for a in (features, own, mixed)))
+    np.testing.assert_allclose(found.numpy(), by_hand, rtol=1e-13)
+
+
+def test_gradient_of_the_loss_checks_out():
+    torch.manual_seed(0)
+    features = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    own, mixed = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda f: b_tuning_loss(f, own, mixed), (features,))
+
+
+def test_whole_loss_of_a_prepared_method_is_the_papers(task):
+    target, teachers = perceptron(0), [perceptron(1), perceptron(2, width=24)]
+    method = METHODS["b-tuning"]()
+    arguments = TuningArguments(trade_off=2.5)
+    method.prepare(Preparation(task, target, teachers, arguments, torch.device("cpu"), Library(task, "cpu")))
+    y = task.train.targets
+    evidences = [logme(frozen_features(t, task.train.inputs), y, kind="classification", classes=range(3)) for t in teachers]
+    shares = np.exp(np.array([e.score for e in evidences]) / 0.1)
+    shares /= shares.sum()
+    mixed = sum(
+        share * frozen_features(t, task.train.inputs) @ e.weights.T
+        for share, t, e in zip(shares, teachers, evidences, strict=True)
+    )
+    f = frozen_features(target, task.train.inputs)
+    own = logme(f, y, kind="classification", classes=range(3))
+    expected = 2.5 * ((mixed - f @ own.weights.T) ** 2).mean(axis=1)
+    references = method.references(torch.arange(len(y)), {})
+    found = method.terms(torch.nn.Module(), torch.as_tensor(f, dtype=torch.float32), references)["teachers"]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["b-tuning", "kd"])
+@pytest.mark.parametrize("teacher_targets", ["cached", "live"])
+def test_without_trade_off_it_is_fine_tuning_bit_for_bit(method, teacher_targets):
+    task = make_task(shape=(3, 8, 8), n=40)
+    options = dict(epochs=2, batch_size=16, seed=3, keep_best=False)
+    plain = tune(task, convolutional(0), method="fine-tune", **options)
+    other = tune(
+        task, convolutional(0), [convolutional(1)], method=method, trade_off=0.0, teacher_targets=teacher_targets,
+        **options,
+    )  # fmt: skip
+    for name, value in weights_of(plain.backbone).items():
+        assert torch.equal(value, weights_of(other.backbone)[name]), name
+    assert torch.equal(plain.head.weight, other.head.weight)
+
+
+def test_dropout_draws_alike_beside_teachers(task):
+    options = dict(epochs=1, batch_size=16, keep_best=False)
+    plain = tune(task, perceptron(0, dropout=0.5), method="fine-tune", **options)
+    other = tune(task, perceptron(0, dropout=0.5), [perceptron(1)], method="b-tuning", trade_off=0.0, **options)
+    assert torch.equal(plain.head.weight, other.head.weight)
+
+
+@pytest.mark.parametrize("weights", ["softmax", "bayes-factor", "precision"])
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_cached_and_live_agree_without_augmentation(kind, weights):
+    task = make_task(kind)
+    options = dict(
+        teachers=[perceptron(1), perceptron(2, width=24)], epochs=1, batch_size=16, trade_off=0.5, augment="none",
+        teacher_weights=weights, learning_rate=1e-3, keep_best=False,
+    )  # fmt: skip
+    cached = tune(task, perceptron(0), teacher_targets="cached", **options)
+    live = tune(task, perceptron(0), teacher_targets="live", **options)
+    torch.testing.assert_close(cached.head.weight, live.head.weight, rtol=1e-4, atol=1e-6)
+    losses = [[line["loss"] for line in tuned.curves if line["event"] == "step"] for tuned in (cached, live)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+def test_teachers_change_what_comes_out(task):
+    options = dict(epochs=1, batch_size=16, keep_best=False)
+    plain = tune(task, perceptron(0), method="fine-tune", **options)
+    other = tune(task, perceptron(0), [perceptron(1)], method="b-tuning", trade_off=1.0, **options)
+    assert not torch.equal(plain.head.weight, other.head.weight)
+
+
+def test_mixing_weights_by_evidence(task):
+    evidences = [
+        logme(frozen_features(perceptron(seed, width=width), task.train.inputs), task.train.targets, classes=range(3))
+        for seed, width in ((1, 16), (2, 64))
+    ]
+    scores = np.array([e.score for e in evidences])
+    soft = mixing_weights(evidences, "softmax", 0.1)
+    np.testing.assert_allclose(soft[:, 0], np.exp(scores / 0.1) / np.exp(scores / 0.1).sum())
+    np.testing.assert_allclose(soft.sum(axis=0), 1.0)
+    factors = mixing_weights(evidences, "bayes-factor")
+    gap = evidences[0].n * (evidences[0].per_target - evidences[1].per_target)
+    np.testing.assert_allclose(np.log(factors[0] / factors[1]), gap, rtol=1e-6)
+    np.testing.assert_allclose(precision_weights(np.array([[[1.0]], [[4.0]]])).ravel(), [0.8, 0.2])
+
+
+def test_the_target_among_its_teachers_is_said_aloud(task):
+    tuned = tune(task, perceptron(0), [perceptron(0), perceptron(1)], epochs=1, trade_off=1.0)
+    assert any("among its own teachers" in note for note in tuned.notes)

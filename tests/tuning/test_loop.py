@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+import resource
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from tuning_networks import convolutional, make_task, perceptron, weights_of
+
+from hubscout.errors import CheckpointError, DivergedError, InputError, TaskError, TuningError, UnknownMethodError
+from hubscout.tasks import Split, Task
+from hubscout.tuning import tune
+from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.journal import Note, Validated
+from hubscout.tuning.loop import Loop
+from hubscout.tuning.processes import warn_if_alone
+
+OPTIONS = dict(epochs=4, batch_size=16, method="fine-tune")
+
+
+def assert_same(first, second, *, exact=True):
+    for (name, a), b in zip(
+        {**weights_of(first.backbone), "head": first.head.weight}.items(),
+        {**weights_of(second.backbone), "head": second.head.weight}.values(),
+        strict=True,
+    ):
+        assert torch.equal(a, b) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-6), name
+
+
+class Killed(BaseException):
+    pass
+
+
+def killer(at_step):
+    def observer(event):
+        if isinstance(event, Validated) and event.step >= at_step:
+            raise Killed
+
+    return observer
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_killed_run_resumes_to_the_same_result(task, tmp_path, optimizer):
+    options = dict(OPTIONS, optimizer=optimizer, learning_rate=1e-3, checkpoint_every_steps=4)
+    target = perceptron(0, dropout=0.3)
+    whole = tune(task, target, out=tmp_path / "whole", **options)
+    with pytest.raises(Killed):
+        tune(task, target, out=tmp_path / "cut", observer=killer(12), **options)
+    resumed = tune(task, target, out=tmp_path / "cut", resume=True, **options)
+    assert any("Resumed" in note for note in resumed.notes)
+    assert_same(whole, resumed)
+    lines = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "cut")]
+    assert lines[0] == lines[1]
+    assert [json.loads(line)["step"] for line in lines[0].splitlines()][:6] == [1, 2, 3, 4, 5, 6]
+
+
+def test_resuming_a_finished_run_changes_nothing(task, tmp_path):
+    first = tune(task, perceptron(0), out=tmp_path, **OPTIONS)
+    again = tune(task, perceptron(0), out=tmp_path, resume=True, **OPTIONS)
+    assert_same(first, again)
+
+
+def test_equal_seeds_equal_runs_other_seeds_other_runs(task):
+    target = perceptron(0, dropout=0.3)
+    first, second, third = (tune(task, target, seed=seed, keep_best=False, **OPTIONS) for seed in (1, 1, 2))
+    assert_same(first, second)
+    assert not torch.equal(first.head.weight, third.head.weight)
+
+
+def test_the_callers_backbone_stays_as_it_is(task):
+    target = perceptron(0)
+    before = weights_of(target)
+    tune(task, target, **OPTIONS)
+    assert all(torch.equal(value, before[name]) for name, value in weights_of(target).items())
+
+
+def test_micro_batches_add_up_to_the_batch(task):
+    whole = tune(task, perceptron(0), keep_best=False, l2_sp=0.1, **OPTIONS)
+    cut = tune(task, perceptron(0), keep_best=False, l2_sp=0.1, micro_batch_size=5, **OPTIONS)
+    assert_same(whole, cut, exact=False)
+
+
+def test_out_of_memory_goes_on_by_accumulating(task, monkeypatch):
+    plain = tune(task, perceptron(0), keep_best=False, **OPTIONS)
+    real, seen = Loop._backward, []
+
+    def limited(self, micro, *weights):
+        if len(micro.samples) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        seen.append(len(micro.samples))
+        return real(self, micro, *weights)
+
+    monkeypatch.setattr(Loop, "_backward", limited)
+    heard = []
+    tuned = tune(task, perceptron(0), keep_best=False, observer=heard.append, **OPTIONS)
+    assert max(seen) == 4
+    assert any(isinstance(event, Note) and "micro-batches of 4" in event.text for event in heard)
+    assert_same(plain, tuned, exact=False)
+
+
+def test_out_of_memory_with_one_sample_is_an_error(task, monkeypatch):
+    def never(self, micro, *weights):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Loop, "_backward", never)
+    with pytest.raises(TuningError, match="single sample"):
+        tune(task, perceptron(0), **OPTIONS)
+
+
+def test_nan_stops_at_its_step_and_the_last_good_checkpoint_stays(task, tmp_path):
+    target = perceptron(0)
+    with pytest.raises(DivergedError, match=r"At step \d+ .*last good checkpoint is .*learning_rate") as caught:
+        tune(
+            make_task("regression"), target, method="fine-tune", epochs=60, batch_size=16, learning_rate=0.9,
+            schedule="constant", out=tmp_path, checkpoint_every_steps=2, keep_best=False,
+        )  # fmt: skip
+    files = sorted((tmp_path / "checkpoints").glob("*.pt"))
+    assert files
+    state = torch.load(files[-1], weights_only=True)
+    assert all(torch.isfinite(value).all() for value in state["network"].values() if value.is_floating_point())
+    step = int(str(caught.value).split("At step ")[1].split()[0])
+    assert state["step"] < step + 1
+
+
+def test_a_checkpoint_of_another_run_is_refused(task, tmp_path):
+    tune(task, perceptron(0), out=tmp_path, **OPTIONS)
+    with pytest.raises(CheckpointError, match="another run: learning_rate was 0.01 and is 0.5"):
+        tune(task, perceptron(0), out=tmp_path, resume=True, learning_rate=0.5, head_learning_rate=0.1, **OPTIONS)
+    with pytest.raises(CheckpointError, match="another run: task was"):
+        tune(make_task(seed=1), perceptron(0), out=tmp_path, resume=True, **OPTIONS)
+    with pytest.raises(InputError, match="holds a run already"):
+        tune(task, perceptron(0), out=tmp_path, **OPTIONS)
+    (tmp_path / "checkpoints" / "step-99999999.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        tune(task, perceptron(0), out=tmp_path, resume=True, **OPTIONS)
+
+
+def test_a_full_disk_is_a_clear_error_and_keeps_the_last_checkpoint(tmp_path):
+    checkpoints = Checkpoints(tmp_path, {"run": 1})
+    good = checkpoints.write(1, {"network": {"w": torch.zeros(4)}})
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
+    try:
+        with pytest.raises(TuningError, match=r"no room on the disk.*last good checkpoint is .*step-00000001"):
+            checkpoints.write(2, {"network": {"w": torch.zeros(1_000_000)}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert checkpoints.latest() == good
+    assert [path.name for path in tmp_path.iterdir()] == [good.name]
+
+
+def test_early_stopping_and_the_best_weights(task, tmp_path):
+    tuned = tune(task, perceptron(0), method="fine-tune", epochs=50, batch_size=16, patience=2, out=tmp_path)
+    checks = [line for line in tuned.curves if line["event"] == "validation"]
+    assert len(checks) < 50
+    accuracies = [line["metrics"]["accuracy"] for line in checks]
+    assert max(accuracies) == accuracies[-3]
+    assert tuned.metric("validation").value == pytest.approx(max(accuracies))
+    assert tuned.best_step == checks[-3]["step"]
+
+
+@pytest.mark.parametrize("n", [17, 33, 49])
+def test_no_last_batch_of_one_sample_reaches_a_batch_norm(n):
+    task = make_task(shape=(3, 8, 8), n=n)
+    tuned = tune(task, convolutional(0), method="fine-tune", epochs=1, batch_size=16)
+    assert np.isfinite([line["loss"] for line in tuned.curves if line["event"] == "step"]).all()
+
+
+def test_batches_of_one_class_with_batch_norm():
+    task = make_task(n=48)
+    order = np.argsort(task.train.targets, kind="stable")
+    kept = order[np.r_[0:8, 40:48]]
+    train = Split(task.train.inputs[kept], np.r_[np.zeros(8, np.int64), np.ones(8, np.int64)])
+    rest = Split(task.test.inputs[:4], np.array([0, 1, 0, 1]))
+    small = Task("one", "classification", "array", ("a", "b"), {"train": train, "validation": rest, "test": rest}, "one")
+    tuned = tune(small, perceptron(0, norm=True), method="fine-tune", epochs=3, batch_size=2, bss=1e-3)
+    assert np.isfinite([line["loss"] for line in tuned.curves if line["event"] == "step"]).all()
+    with pytest.raises(InputError, match="batch norm needs two"):
+        tune(small, perceptron(0, norm=True), method="fine-tune", batch_size=1)
+
+
+def test_labels_missing_from_train_are_named(task):
+    train = task.train
+    keep = train.targets != 1
+    splits = {**task.splits, "train": Split(train.inputs[keep], train.targets[keep])}
+    with pytest.raises(TaskError, match=r"no sample of 1 of 3 labels.*: b\."):
+        tune(Task("x", "classification", "array", task.target_names, splits, "x"), perceptron(0))
+
+
+def test_bad_arguments(task):
+    with pytest.raises(UnknownMethodError, match="Did you mean 'b-tuning'"):
+        tune(task, perceptron(0), method="b-tunning")
+    with pytest.raises(InputError, match="at least one"):
+        tune(task, perceptron(0), method="b-tuning")
+    with pytest.raises(InputError, match="epochs=0"):
+        tune(task, perceptron(0), method="fine-tune", epochs=0)
+    with pytest.raises(InputError, match="Did you mean 'learning_rate'"):
+        tune(task, perceptron(0), method="fine-tune", learning_rat=1)
+    images = Task("pictures", "classification", "image", task.target_names, task.splits, "x")
+    with pytest.raises(InputError, match="reads array, but the inputs of 'pictures' are image"):
+        tune(images, perceptron(0), method="fine-tune")
+    teacher = perceptron(1)
+    object.__setattr__(teacher.card, "modalities", ("text",))
+    with pytest.raises(InputError, match="teacher 'small/perceptron-1-16' reads text"):
+        tune(task, perceptron(0), [teacher])
+
+
+def test_a_run_alone_where_several_were_asked_for_warns(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.warns(UserWarning, match="processes=2, but 1 run"):
+        warn_if_alone(2)
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    with pytest.warns(UserWarning, match="runs alone"):
+        warn_if_alone(None)
+    monkeypatch.delenv("MASTER_ADDR")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_alone(None)
