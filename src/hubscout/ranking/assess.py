@@ -11,12 +11,14 @@ import numpy as np
 
 from hubscout.errors import InputError, ModelError
 from hubscout.ranking.candidates import Candidate
+from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.row import LayerScore, Row
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, Statistics
     from hubscout.features import Extraction
     from hubscout.features.cache import FeatureCache
+    from hubscout.features.decoded import PreparedPool
     from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone, ModelCard
     from hubscout.metrics import Score
@@ -45,6 +47,8 @@ class Settings:
     measure_latency: bool = True
     cache: FeatureCache | None = field(default=None, compare=False)
     observer: Observer | None = field(default=None, compare=False)
+    prepared: PreparedPool | None = field(default=None, compare=False)
+    """Inputs that were prepared for one model, for the next of the same preprocessing."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequenc
         block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
         layer=chosen,
         layers=layers,
+        convergence=Convergence.of(evidence) if evidence is not None else None,
         n=sum(extraction.n for extraction in extractions),
         feature_dim=evidence.feature_dim if evidence else card.feature_dim,
         params=card.params,
@@ -135,6 +140,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
         blocks=settings.blocks,
         skip_bad=settings.skip_bad,
         observer=settings.observer,
+        prepared=settings.prepared,
     )
 
 

@@ -83,6 +83,8 @@ def rank(
         InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
 
     """
+    from hubscout.features.decoded import PreparedPool
+
     started = time.perf_counter()
     if engine != "local":
         raise UnknownEngineError(engine, ["local"])
@@ -108,6 +110,7 @@ def rank(
             measure_latency=measure_latency,
             cache=_open_cache(cache, stack, always=growing),
             observer=observer,
+            prepared=PreparedPool() if len(candidates.models) > 1 else None,
         )
         question = {
             "metrics": list(names), "layers": list(layers) if isinstance(layers, tuple) else layers, "layer": layer,

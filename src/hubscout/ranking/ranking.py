@@ -16,6 +16,7 @@ from hubscout.ranking.row import Failure, Row
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from hubscout.evaluation.pairs import Better
@@ -206,6 +207,19 @@ class Ranking:
 
         return load_ranking(Path(path))
 
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page; it loads nothing and opens from a file."""
+        from hubscout.report import Run, write_report
+
+        return write_report(Run(ranking=self), path)
+
+    def plot(self, what: str = "scores") -> Figure:
+        """A matplotlib figure: "scores", "cost", "metrics", "targets", "layers" or "convergence"."""
+        from hubscout.report import Run
+        from hubscout.report.pictures import draw
+
+        return draw(Run(ranking=self), what)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubscout.ranking.table import renderables
 
@@ -227,7 +241,7 @@ def flatten(row: Row) -> dict[str, Any]:
     record = {
         name: value
         for name, value in asdict(row).items()
-        if name not in {"scores", "standard_errors", "card", "layers", "dropped", "notes", "block_sizes"}
+        if name not in {"scores", "standard_errors", "card", "layers", "dropped", "notes", "block_sizes", "convergence"}
     }
     record["per_target"] = list(row.per_target)
     record["block_scores"] = list(row.block_scores)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hubscout.ranking.convergence import Convergence
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerScore:
@@ -69,6 +71,8 @@ class Row:
     layer: str = ""
     """The layer that `score` is of; empty for the features before the head."""
     layers: tuple[LayerScore, ...] = ()
+    convergence: Convergence | None = None
+    """How LogME's fixed-point iteration looks for a few targets."""
     params: int | None = None
     bytes: int | None = None
     flops: int | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
+from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
 
@@ -83,6 +84,7 @@ def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking
 def _row(entry: dict[str, Any]) -> Row:
     values = _tuples(Row, {name: value for name, value in entry.items() if name != "best_layer"})
     values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
+    values["convergence"] = Convergence.from_json(entry["convergence"]) if entry.get("convergence") else None
     values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
     return Row(**values)
 

@@ -116,7 +116,7 @@ def cells(row: Row, ranking: Ranking) -> list[str]:
 def title(ranking: Ranking) -> str:
     """What was ranked on what."""
     task = ranking.task
-    n = max((row.n for row in ranking.rows), default=0)
+    n = max((row.n for row in ranking.rows), default=ranking.task.rows.get("train", 0))
     unit = "words" if task.kind == "tagging" else "samples"
     return f"{task.name}: {task.kind}, {len(task.target_names)} targets, {n:,} training {unit}"
 
@@ -140,6 +140,10 @@ def remarks(ranking: Ranking) -> list[str]:
 
 def renderables(ranking: Ranking) -> Iterator[RenderableType]:
     """The table and the remarks for a rich console. Names are text, never markup."""
+    if not ranking.rows:
+        yield Text(f"{title(ranking)}: no model could be ranked.")
+        yield from (Text(remark) for remark in remarks(ranking))
+        return
     table = Table(title=Text(title(ranking)), title_justify="left", header_style="bold")
     for head in columns(ranking):
         table.add_column(

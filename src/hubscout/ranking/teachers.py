@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Teachers(Sequence[str]):
 def select_teachers(
     ranking: Ranking,
     k: int,
-    method: Literal["top", "joint"] = "top",
+    method: str = "top",
     *,
     task: Task | None = None,
     cache: FeatureCache | str | Path | None = None,
