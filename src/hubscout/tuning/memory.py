@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ class HeldBatches:
     ) -> None:
         self.seed = seed
         self.device = device
-        self.views = {name: _View(inputs, p, workers=workers, device=device) for name, p in preprocessings.items()}
+        self.views = _held_views(inputs, preprocessings, workers=workers, device=device)
         self.augment = augment and any(p.augmented().key != p.key for p in preprocessings.values())
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
@@ -59,6 +60,31 @@ class HeldBatches:
             yield Share(torch.as_tensor(chunk), {TARGET: self.views[TARGET].batch(chunk, None)})
 
 
+_kept: dict[int, dict[tuple[str, str], _View]] = {}
+"""By the id of the inputs: what the last run over them held, for the next one. Gone when the inputs are."""
+
+
+def _held_views(
+    inputs: Sequence[Any], preprocessings: Mapping[str, Preprocessing], *, workers: int, device: torch.device
+) -> dict[str, _View]:
+    """The views, decoded now or taken over from the last run: a comparison of methods decodes its data once."""
+    before = _kept.pop(id(inputs), {})
+    views: dict[str, _View] = {}
+    now: dict[tuple[str, str], _View] = {}
+    for name, preprocessing in preprocessings.items():
+        place = (preprocessing.key, str(device))
+        if place not in now:
+            held = before.get(place)
+            now[place] = held if held is not None else _View(inputs, preprocessing, workers=workers, device=device)
+        views[name] = now[place]
+    try:
+        weakref.finalize(inputs, _kept.pop, id(inputs), None)
+    except TypeError:  # a plain list, say, which tells nobody when it goes
+        return views
+    _kept[id(inputs)] = now
+    return views
+
+
 class _View:
     def __init__(
         self, inputs: Sequence[Any], preprocessing: Preprocessing, *, workers: int, device: torch.device
@@ -68,7 +94,9 @@ class _View:
         self.samples: list[Any] = []
         self.images: Tensor | None = None
         self.name = ""
-        loader = DataLoader(_Prepared(inputs, preprocessing, 64), batch_size=None, num_workers=workers, collate_fn=_same)
+        loader = DataLoader(
+            _Prepared(inputs, preprocessing, 64), batch_size=None, num_workers=workers, collate_fn=_same
+        )
         stacks: list[Tensor] = []
         for chunk in loader:
             if isinstance(chunk, Tensor):
