@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ import numpy as np
 
 from hubscout.errors import CacheError, InputError, TaskError
 from hubscout.features.accumulate import BlockAccumulator
+from hubscout.features.allocator import memory_kept
 from hubscout.features.batching import BatchSize
 from hubscout.features.collector import BatchResult, Collector
 from hubscout.features.forward import Runner
@@ -302,7 +303,7 @@ class _Run:
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
         planned = plan(pending.items(), self.size, lengths)
         pin = self.device.startswith("cuda") and job.backbone.module is not None
-        with runner:
+        with memory_kept() if runner.device == "cpu" else nullcontext(), runner:
             began = time.perf_counter()
             with (
                 Background(collector.add) as background,
