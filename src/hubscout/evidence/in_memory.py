@@ -20,6 +20,7 @@ from hubscout.evidence.arrays import (
     zeros_like_device,
 )
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets
+from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_dual, doubt_from_contributions
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
@@ -30,10 +31,13 @@ from hubscout.evidence.maximize import (
     scored_targets,
     with_doubt,
 )
-from hubscout.evidence.posterior import dual_coefficients
+from hubscout.evidence.posterior import dual_coefficients, mean_weights
 from hubscout.evidence.solution import SOLVERS
-from hubscout.evidence.spectrum import dual_spectrum
+from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, singular_spectra
 from hubscout.evidence.statistics import Statistics
+
+ROUNDING_TOLERANCE = 1e-10
+"""If squaring the features may have cost the score more than this, it is computed again without squaring."""
 
 
 def logme(
@@ -113,26 +117,27 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
         part = rows[chosen] if offsets is None else to_float64(rows[chosen]) - offsets[0]
         on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
         statistics.update(part, values[to_host(chosen) if on_host else chosen], block=block)
-    return fit(statistics, settings, offsets)
+    fitted = fit(statistics, settings if settings.keep_spectrum else replace(settings, keep_spectrum=True), offsets)
+    scored = [index for index, name in enumerate(fitted.targets) if name not in fitted.unscored]
+    spectrum = kept_spectrum(fitted)
+    exact_digits = score_rounding(spectrum, fitted.ratio[scored]) <= ROUNDING_TOLERANCE
+    if not exact_digits and settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
+        return _decomposed(rows, labels, block_of_row, settings)
+    return fitted if settings.keep_spectrum else fitted.without_spectrum()
 
 
 def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
     n, dim = (int(size) for size in rows.shape)
     check_finite(rows)
-    targets = _target_matrix(labels, rows)
-    means = None
-    if settings.center:
-        targets, target_means = _centred_columns(targets)
-        means = (_column_means(rows), target_means)
-    squares = (targets**2).sum(0)
-    scored = scored_targets(labels.kind, labels.names, squares, squares, n=n)
-    targets = targets[:, np.flatnonzero(scored)]
+    targets, means, scored = _dense_targets(rows, labels, settings)
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
         inner = add_product(inner, _column_part(rows, columns, means).T)
     spectrum = dual_spectrum(inner, targets, dim)
     solution = settings.solve(spectrum, None)
+    if score_rounding(spectrum, solution.ratio) > ROUNDING_TOLERANCE:
+        return _decomposed(rows, labels, block_of_row, settings)
     coefficients = dual_coefficients(spectrum, solution.ratio)
     weights = zeros_like_device(rows, targets.shape[1], dim)
     basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
@@ -141,13 +146,50 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
         weights[:, columns] = coefficients.T @ part
         if basis is not None:
             basis[columns] = part.T @ spectrum.basis
-    fitted = assemble(labels.kind, labels.names, scored, spectrum, solution, weights, means, settings)
     if basis is not None:
         basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
-        fitted = replace(fitted, spectrum=replace(spectrum, basis=basis, dual=False))
+    kept = spectrum if basis is None else replace(spectrum, basis=basis)
+    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, means, settings)
+    return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
+
+
+def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
+    """From the singular values of the features themselves: slower, but small ones keep all their digits."""
+    targets, means, scored = _dense_targets(rows, labels, settings)
+    left, right = singular_spectra(_column_part(rows, slice(None), means), targets)
+    solution = settings.solve(right, None)
+    weights = mean_weights(right, solution.ratio)
+    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, means, settings)
+    return _with_row_doubt(fitted, left, targets, scored, block_of_row, settings)
+
+
+def _dense_targets(
+    rows: Array, labels: Targets, settings: Settings
+) -> tuple[Array, tuple[Array, Array] | None, np.ndarray]:
+    """The scored columns of the targets, centred if asked for; the means of features and targets; what is scored."""
+    targets = _target_matrix(labels, rows)
+    means = None
+    if settings.center:
+        targets, target_means = _centred_columns(targets)
+        means = (_column_means(rows), target_means)
+    squares = (targets**2).sum(0)
+    scored = scored_targets(labels.kind, labels.names, squares, squares, n=int(rows.shape[0]))
+    return targets[:, np.flatnonzero(scored)], means, scored
+
+
+def _with_row_doubt(
+    fitted: Evidence,
+    spectrum: Spectrum,
+    targets: Array,
+    scored: np.ndarray,
+    block_of_row: np.ndarray,
+    settings: Settings,
+) -> Evidence:
+    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis."""
     if settings.jackknife == "none" or block_of_row.max() == 0:
         return fitted
-    contributions = contributions_from_dual(spectrum, targets, solution.ratio, fitted.beta[scored], block_of_row)
+    ratio, beta = fitted.ratio[scored], fitted.beta[scored]
+    contributions = contributions_from_dual(spectrum, targets, ratio, beta, block_of_row)
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 

@@ -108,14 +108,14 @@ def _repeat(problem: Problem, step_for: Callable[[int], Step], tolerance: float,
             if not (0 < new_alpha < math.inf and 0 < new_beta < math.inf):
                 break  # Rounding took over (labels without noise); the last whole pair stands, not converged.
             alpha, beta = new_alpha, new_beta
-            if alpha / beta > largest:
+            if alpha / beta > max(largest, before):
                 converged[target] = True
                 break
             if abs(math.log(alpha / beta / before)) <= tolerance:
                 converged[target] = True
                 break
         most = max(most, iteration)
-        ratios[target] = math.inf if alpha / beta > largest else alpha / beta
+        ratios[target] = math.inf if converged[target] and alpha / beta > largest else alpha / beta
     return Solution(ratios, most, converged)
 
 

@@ -5,11 +5,11 @@ With F = U Σ Vᵀ, the evidence of a target y depends on σ², on z = Uᵀy, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch, mirrored, namespace
+from hubscout.evidence.arrays import Array, is_torch, mirrored, namespace, to_host
 from hubscout.evidence.refined_eigh import refined_eigh
 from hubscout.evidence.statistics import Block
 
@@ -31,8 +31,7 @@ class Spectrum:
     target_squares: Array
     """‖y‖², (C,)."""
     basis: Array
-    """V, (D, r); in the dual, U, (n, r)."""
-    dual: bool
+    """V, (D, r): the right singular vectors. While a fit in the dual runs, U, (n, r)."""
 
     @property
     def rank(self) -> int:
@@ -66,7 +65,7 @@ def primal_spectrum(block: Block, *, overwrite: bool = False) -> Spectrum:
     start = _first_kept(values, block.n, dim)
     values, vectors = values[start:], vectors[:, start:]
     projections = (block.cross @ vectors) / xp.sqrt(values)
-    return _finish(block.n, dim, values, projections, block.target_squares, vectors, dual=False)
+    return _finish(block.n, dim, values, projections, block.target_squares, vectors)
 
 
 def dual_spectrum(inner: Array, targets: Array, feature_dim: int) -> Spectrum:
@@ -75,24 +74,50 @@ def dual_spectrum(inner: Array, targets: Array, feature_dim: int) -> Spectrum:
     values, vectors = symmetric_eigh(inner)
     start = _first_kept(values, n, feature_dim)
     squares = (targets**2).sum(0)
-    return _finish(
-        n, feature_dim, values[start:], targets.T @ vectors[:, start:], squares, vectors[:, start:], dual=True
-    )
+    return _finish(n, feature_dim, values[start:], targets.T @ vectors[:, start:], squares, vectors[:, start:])
 
 
-def _first_kept(values: Array, n: int, feature_dim: int) -> int:
+def singular_spectra(features: Array, targets: Array) -> tuple[Spectrum, Spectrum]:
+    """The spectrum with U and the spectrum with V as its basis, by singular value decomposition of (n, D) features."""
+    n, dim = (int(size) for size in features.shape)
+    if is_torch(features):
+        left, singular, right = namespace(features).linalg.svd(features, full_matrices=False)
+    else:
+        from scipy.linalg import svd
+
+        left, singular, right = svd(features, full_matrices=False, check_finite=False)
+    xp = namespace(features)
+    # Rising, as from the other decompositions. Rounding is a fraction of σ here, so of σ² it is the square of that.
+    values, left, right = xp.flip(singular) ** 2, xp.flip(left, axis=(1,)), xp.flip(right, axis=(0,))
+    start = _first_kept(values, n, dim, rank_threshold(n, dim) ** 2)
+    values, left, right = values[start:], left[:, start:], right[start:]
+    with_left = _finish(n, dim, values, targets.T @ left, (targets**2).sum(0), left)
+    return with_left, replace(with_left, basis=right.T)
+
+
+def score_rounding(spectrum: Spectrum, ratio: np.ndarray) -> float:
+    """About how much of the score is rounding, for a spectrum that came from squared features.
+
+    Every σ² is wrong by about ε·σ₁², and the log determinant by that over t + σ²; the errors are independent.
+    """
+    finite = ratio[np.isfinite(ratio)]
+    if not spectrum.rank or not len(finite):
+        return 0.0
+    values = to_host(spectrum.squared_singular_values)
+    return 8 * EPSILON * float(np.linalg.norm(values[-1] / (values + finite.min()))) / spectrum.n
+
+
+def _first_kept(values: Array, n: int, feature_dim: int, threshold: float | None = None) -> int:
     """Where the eigenvalues that are not rounding begin; no more of them than samples or dimensions can give."""
     size = int(values.shape[0])
     largest = float(values[-1])
     if largest <= 0:
         return size
-    kept = int((values > largest * rank_threshold(n, feature_dim)).sum())
+    kept = int((values > largest * (rank_threshold(n, feature_dim) if threshold is None else threshold)).sum())
     return size - min(kept, n, feature_dim)
 
 
-def _finish(
-    n: int, feature_dim: int, values: Array, projections: Array, squares: Array, basis: Array, *, dual: bool
-) -> Spectrum:
+def _finish(n: int, feature_dim: int, values: Array, projections: Array, squares: Array, basis: Array) -> Spectrum:
     xp = namespace(values)
     if int(values.shape[0]) == n:
         # n independent directions reach every target; what rounding leaves over is nothing.
@@ -101,4 +126,4 @@ def _finish(
         # Below n·ε·‖y‖² the difference is rounding. The floor keeps noise-free labels finite: their evidence grows
         # without bound as the noise goes to zero, and float64 cannot tell such noise from none.
         unreachable = xp.maximum(squares - (projections**2).sum(1), n * EPSILON * squares)
-    return Spectrum(n, feature_dim, values, projections, unreachable, squares, basis, dual)
+    return Spectrum(n, feature_dim, values, projections, unreachable, squares, basis)
