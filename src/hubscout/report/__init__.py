@@ -1,1 +1,9 @@
-"""What a person looks at, made from saved results alone."""
+"""What a person looks at, made from saved results alone: one HTML page, and pictures for papers.
+
+Nothing here computes a score or opens a model; the page loads nothing from anywhere.
+"""
+
+from hubscout.report.page import render, write_report
+from hubscout.report.run import Run, open_run
+
+__all__ = ["Run", "open_run", "render", "write_report"]

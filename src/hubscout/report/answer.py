@@ -87,7 +87,7 @@ def _doubts(ranking: Ranking) -> list[str]:
     if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
         row.tied_with_best for row in ranking.compared[1:]
     ):
-        doubts.append("No two of the best can be told apart on this much data; more labels would help.")
+        doubts.append("None of the models can be told apart on this much data; more labels would help.")
     return doubts
 
 
@@ -106,11 +106,8 @@ def data_argument(ranking: Ranking) -> str:
     command = [str(part) for part in ranking.environment.get("command") or ()]
     if "rank" in command[1:2] and len(command) > 2 and not command[2].startswith("-"):
         return command[2]
-    source = ranking.task.source or {}
-    for key in ("path", "data", "folder", "identifier", "name"):
-        if isinstance(source.get(key), str):
-            return str(source[key])
-    return "DATA"
+    source = ((ranking.task.source or {}).get("arguments") or {}).get("source")
+    return source if isinstance(source, str) else "DATA"
 
 
 def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:

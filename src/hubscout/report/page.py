@@ -13,19 +13,27 @@ from hubscout.ranking.storage import write_atomically
 from hubscout.report.markup import Markup, json_script, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.answer import answer_section
+from hubscout.report.sections.convergence import convergence_section
 from hubscout.report.sections.cost import cost_section
 from hubscout.report.sections.layers import layers_section
+from hubscout.report.sections.metrics import metrics_section
 from hubscout.report.sections.provenance import provenance_section
 from hubscout.report.sections.ranking import ranking_section
+from hubscout.report.sections.reference import reference_section
 from hubscout.report.sections.section import Section
 from hubscout.report.sections.targets import targets_section
+from hubscout.report.sections.tuning import tuning_section
 
 ORDER: tuple[Callable[[Run], Section | None], ...] = (
     answer_section,
     ranking_section,
     cost_section,
+    metrics_section,
+    reference_section,
     targets_section,
     layers_section,
+    convergence_section,
+    tuning_section,
     provenance_section,
 )
 
@@ -80,7 +88,10 @@ def write_report(run: Run, path: str | Path) -> Path:
 def _policy(script: str) -> str:
     """Nothing may be loaded, and no script may run but ours, whatever a name in the run holds."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _header(run: Run, parts: list[Section]) -> Markup:
@@ -108,5 +119,3 @@ def _subtitle(run: Run) -> str:
     pieces = [f"{task.kind}, {task.modality}", f"{len(task.target_names)} targets", f"{n:,} training {unit}"]
     started = str(run.ranking.environment.get("started") or "")[:10]
     return " · ".join([*pieces, started] if started else pieces)
-
-

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hubscout.errors import RunError
+from hubscout.evaluation.pairs import Better
+from hubscout.ranking.judgement import read_reference
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.storage import FILE as RANKING_FILE
 from hubscout.ranking.storage import load_ranking
+from hubscout.report.tuning_runs import TuningRun, find_tuning_runs
 from hubscout.report.view import View
 
 REFERENCE_FILES = ("reference.csv", "reference.json")
@@ -16,11 +20,16 @@ REFERENCE_FILES = ("reference.csv", "reference.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a run folder holds. `reference` is a file of known results of fine-tuning, where one lies in the folder."""
+    """What a run folder holds: a ranking, tuning runs, known results of fine-tuning (`reference`), or some of these.
+
+    `better` says which way the reference goes.
+    """
 
     folder: Path | None = None
     ranking: Ranking | None = None
-    reference: Path | None = None
+    tuning: tuple[TuningRun, ...] = ()
+    reference: Mapping[str, float] | None = None
+    better: Better = "higher"
 
     @property
     def view(self) -> View | None:
@@ -30,17 +39,30 @@ class Run:
     @property
     def title(self) -> str:
         """What the run was about."""
-        return self.ranking.task.name if self.ranking is not None else (self.folder.name if self.folder else "Run")
+        if self.ranking is not None:
+            return self.ranking.task.name
+        named = next((run.task for run in self.tuning if run.task), "")
+        return named or (self.folder.resolve().name if self.folder is not None else "Run")
 
 
-def open_run(folder: str | Path, *, reference: str | Path | None = None) -> Run:
+def open_run(folder: str | Path, *, reference: str | Path | None = None, better: Better = "higher") -> Run:
     """Open a run folder (or a `ranking.json`). A `reference` file goes before one that lies in the folder."""
     path = Path(folder)
     if not path.exists():
         raise RunError(f"There is no {path}: give the --out folder of a `hubscout rank` or `hubscout tune`.")
     home = path if path.is_dir() else path.parent
     ranking = load_ranking(path) if path.is_file() or (path / RANKING_FILE).exists() else None
-    if ranking is None:
-        raise RunError(f"The folder {path} holds no {RANKING_FILE}: give the --out folder of a `hubscout rank`.")
-    found = Path(reference) if reference else next((home / n for n in REFERENCE_FILES if (home / n).exists()), None)
-    return Run(folder=home, ranking=ranking, reference=found)
+    tuning = tuple(find_tuning_runs(home)) if path.is_dir() else ()
+    if ranking is None and not tuning:
+        raise RunError(
+            f"The folder {path} holds neither a ranking ({RANKING_FILE}) nor a tuning run (metrics.jsonl): "
+            "give the --out folder of a `hubscout rank` or `hubscout tune`."
+        )
+    found = Path(reference) if reference else next((home / n for n in REFERENCE_FILES if (home / n).is_file()), None)
+    return Run(
+        folder=home,
+        ranking=ranking,
+        tuning=tuning,
+        reference=read_reference(found) if found is not None else None,
+        better=better,
+    )

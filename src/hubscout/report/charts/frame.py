@@ -69,9 +69,7 @@ def axes(
             parts.append(tag("text", label, x=place, y=area.bottom + 16, class_="tick middle"))
             last_right = place + half
     parts.append(tag("line", x1=area.left, x2=area.right, y1=area.bottom, y2=area.bottom, class_="axis"))
-    parts.append(
-        tag("text", x_title, x=(area.left + area.right) / 2, y=frame.height - 8, class_="axis-title middle")
-    )
+    parts.append(tag("text", x_title, x=(area.left + area.right) / 2, y=frame.height - 8, class_="axis-title middle"))
     middle = (area.top + area.bottom) / 2
     parts.append(
         tag(

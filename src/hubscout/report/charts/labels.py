@@ -27,10 +27,7 @@ class Box:
     def meets(self, other: Box) -> bool:
         """Whether the two share any area."""
         return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
     def within(self, other: Box) -> bool:
@@ -70,8 +67,12 @@ class Label:
     """The point, where the label is so far from it that a line should lead there."""
 
 
-def place(wishes: Sequence[Wish], area: Box, *, size: float, obstacles: Sequence[Box] = ()) -> list[Label | None]:
+def place(
+    wishes: Sequence[Wish], area: Box, *, size: float, obstacles: Sequence[Box] = (), avoid: Sequence[Box] = ()
+) -> list[Label | None]:
     """Places for the wishes, in their order; None for a name that finds no free place.
+
+    No label covers an obstacle or another label; those that must be written may cover what others `avoid`.
 
     >>> area = Box(0, 0, 200, 100)
     >>> [label is not None for label in place([Wish("one", 50, 50), Wish("two", 52, 51)], area, size=10)]
@@ -81,11 +82,16 @@ def place(wishes: Sequence[Wish], area: Box, *, size: float, obstacles: Sequence
     labels: list[Label | None] = [None] * len(wishes)
     for index in sorted(range(len(wishes)), key=lambda index: wishes[index].priority):
         wish = wishes[index]
-        for label in _candidates(wish, size):
-            if label.box.within(area) and not any(label.box.meets(box) for box in taken):
-                labels[index] = label
-                taken.append(label.box)
-                break
+        free = [
+            label
+            for label in _candidates(wish, size)
+            if label.box.within(area) and not any(label.box.meets(box) for box in taken)
+        ]
+        clear = [label for label in free if not any(label.box.meets(box) for box in avoid)]
+        chosen = clear or (free if wish.must else [])
+        if chosen:
+            labels[index] = chosen[0]
+            taken.append(chosen[0].box)
     return labels
 
 

@@ -99,7 +99,7 @@ def _band(curve: Curve, x: Scale, y: Scale) -> Markup:
 
 
 def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
-    dots = []
+    dots: list[Markup] = []
     for curve in curves:
         for index, tip in enumerate(curve.tips):
             across, up = curve.x[index], curve.y[index]

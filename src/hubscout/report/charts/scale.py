@@ -82,7 +82,7 @@ def _decade_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
         exponents = range(first, last + 1, every if factors == (1,) else 1)
         finer = [factor * 10.0**exponent for exponent in exponents for factor in factors]
         finer = [tick for tick in finer if low <= tick <= high]
-        if ticks and len(finer) > wanted + 1:
+        if len(ticks) > 3 or (ticks and len(finer) > wanted + 1):
             break
         ticks = finer
     return tuple(ticks)

@@ -52,16 +52,23 @@ def scatter(
     make_x = logarithmic if x_logarithmic else linear
     wanted = 4 if frame.narrow else 7
     x = make_x([point.x for point in points], area.left, area.right, padding=0.08, wanted=wanted)
-    heights = [point.y + sign * (point.error or 0.0) for point in points for sign in (-1, 1)]
-    y = linear(heights, area.bottom, area.top, padding=0.08, wanted=5)
+    y = linear(heights(points), area.bottom, area.top, padding=0.08, wanted=5)
     return drawing(
         frame,
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         _staircase(front, x, y, area) if len(front) > 0 else "",
         tag("g", *_marks(points, x, y), class_="points"),
-        tag("g", *_names(frame, points, x, y), class_="names", aria_hidden="true"),
+        tag("g", *_names(frame, points, x, y, front), class_="names", aria_hidden="true"),
         label=label,
     )
+
+
+def heights(points: Sequence[Point]) -> list[float]:
+    """What the vertical axis must show: every point, and error bars as far as they do not dwarf the points."""
+    values = [point.y for point in points]
+    most = max(values) - min(values) if len(values) > 1 else 0.0
+    reach = [min(point.error or 0.0, most or float("inf")) for point in points]
+    return [value + sign * error for value, error in zip(values, reach, strict=True) for sign in (-1, 1)]
 
 
 def _staircase(front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: Box) -> Markup:
@@ -77,7 +84,7 @@ def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
         across, up = x(point.x), y(point.y)
         bar: Markup | str = ""
         if point.error:
-            top, bottom = y(point.y + point.error), y(point.y - point.error)
+            top, bottom = y(min(point.y + point.error, y.high)), y(max(point.y - point.error, y.low))
             bar = tag("path", d=f"M{across:.1f} {top:.1f}V{bottom:.1f}", class_="error")
         marks.append(
             tag(
@@ -98,7 +105,24 @@ def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
     return marks
 
 
-def _names(frame: Frame, points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
+def _lines(points: Sequence[Point], front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: Box) -> list[Box]:
+    """What names had better not cross: error bars and the steps of the front."""
+    bars = [
+        Box(x(p.x) - 1, y(min(p.y + p.error, y.high)), x(p.x) + 1, y(max(p.y - p.error, y.low)))
+        for p in points
+        if p.error
+    ]
+    corners = [(x(a), y(b)) for a, b in front]
+    ends = [*(across for across, _ in corners[1:]), area.right]
+    starts = [area.bottom, *(up for _, up in corners[:-1])]
+    flat = [Box(a, b - 2, end, b + 2) for (a, b), end in zip(corners, ends, strict=True)] if corners else []
+    steep = [Box(a - 2, b, a + 2, start) for (a, b), start in zip(corners, starts, strict=True)] if corners else []
+    return [*bars, *flat, *steep]
+
+
+def _names(
+    frame: Frame, points: Sequence[Point], x: Scale, y: Scale, front: Sequence[tuple[float, float]]
+) -> list[Markup]:
     area = frame.area
     obstacles = [
         Box(x(point.x) - RADIUS, y(point.y) - RADIUS, x(point.x) + RADIUS, y(point.y) + RADIUS) for point in points
@@ -109,7 +133,8 @@ def _names(frame: Frame, points: Sequence[Point], x: Scale, y: Scale) -> list[Ma
         for point in points
     ]
     parts = []
-    for point, label in zip(points, place(wishes, area, size=frame.font, obstacles=obstacles), strict=True):
+    labels = place(wishes, area, size=frame.font, obstacles=obstacles, avoid=_lines(points, front, x, y, area))
+    for point, label in zip(points, labels, strict=True):
         if label is None:
             continue
         if label.leader is not None:

@@ -81,7 +81,8 @@ def _facts(view: View, found: Answer) -> Markup:
     if best.gain is not None:
         facts.append(("Gain over the null model", f"{best.gain:+.3f}", "nats a sample"))
     if best.params:
-        facts.append(("Parameters", human_count(best.params), best.identifier.partition("/")[0]))
+        work = f"{human_count(best.flops)} FLOPs a sample" if best.flops else ""
+        facts.append(("Parameters", human_count(best.params), work))
     return tag(
         "dl",
         *(tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in facts),

@@ -68,10 +68,10 @@ def _panel(view: View, cost: Cost) -> Markup:
     numbers = table(
         ("Model", cost.title, view.metric, "On the front"),
         [
-            (view.rows[p.model].identifier, cost.words(p.x), f"{p.y:.4f}", "yes" if p.group and view.rows[p.model].identifier in on_front else "")
-            for p in points
+            (name, cost.words(point.x), f"{point.y:.4f}", "yes" if name in on_front else "")
+            for name, point in ((view.rows[point.model].identifier, point) for point in points)
         ],
-    )  # fmt: skip
+    )
     return figure(
         lambda frame: scatter(
             frame,

@@ -65,8 +65,6 @@ def layers_section(run: Run) -> Section | None:
     )
 
 
-
-
 def _curve(view: View, index: int, row: Row, place: int) -> Curve:
     layers = sorted(row.layers, key=lambda layer: not layer.name)
     depth = [position / (len(layers) - 1) for position in range(len(layers))]

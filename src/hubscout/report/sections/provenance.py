@@ -28,7 +28,10 @@ def provenance_section(run: Run) -> Section | None:
         parts += [tag("p", "Run it again", class_="label"), copyable(command, "run it again")]
     parts.append(_definitions(_facts(ranking)))
     if ranking.task.notes:
-        parts += [tag("h3", "Guesses made while reading the data"), tag("ul", *(tag("li", n) for n in ranking.task.notes))]
+        parts += [
+            tag("h3", "Guesses made while reading the data"),
+            tag("ul", *(tag("li", n) for n in ranking.task.notes)),
+        ]
     if ranking.stages:
         rows = [
             (f"{stage.n:,}", str(len(stage.models)), str(len(stage.dropped)), human_seconds(stage.seconds))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hubscout.ranking.row import Row
 from hubscout.ranking.table import human_count, human_probability, human_seconds
 from hubscout.report.charts.frame import details
 from hubscout.report.charts.scale import Scale, linear
 from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
@@ -23,7 +26,7 @@ def ranking_section(run: Run) -> Section | None:
     view = run.view
     parts: list[Markup] = []
     if view is not None:
-        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _explanation(view)]
+        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _explanation(view), _notes(view)]
     if run.ranking.failures:
         parts.append(_failures(run))
     count = len(run.ranking.rows)
@@ -32,7 +35,8 @@ def ranking_section(run: Run) -> Section | None:
     unit = "words" if run.ranking.task.kind == "tagging" else "samples"
     lead = f"{count} models on {n:,} training {unit} of {run.ranking.task.name}."
     if tied > 1:
-        lead += f" The first {tied}, above the line, cannot be told apart."
+        group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
+        lead += f" {group} cannot be told apart from the best."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
 
 
@@ -69,8 +73,7 @@ def _controls(view: View) -> Markup:
 
 def _table(view: View) -> Markup:
     rows = view.rows
-    reach = [row.score + sign * ERRORS_SHOWN * (row.standard_error or 0.0) for row in rows for sign in (-1, 1)]
-    scale = linear(reach, 6, BAR_WIDTH - 6, padding=0.02)
+    scale = linear(_reach(rows), 6, BAR_WIDTH - 6, padding=0.02)
     heads: list[tuple[str, str, str]] = [("#", "number", ""), ("Model", "text", ""), (view.metric, "number", "")]
     if any(row.standard_error is not None for row in rows):
         heads.append((f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", "bar", ""))
@@ -95,6 +98,14 @@ def _table(view: View) -> Markup:
     return tag("table", tag("thead", head), tag("tbody", *body), id="models", class_="models")
 
 
+def _reach(rows: Sequence[Row]) -> list[float]:
+    """What the little axes must show: every score, and error bars as far as they do not dwarf the scores."""
+    scores = [row.score for row in rows]
+    most = (max(scores) - min(scores)) or float("inf")
+    reach = [min(ERRORS_SHOWN * (row.standard_error or 0.0), most) for row in rows]
+    return [score + sign * error for score, error in zip(scores, reach, strict=True) for sign in (-1, 1)]
+
+
 def _head(name: str, kind: str, index: int) -> Markup:
     if kind == "bar":
         return tag("th", name, scope="col", class_="bar")
@@ -112,7 +123,10 @@ def _row(view: View, row: Row, index: int, names: list[str], scale: Scale) -> Ma
         "Params": (human_count(row.params), row.params),
         "FLOPs": (human_count(row.flops), row.flops),
         "Latency": (human_seconds(row.latency_seconds), row.latency_seconds),
-        "Samples/s": ("–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}", row.samples_per_second),
+        "Samples/s": (
+            significant(row.samples_per_second),
+            row.samples_per_second,
+        ),
         "Time": ("cached" if row.from_cache else human_seconds(row.seconds), row.seconds),
         "Judged on": (f"{row.n:,}", row.n),
     }
@@ -157,7 +171,6 @@ def _model(view: View, row: Row, index: int) -> Markup:
     remarks: list[Markup] = []
     if row.dropped is not None:
         remarks.append(tag("small", f"Dropped: {row.dropped.reason}"))
-    remarks += [tag("small", note) for note in row.notes]
     pin = tag(
         "button",
         view.names[index],
@@ -167,11 +180,12 @@ def _model(view: View, row: Row, index: int) -> Markup:
         data_model=index,
         title=f"{row.identifier} (click to pin it in all charts)",
     )
-    badge = {"best": "best", "tied": "tied", "dropped": "dropped"}.get(view.group(row))
+    badge = {"best": "best", "dropped": "dropped"}.get(view.group(row))
     return tag(
         "th",
         pin,
         tag("span", badge, class_=f"badge {badge}") if badge else "",
+        tag("span", "cannot be told apart from the best", class_="unseen") if view.group(row) == "tied" else "",
         *remarks,
         scope="row",
         data_value=row.identifier,
@@ -181,7 +195,7 @@ def _model(view: View, row: Row, index: int) -> Markup:
 def _bar(view: View, row: Row, scale: Scale) -> Markup:
     middle = scale(row.score)
     reach = ERRORS_SHOWN * (row.standard_error or 0.0)
-    low, high = scale(row.score - reach), scale(row.score + reach)
+    low, high = scale(max(row.score - reach, scale.low)), scale(min(row.score + reach, scale.high))
     best = scale(view.rows[0].score)
     return tag(
         "svg",
@@ -209,6 +223,18 @@ def _explanation(view: View) -> Markup:
             "a model that has no features. It says which model to start from, not what accuracy to expect."
         )
     return details("How to read this table", tag("p", *words, class_="note"))
+
+
+def _notes(view: View) -> Markup:
+    """What went otherwise than planned, by what happened: often the same for several models."""
+    models: dict[str, list[str]] = {}
+    for index, row in enumerate(view.rows):
+        for note in row.notes:
+            models.setdefault(note, []).append(view.names[index])
+    if not models:
+        return join([])
+    items = [tag("li", note, " ", tag("span", listing(names), class_="note")) for note, names in models.items()]
+    return details(f"Notes ({len(items)})", tag("ul", *items))
 
 
 def _failures(run: Run) -> Markup:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from hubscout.report.markup import Markup, tag
 
+TAU = Markup("τ<sub>w</sub>")
+"""The weighted rank correlation, as it is set."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Section:

@@ -1,0 +1,63 @@
+"""`hubscout report`: one page to look at, from a saved run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_runs
+from hubscout.cli.output import JsonOption, QuietOption, print_json, say
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout report run/                              # writes run/report.html
+
+hubscout report run/ -o report.html --png figures/
+
+hubscout report run/ --reference accuracies.csv   # columns: model, accuracy"""
+
+
+@app.command(epilog=EPILOG)
+def report(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="The --out folder of a rank or a tune.", autocompletion=complete_runs),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page to write; report.html in the run folder if not given.")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Also write the main plots as pictures into this folder.")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option("--reference", help="Known results of fine-tuning: CSV of model and accuracy, or JSON."),
+    ] = None,
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="The reference holds errors, not accuracies.")
+    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Make one self-contained HTML page from a saved run.
+
+    It starts with the answer, holds its charts, style and script inside, and loads nothing from anywhere: send it,
+    keep it, open it from a file.
+    """
+    from hubscout.report import open_run, write_report
+    from hubscout.report.pictures import write_pictures
+
+    opened = open_run(run, reference=reference, better="lower" if lower_is_better else "higher")
+    home = opened.folder if opened.folder is not None else Path()
+    page = write_report(opened, out if out is not None else home / "report.html")
+    pictures = write_pictures(opened, png) if png is not None else []
+    if as_json:
+        print_json({"report": str(page), "bytes": page.stat().st_size, "pictures": [str(path) for path in pictures]})
+        return
+    say(f"Wrote {page} ({page.stat().st_size / 1e3:.0f} kB).", quiet=quiet)
+    if pictures:
+        say(f"Wrote {len(pictures)} pictures into {png}.", quiet=quiet)

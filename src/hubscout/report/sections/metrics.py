@@ -1,0 +1,111 @@
+"""Metrics against each other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from hubscout.evaluation.agreement import FEWEST_MODELS
+from hubscout.report.charts.frame import figure
+from hubscout.report.charts.scatter import Point, scatter
+from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.run import Run
+from hubscout.report.sections.section import TAU, Section, selector
+from hubscout.report.view import View
+
+MOST_POINTS = 4000
+"""In all scatter plots of pairs together; beyond it the pairs without the first metric are left out."""
+
+
+def metrics_section(run: Run) -> Section | None:
+    """How far the metrics order the models alike: a matrix, and a scatter plot of every pair."""
+    view = run.view
+    if view is None or len(view.ranking.metrics) < 2 or len(view.ranking.compared) < 2:
+        return None
+    agreement = view.ranking.agreement()
+    pairs = [pair for pair in combinations(range(len(agreement.metrics)), 2) if agreement.models[pair] > 1]
+    if len(pairs) * len(view.ranking.compared) > MOST_POINTS:
+        pairs = [pair for pair in pairs if pair[0] == 0]
+    if not pairs:
+        return None
+    names = agreement.metrics
+    choices = [(f"pair-{i}-{j}", f"{names[i]} and {names[j]}") for i, j in pairs]
+    panels = [_panel(view, names[i], names[j], float(agreement.weighted_tau[i, j])) for i, j in pairs]
+    fewest = int(min(agreement.models[pair] for pair in pairs))
+    lead = (
+        "Weighted rank correlation of the orders that the metrics give the models: 1 is the same order, −1 the "
+        "reverse. Click a cell to see the pair."
+    )
+    if fewest < FEWEST_MODELS:
+        lead += f" With as few as {fewest} models in common it is nearly noise."
+    return Section(
+        anchor="metrics",
+        title="Metrics against each other",
+        short="Metrics",
+        lead=lead,
+        body=join(
+            [
+                scrolling(_matrix(names, agreement.weighted_tau, agreement.models, set(pairs)), "Agreement of metrics"),
+                selector("pairs", "Compare", choices, panels),
+            ]
+        ),
+    )
+
+
+def _matrix(names: tuple[str, ...], tau: np.ndarray, models: np.ndarray, pairs: set[tuple[int, int]]) -> Markup:
+    head = tag("tr", tag("td", ""), *(tag("th", tag("span", name), scope="col") for name in names))
+    body = []
+    for i, name in enumerate(names):
+        cells = [tag("th", name, scope="row")]
+        for j in range(len(names)):
+            pair = (min(i, j), max(i, j))
+            value = float(tau[i, j])
+            shown: object = f"{value:.2f}".replace("-", "−")
+            if pair in pairs:
+                shown = tag(
+                    "button",
+                    shown,
+                    type="button",
+                    data_of="pairs",
+                    data_choose=f"pair-{pair[0]}-{pair[1]}",
+                    title=f"{names[i]} and {names[j]}, {models[i, j]} models",
+                )
+            look = [word for word, there in (("hot", abs(value) > 0.55), ("minus", value < 0)) if there]
+            cells.append(
+                tag("td", shown if i != j else "", class_=" ".join(look) or None, style=f"--heat:{abs(value):.2f}")
+                if i != j
+                else tag("td", "", class_="self")
+            )
+        body.append(tag("tr", *cells))
+    return tag("table", tag("thead", head), tag("tbody", *body), class_="heat matrix", id="agreement")
+
+
+def _panel(view: View, first: str, second: str, tau: float) -> Markup:
+    points = []
+    for index, row in enumerate(view.rows):
+        if row.dropped is not None or first not in row.scores or second not in row.scores:
+            continue
+        x, y = row.scores[first], row.scores[second]
+        points.append(
+            Point(
+                model=index,
+                name=view.names[index],
+                x=x,
+                y=y,
+                tip=f"{row.rank}. {row.identifier}\n{first} {x:.4f}\n{second} {y:.4f}",
+                group=view.group(row),
+                priority=row.rank,
+                important=row.rank <= 3,
+            )
+        )
+    numbers = table(
+        ("Model", first, second), [(view.rows[p.model].identifier, f"{p.x:.4f}", f"{p.y:.4f}") for p in points]
+    )
+    return figure(
+        lambda frame: scatter(
+            frame, points, label=f"{second} against {first} of {len(points)} models", x_title=first, y_title=second
+        ),
+        caption=join([TAU, f" = {tau:.2f} over {len(points)} models".replace("-", "−")]),
+        numbers=numbers,
+    )

@@ -1,0 +1,100 @@
+"""Scores against what fine-tuning really gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hubscout.evaluation.agreement import Agreement
+from hubscout.report.charts.frame import figure
+from hubscout.report.charts.scatter import Point, scatter
+from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.run import Run
+from hubscout.report.sections.section import TAU, Section, switch
+from hubscout.report.view import View
+
+
+def reference_section(run: Run) -> Section | None:
+    """A scatter plot of each metric against the reference, τ_w in its title, and the baselines beside them."""
+    view = run.view
+    if view is None or run.reference is None:
+        return None
+    known = run.reference
+    if sum(row.identifier in known for row in view.ranking.compared) < 2:
+        return None
+    found = view.ranking.evaluate(known, better=run.better)
+    names = list(found.metrics)
+    panels = [_panel(view, name, known, found.metrics[name]) for name in names]
+    warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
+    rows = [_line(name, agreement) for name, agreement in found.metrics.items()]
+    rows += [_line(f"{name} (baseline)", agreement) for name, agreement in found.baselines.items()]
+    heads = ("Score", TAU, "95% interval", "p", "τ", "Rel@1", "It chose")
+    lead = f"Known results of fine-tuning for {len(found.models)} of the models."
+    if found.missing:
+        lead += f" {len(found.missing)} have none."
+    return Section(
+        anchor="reference",
+        title="Scores against fine-tuning",
+        short="Reference",
+        lead=lead,
+        body=join(
+            [
+                switch("reference", "Score", [(f"reference-{i}", name) for i, name in enumerate(names)], panels),
+                tag("h3", "How well each score predicts the results"),
+                scrolling(table(heads, rows, text_columns=(0, 6)), "Agreement with the reference"),
+                tag("p", f"{warning}.", class_="doubt") if warning else "",
+            ]
+        ),
+    )
+
+
+def _line(name: str, agreement: Agreement) -> tuple[object, ...]:
+    relative = agreement.relative_at.get(1)
+    return (
+        name,
+        f"{agreement.weighted_tau:+.3f}",
+        f"{agreement.weighted_tau_low:+.2f} … {agreement.weighted_tau_high:+.2f}",
+        f"{agreement.p_value:.3f}",
+        f"{agreement.kendall_tau:+.3f}",
+        "–" if relative is None else f"{relative:.3f}",
+        agreement.chosen_model,
+    )
+
+
+def _panel(view: View, metric: str, known: Mapping[str, float], agreement: Agreement) -> Markup:
+    points = []
+    for index, row in enumerate(view.rows):
+        if row.dropped is not None or row.identifier not in known or metric not in row.scores:
+            continue
+        x, y = row.scores[metric], known[row.identifier]
+        points.append(
+            Point(
+                model=index,
+                name=view.names[index],
+                x=x,
+                y=y,
+                tip=f"{row.rank}. {row.identifier}\n{metric} {x:.4f}\nreference {y:.4g}",
+                group=view.group(row),
+                priority=row.rank,
+                important=len(known) <= 12,
+            )
+        )
+    found = f"{agreement.weighted_tau:.2f} (p = {agreement.p_value:.3f})".replace("-", "−")
+    numbers = table(
+        ("Model", metric, "Reference"),
+        [(view.rows[p.model].identifier, f"{p.x:.4f}", f"{p.y:.4g}") for p in points],
+    )
+    return join(
+        [
+            tag("h3", f"{metric}: ", TAU, f" = {found}"),
+            figure(
+                lambda frame: scatter(
+                    frame,
+                    points,
+                    label=f"Reference against {metric}: weighted tau {found}",
+                    x_title=metric,
+                    y_title="Reference",
+                ),
+                numbers=numbers,
+            ),
+        ]
+    )

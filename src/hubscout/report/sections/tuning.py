@@ -1,0 +1,157 @@
+"""Tuning: how each method went and where it ended."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hubscout.report.charts.frame import figure
+from hubscout.report.charts.lines import COLOURS, Curve, lines
+from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.names import listing, short_names
+from hubscout.report.run import Run
+from hubscout.report.sections.section import Section, switch
+from hubscout.report.tuning_runs import MethodCurve, TuningRun, by_method, loss_curves, validation_curve
+
+DOTS_UP_TO = 60
+
+
+def tuning_section(run: Run) -> Section | None:
+    """Curves of each method with bands over seeds, the parts of the loss, and a final table."""
+    if not run.tuning:
+        return None
+    groups = by_method(run.tuning)
+    primary = next((found.primary for found in run.tuning if found.primary), None)
+    parts: list[Markup] = []
+    results = _results(groups)
+    if results is not None:
+        parts.append(scrolling(results, "Results of tuning"))
+    if primary is not None:
+        parts += _validation(groups, primary)
+    parts += _losses(groups)
+    notes = list(dict.fromkeys(note for found in run.tuning for note in found.notes))
+    if notes:
+        parts += [tag("h3", "Notes"), tag("ul", *(tag("li", note) for note in notes))]
+    return Section(anchor="tuning", title="Tuning", lead=_lead(run.tuning), body=join(parts))
+
+
+def _lead(runs: tuple[TuningRun, ...]) -> str:
+    targets = list(dict.fromkeys(run.target for run in runs if run.target))
+    teachers = list(dict.fromkeys(teacher for run in runs for teacher in run.teachers))
+    words = f"{listing(short_names(targets))} tuned" if targets else "Tuned"
+    if teachers:
+        words += f", taught by {listing(short_names(teachers))}"
+    count = len(runs)
+    return f"{words}. {count} {'run' if count == 1 else 'runs'}."
+
+
+def _results(groups: dict[str, list[TuningRun]]) -> Markup | None:
+    """One line a method: the mean over seeds with its deviation, or the bootstrap interval of the only seed."""
+    columns = list(
+        dict.fromkeys(
+            (split, metric)
+            for runs in groups.values()
+            for run in runs
+            for split in sorted(run.metrics, key=lambda name: name != "test")
+            for metric in run.metrics[split]
+        )
+    )
+    if not columns:
+        return None
+    rows = []
+    for method, runs in groups.items():
+        cells: list[object] = [method, str(len(runs))]
+        for split, metric in columns:
+            found = [run.metrics[split][metric] for run in runs if metric in run.metrics.get(split, {})]
+            cells.append(_interval(found))
+        rows.append(cells)
+    heads = ["Method", "Seeds", *(f"{metric}, {split}" for split, metric in columns)]
+    caption = "Mean ± standard deviation over seeds; for a single seed the 95% interval over samples."
+    return table(heads, rows, caption=caption)
+
+
+def _interval(found: list[tuple[float, float, float]]) -> Markup:
+    if not found:
+        return join(["–"])
+    if len(found) == 1:
+        value, low, high = found[0]
+        return join([f"{value:.4f} ", tag("small", f"{low:.4f} … {high:.4f}")])
+    values = np.array([value for value, _, _ in found])
+    return join([f"{values.mean():.4f} ", tag("small", f"± {values.std(ddof=1):.4f}")])
+
+
+def _validation(groups: dict[str, list[TuningRun]], metric: str) -> list[Markup]:
+    found = [validation_curve(method, runs, metric) for method, runs in groups.items()]
+    curves = [curve for curve in found if curve is not None]
+    if not curves:
+        return []
+    drawn = [_drawn(curve, place, metric, "epoch") for place, curve in enumerate(curves)]
+    numbers = table(
+        ("Method", "Epoch", f"{metric}, mean", "Least", "Most"),
+        [
+            (c.method, f"{epoch:g}", f"{mean:.4f}", f"{low:.4f}", f"{high:.4f}")
+            for c in curves
+            for epoch, mean, low, high in zip(c.epochs, c.mean, c.low, c.high, strict=True)
+        ],
+    )
+    several = any(curve.runs > 1 for curve in curves)
+    return [
+        tag("h3", f"Validation {metric}"),
+        figure(
+            lambda frame: lines(
+                frame,
+                drawn,
+                label=f"Validation {metric} of each method over epochs",
+                x_title="Epoch",
+                y_title=metric,
+            ),
+            caption="Bands reach from the worst to the best seed." if several else "",
+            numbers=numbers,
+        ),
+    ]
+
+
+def _losses(groups: dict[str, list[TuningRun]]) -> list[Markup]:
+    choices, panels = [], []
+    for place, (method, runs) in enumerate(groups.items()):
+        curves = loss_curves(runs)
+        if not curves:
+            continue
+        choices.append((f"loss-{place}", method))
+        panels.append(_loss_panel(method, curves))
+    if not choices:
+        return []
+    return [tag("h3", "Parts of the loss"), switch("losses", "Method", choices, panels)]
+
+
+def _loss_panel(method: str, curves: list[MethodCurve]) -> Markup:
+    drawn = [_drawn(curve, place, "loss", "step", tips=False) for place, curve in enumerate(curves)]
+    numbers = table(
+        ("Part", "Step", "Mean"),
+        [(c.method, f"{step:.0f}", f"{mean:.4g}") for c in curves for step, mean in zip(c.epochs, c.mean, strict=True)],
+    )
+    return figure(
+        lambda frame: lines(
+            frame, drawn, label=f"Parts of the loss of {method} over steps", x_title="Step", y_title="Loss"
+        ),
+        numbers=numbers,
+    )
+
+
+def _drawn(curve: MethodCurve, place: int, metric: str, unit: str, *, tips: bool = True) -> Curve:
+    band = curve.runs > 1
+    said = tips and len(curve.epochs) <= DOTS_UP_TO
+    return Curve(
+        name=curve.method,
+        x=curve.epochs,
+        y=curve.mean,
+        low=curve.low if band else (),
+        high=curve.high if band else (),
+        tips=[
+            f"{curve.method}\n{unit} {epoch:g}: {metric} {mean:.4f}"
+            for epoch, mean in zip(curve.epochs, curve.mean, strict=True)
+        ]
+        if said
+        else (),
+        colour=place if place < COLOURS else None,
+        dots=said,
+    )

@@ -1,0 +1,201 @@
+"""Tuning runs on disk: the curves of `metrics.jsonl` and the results of `tuning.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import RunError
+
+RECORD = "tuning.json"
+CURVES = "metrics.jsonl"
+DEEPEST = 3
+"""How many folders below the run folder tuning runs are looked for: METHOD/SEED and one above."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningRun:
+    """One tuning of one seed.
+
+    `metrics` are split → metric → (value, low, high); empty while the run is going on. `validation` has one entry a
+    validation, `losses` one a step.
+    """
+
+    name: str
+    method: str
+    target: str = ""
+    teachers: tuple[str, ...] = ()
+    seed: int | None = None
+    kind: str = ""
+    task: str = ""
+    metrics: Mapping[str, Mapping[str, tuple[float, float, float]]] = field(default_factory=dict)
+    validation: tuple[Mapping[str, Any], ...] = ()
+    losses: tuple[Mapping[str, Any], ...] = ()
+    best_step: int | None = None
+    notes: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def primary(self) -> str | None:
+        """The metric that validation goes by: the first of those measured."""
+        for line in self.validation:
+            return next(iter(line["metrics"]), None)
+        for found in self.metrics.values():
+            return next(iter(found), None)
+        return None
+
+
+def find_tuning_runs(folder: Path) -> list[TuningRun]:
+    """The tuning runs in a folder and in the folders below it, in the order of their names."""
+    return [read_tuning_run(place, name) for place, name in _places(folder, "", DEEPEST)]
+
+
+def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
+    if (folder / RECORD).is_file() or (folder / CURVES).is_file():
+        yield folder, name or folder.name
+        return
+    if deeper == 0:
+        return
+    for child in sorted(folder.iterdir()):
+        # A link may lead out of the run folder, or in a circle.
+        if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+            yield from _places(child, f"{name}/{child.name}" if name else child.name, deeper - 1)
+
+
+def read_tuning_run(folder: Path, name: str) -> TuningRun:
+    """Read one folder. A run that is still going on has curves only; its last line may be half written."""
+    record = _read_record(folder / RECORD) if (folder / RECORD).is_file() else {}
+    lines = _read_lines(folder / CURVES) if (folder / CURVES).is_file() else []
+    arguments = record.get("arguments") or {}
+    found = record.get("merged_metrics") or record.get("metrics") or {}
+    if not found:
+        found = next((line["metrics"] for line in lines if line.get("event") == "result"), {})
+    try:
+        metrics = {
+            split: {key: (m["value"], m["low"], m["high"]) for key, m in values.items()}
+            for split, values in found.items()
+        }
+    except (TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"{folder / RECORD} has no metrics that can be read: {error}.") from error
+    return TuningRun(
+        name=name,
+        method=str(record.get("method") or name.partition("/")[0]),
+        target=str(record.get("target") or ""),
+        teachers=tuple(str(teacher) for teacher in record.get("teachers") or ()),
+        seed=arguments.get("seed"),
+        kind=str(record.get("kind") or ""),
+        task=str(record.get("task") or ""),
+        metrics=metrics,
+        validation=tuple(line for line in lines if line.get("event") == "validation" and _numbers(line.get("metrics"))),
+        losses=tuple(line for line in lines if line.get("event") == "step" and _numbers(line.get("parts"))),
+        best_step=record.get("best_step"),
+        notes=tuple(str(note) for note in record.get("notes") or ()),
+        arguments=arguments,
+    )
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, Mapping) and bool(values) and all(isinstance(v, int | float) for v in values.values())
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} cannot be read: {error}.") from error
+    if not isinstance(record, dict):
+        raise RunError(f"{path} is no record of a tuning run.")
+    return record
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            lines.append(entry)
+    return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodCurve:
+    """A quantity of one method over epochs: mean, least and most over its runs."""
+
+    method: str
+    epochs: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    runs: int
+
+
+def by_method(runs: Iterable[TuningRun]) -> dict[str, list[TuningRun]]:
+    """Runs that differ in their seed alone, together under the name of their method.
+
+    Where one method was run on several targets, the target is part of the name.
+    """
+    runs = list(runs)
+    several = len({run.target for run in runs if run.target}) > 1
+    groups: dict[str, list[TuningRun]] = {}
+    for run in runs:
+        name = f"{run.method}, {run.target.rpartition('/')[2]}" if several and run.target else run.method
+        groups.setdefault(name, []).append(run)
+    return groups
+
+
+def validation_curve(method: str, runs: list[TuningRun], metric: str) -> MethodCurve | None:
+    """The validation metric over epochs; seeds are averaged where they were validated at the same epoch."""
+    values: dict[float, list[float]] = {}
+    for run in runs:
+        for line in run.validation:
+            if metric in line["metrics"]:
+                values.setdefault(round(float(line.get("epoch", line["step"])), 4), []).append(
+                    float(line["metrics"][metric])
+                )
+    return _curve(method, values, len(runs))
+
+
+def loss_curves(runs: list[TuningRun], bins: int = 60) -> list[MethodCurve]:
+    """The parts of the loss over steps: means of so many stretches, over all runs."""
+    parts = list(dict.fromkeys(part for run in runs for line in run.losses for part in line["parts"]))
+    last = max((int(line["step"]) for run in runs for line in run.losses), default=0)
+    if not last:
+        return []
+    width = max(1.0, last / bins)
+    curves = []
+    for part in parts:
+        values: dict[float, list[float]] = {}
+        for run in runs:
+            stretches: dict[float, list[float]] = {}
+            for line in run.losses:
+                if part in line["parts"]:
+                    centre = (int((line["step"] - 1) // width) + 0.5) * width
+                    stretches.setdefault(centre, []).append(float(line["parts"][part]))
+            for centre, found in stretches.items():
+                values.setdefault(centre, []).append(float(np.mean(found)))
+        curve = _curve(part, values, len(runs))
+        if curve is not None:
+            curves.append(curve)
+    return curves
+
+
+def _curve(method: str, values: Mapping[float, list[float]], runs: int) -> MethodCurve | None:
+    if not values:
+        return None
+    epochs = sorted(values)
+    return MethodCurve(
+        method=method,
+        epochs=tuple(epochs),
+        mean=tuple(float(np.mean(values[epoch])) for epoch in epochs),
+        low=tuple(min(values[epoch]) for epoch in epochs),
+        high=tuple(max(values[epoch]) for epoch in epochs),
+        runs=runs,
+    )
