@@ -77,6 +77,9 @@ class Runner:
 
     def run(self, batch: Batch, samples: Sequence[Any], counts: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays for a batch; `counts` says how many rows of features each sample must give."""
+        # Batches that were prepared before memory ran out are larger than what is known to fit now.
+        if len(samples) > self.size.size:
+            return self._run_in_pieces(samples, counts)
         try:
             return self._arrays(batch, counts)
         except (RuntimeError, MemoryError) as error:
@@ -89,12 +92,17 @@ class Runner:
             raise ModelError(f"The forward pass fails: {type(error).__name__}: {error}") from error
         # Outside the handler: the exception held on to the tensors of the pass that failed.
         release_memory(self.device)
-        half = len(samples) // 2
-        parts = [
-            self.run(collate(self.backbone.preprocessing, samples[part]), samples[part], counts[part])
-            for part in (slice(0, half), slice(half, None))
-        ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return self._run_in_pieces(samples, counts)
+
+    def _run_in_pieces(self, samples: Sequence[Any], counts: np.ndarray) -> dict[str, np.ndarray]:
+        pieces = []
+        start = 0
+        while start < len(samples):
+            piece = slice(start, start + self.size.size)
+            batch = collate(self.backbone.preprocessing, samples[piece])
+            pieces.append(self.run(batch, samples[piece], counts[piece]))
+            start = piece.stop
+        return {name: np.concatenate([arrays[name] for arrays in pieces]) for name in pieces[0]}
 
     def _arrays(self, batch: Batch, counts: np.ndarray) -> dict[str, np.ndarray]:
         import torch
