@@ -7,10 +7,10 @@ from tuning_networks import convolutional, make_task, perceptron, weights_of
 
 from hubscout.evidence import logme
 from hubscout.tuning import tune
+from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.methods import METHODS, Preparation
 from hubscout.tuning.methods.b_tuning import b_tuning_loss
-from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.teachers import mixing_weights, precision_weights
 
 
@@ -49,7 +49,9 @@ def test_whole_loss_of_a_prepared_method_is_the_papers(task):
     arguments = TuningArguments(trade_off=2.5)
     method.prepare(Preparation(task, target, teachers, arguments, torch.device("cpu"), Library(task, "cpu")))
     y = task.train.targets
-    evidences = [logme(frozen_features(t, task.train.inputs), y, kind="classification", classes=range(3)) for t in teachers]
+    evidences = [
+        logme(frozen_features(t, task.train.inputs), y, kind="classification", classes=range(3)) for t in teachers
+    ]
     shares = np.exp(np.array([e.score for e in evidences]) / 0.1)
     shares /= shares.sum()
     mixed = sum(
@@ -68,7 +70,7 @@ def test_whole_loss_of_a_prepared_method_is_the_papers(task):
 @pytest.mark.parametrize("teacher_targets", ["cached", "live"])
 def test_without_trade_off_it_is_fine_tuning_bit_for_bit(method, teacher_targets):
     task = make_task(shape=(3, 8, 8), n=40)
-    options = dict(epochs=2, batch_size=16, seed=3, keep_best=False)
+    options = {"epochs": 2, "batch_size": 16, "seed": 3, "keep_best": False}
     plain = tune(task, convolutional(0), method="fine-tune", **options)
     other = tune(
         task, convolutional(0), [convolutional(1)], method=method, trade_off=0.0, teacher_targets=teacher_targets,
@@ -80,7 +82,7 @@ def test_without_trade_off_it_is_fine_tuning_bit_for_bit(method, teacher_targets
 
 
 def test_dropout_draws_alike_beside_teachers(task):
-    options = dict(epochs=1, batch_size=16, keep_best=False)
+    options = {"epochs": 1, "batch_size": 16, "keep_best": False}
     plain = tune(task, perceptron(0, dropout=0.5), method="fine-tune", **options)
     other = tune(task, perceptron(0, dropout=0.5), [perceptron(1)], method="b-tuning", trade_off=0.0, **options)
     assert torch.equal(plain.head.weight, other.head.weight)
@@ -90,10 +92,10 @@ def test_dropout_draws_alike_beside_teachers(task):
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
 def test_cached_and_live_agree_without_augmentation(kind, weights):
     task = make_task(kind)
-    options = dict(
-        teachers=[perceptron(1), perceptron(2, width=24)], epochs=1, batch_size=16, trade_off=0.5, augment="none",
-        teacher_weights=weights, learning_rate=1e-3, keep_best=False,
-    )  # fmt: skip
+    options = {
+        "teachers": [perceptron(1), perceptron(2, width=24)], "epochs": 1, "batch_size": 16, "trade_off": 0.5, "augment": "none",
+        "teacher_weights": weights, "learning_rate": 1e-3, "keep_best": False,
+    }  # fmt: skip
     cached = tune(task, perceptron(0), teacher_targets="cached", **options)
     live = tune(task, perceptron(0), teacher_targets="live", **options)
     torch.testing.assert_close(cached.head.weight, live.head.weight, rtol=1e-4, atol=1e-6)
@@ -102,7 +104,7 @@ def test_cached_and_live_agree_without_augmentation(kind, weights):
 
 
 def test_teachers_change_what_comes_out(task):
-    options = dict(epochs=1, batch_size=16, keep_best=False)
+    options = {"epochs": 1, "batch_size": 16, "keep_best": False}
     plain = tune(task, perceptron(0), method="fine-tune", **options)
     other = tune(task, perceptron(0), [perceptron(1)], method="b-tuning", trade_off=1.0, **options)
     assert not torch.equal(plain.head.weight, other.head.weight)

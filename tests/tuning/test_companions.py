@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tuning_networks import convolutional, make_task, perceptron, weights_of
 from torch import nn
+from tuning_networks import convolutional, make_task, perceptron, weights_of
 
 from hubscout.errors import InputError
 from hubscout.hubs import prepare_torchvision
@@ -33,7 +33,9 @@ def test_l2_sp_keeps_the_backbone_near_its_start(task):
 
 
 def test_l2_sp_is_reported_as_half_alpha_times_the_squared_distance(task):
-    tuned = tune(task, perceptron(0), method="fine-tune", steps=2, batch_size=16, l2_sp=0.5, keep_best=False, momentum=0)
+    tuned = tune(
+        task, perceptron(0), method="fine-tune", steps=2, batch_size=16, l2_sp=0.5, keep_best=False, momentum=0
+    )
     first, second = (line["parts"]["l2-sp"] for line in tuned.curves if line["event"] == "step")
     assert first == 0.0
     assert second > 0.0

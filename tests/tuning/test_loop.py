@@ -17,7 +17,7 @@ from hubscout.tuning.journal import Note, Validated
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.processes import warn_if_alone
 
-OPTIONS = dict(epochs=4, batch_size=16, method="fine-tune")
+OPTIONS = {"epochs": 4, "batch_size": 16, "method": "fine-tune"}
 
 
 def assert_same(first, second, *, exact=True):
@@ -126,7 +126,7 @@ def test_nan_stops_at_its_step_and_the_last_good_checkpoint_stays(task, tmp_path
 
 def test_a_checkpoint_of_another_run_is_refused(task, tmp_path):
     tune(task, perceptron(0), out=tmp_path, **OPTIONS)
-    with pytest.raises(CheckpointError, match="another run: learning_rate was 0.01 and is 0.5"):
+    with pytest.raises(CheckpointError, match=r"another run: learning_rate was 0\.01 and is 0\.5"):
         tune(task, perceptron(0), out=tmp_path, resume=True, learning_rate=0.5, head_learning_rate=0.1, **OPTIONS)
     with pytest.raises(CheckpointError, match="another run: task was"):
         tune(make_task(seed=1), perceptron(0), out=tmp_path, resume=True, **OPTIONS)
@@ -174,7 +174,9 @@ def test_batches_of_one_class_with_batch_norm():
     kept = order[np.r_[0:8, 40:48]]
     train = Split(task.train.inputs[kept], np.r_[np.zeros(8, np.int64), np.ones(8, np.int64)])
     rest = Split(task.test.inputs[:4], np.array([0, 1, 0, 1]))
-    small = Task("one", "classification", "array", ("a", "b"), {"train": train, "validation": rest, "test": rest}, "one")
+    small = Task(
+        "one", "classification", "array", ("a", "b"), {"train": train, "validation": rest, "test": rest}, "one"
+    )
     tuned = tune(small, perceptron(0, norm=True), method="fine-tune", epochs=3, batch_size=2, bss=1e-3)
     assert np.isfinite([line["loss"] for line in tuned.curves if line["event"] == "step"]).all()
     with pytest.raises(InputError, match="batch norm needs two"):

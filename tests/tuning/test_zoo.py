@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
-from tuning_networks import convolutional, make_task, perceptron
 from torch import nn
+from tuning_networks import convolutional, make_task, perceptron
 
 from hubscout.errors import InputError
 from hubscout.tuning import tune

@@ -45,7 +45,9 @@ class Layers(nn.Module):
         self.head = nn.Linear(width, 5)
 
 
-def perceptron(seed: int = 0, *, width: int = 16, inputs: int = 8, norm: bool = False, dropout: float = 0.0) -> Backbone:
+def perceptron(
+    seed: int = 0, *, width: int = 16, inputs: int = 8, norm: bool = False, dropout: float = 0.0
+) -> Backbone:
     torch.manual_seed(seed)
     layers: list[nn.Module] = [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, width)]
     if norm:

@@ -147,7 +147,7 @@ class _Fixed(Sampler[int]):
         return len(self.items)
 
 
-def _unchanged(item: Share) -> Share:
+def _unchanged(item: Any) -> Any:
     return item
 
 

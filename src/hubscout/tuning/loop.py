@@ -180,7 +180,9 @@ class Loop:
         first_bad = next((k for k, row in enumerate(values) if not torch.isfinite(row).all()), None)
         if first_bad is not None:
             step = self.pending[first_bad][0]
-            bad = [name for name, value in zip(names, values[first_bad].tolist(), strict=True) if not math.isfinite(value)]
+            bad = [
+                name for name, value in zip(names, values[first_bad].tolist(), strict=True) if not math.isfinite(value)
+            ]
             self._diverged(step, f"the loss became NaN or infinite (part: {', '.join(bad)})")
         seconds, now = time.perf_counter() - self.reported_at, time.perf_counter()
         samples = sum(len(self.plan.batch(step)) for step, _ in self.pending)

@@ -79,7 +79,9 @@ def check_trainable(task: Task) -> None:
         raise TaskError(f"The train split of {task.name!r} is empty.")
     if task.kind == "regression":
         if not np.isfinite(np.asarray(task.train.targets, dtype=np.float64)).all():
-            raise TaskError(f"The train targets of {task.name!r} hold values that are not finite: leave those rows out.")
+            raise TaskError(
+                f"The train targets of {task.name!r} hold values that are not finite: leave those rows out."
+            )
         return
     seen = _classes_seen(task.kind, task.train.targets)
     asked: set[int] = set()

@@ -25,7 +25,8 @@ def model_card(tuned: Tuned) -> str:
         f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
         "",
         f"- target: `{tuned.target}` ({tuned.backbone.card.params:,} parameters)",
-        f"- method: {tuned.method}" + (f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""),
+        f"- method: {tuned.method}"
+        + (f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""),
         f"- data: {tuned.task_name}, "
         + ", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items())
         + f" (fingerprint `{tuned.task_fingerprint}`)",

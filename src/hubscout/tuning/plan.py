@@ -73,7 +73,9 @@ def uniforms(indices: np.ndarray, count: int, *seeds: int) -> np.ndarray:
     """(len(indices), count) numbers in [0, 1), a function of the seeds, the index and the column alone."""
     with np.errstate(over="ignore"):
         state = np.asarray(indices, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
-        state = state + np.uint64(mixed_seed(*seeds)) + np.arange(count, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+        state = (
+            state + np.uint64(mixed_seed(*seeds)) + np.arange(count, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+        )
         for _ in range(2):
             state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -78,9 +78,9 @@ def share_from_main(accelerator: Accelerator) -> Callable[[Callable[[], Any]], A
                 outcome = [function(), None]
             except Exception as error:
                 outcome = [None, error]
-        result, error = utils.broadcast_object_list(outcome)
-        if error is not None:
-            raise error
+        result, failure = utils.broadcast_object_list(outcome)
+        if failure is not None:
+            raise failure
         return result
 
     return shared

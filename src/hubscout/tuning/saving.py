@@ -66,7 +66,7 @@ def load(folder: Path) -> Tuned:
     else:
         backbone, head = _load_whole(folder, len(names))
     merged = record.get("merged_metrics")
-    known = {field for field in TuningArguments.__dataclass_fields__}
+    known = set(TuningArguments.__dataclass_fields__)
     return Tuned(
         backbone=backbone,
         head=head,

@@ -119,7 +119,7 @@ class TeacherPanel:
         if self.rule == "precision":
             mixed = self._mix([matrix.double().cpu().numpy() for matrix in features])
             return torch.as_tensor(mixed, dtype=torch.float32).to(self.device)
-        if self._matrices is None:
+        if self._matrices is None or self._intercept is None:
             # π_k is folded into m_k: one matrix product a teacher and step.
             shares = list(zip(self.posteriors, self.weights(), strict=True))
             self._matrices = [

@@ -169,9 +169,7 @@ class _Run:
                 return head.state_dict()
 
             head.load_state_dict(library.shared(fitted))
-        self.method.prepare(
-            Preparation(self.task, self.target, self.teachers, arguments, device, self.library)
-        )
+        self.method.prepare(Preparation(self.task, self.target, self.teachers, arguments, device, self.library))
         for note in self.method.notes:
             self._note(note)
         self.library.forget()
@@ -364,4 +362,6 @@ def _set_body(backbone: Backbone, network: Network, body: torch.nn.Module) -> No
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values as trackers take them."""
-    return {name: value if isinstance(value, int | float | str | bool) else str(value) for name, value in values.items()}
+    return {
+        name: value if isinstance(value, int | float | str | bool) else str(value) for name, value in values.items()
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ class AggregatedLayer(nn.Module):
         super().__init__()
         first = layers[0]
         self.lite = lite
-        weights: list[Tensor] = [layer.weight.detach() for layer in layers]  # type: ignore[misc, union-attr]
+        weights: list[Tensor] = [layer.weight.detach() for layer in layers]  # type: ignore[misc, operator, union-attr]
         self.weight = nn.Parameter(torch.stack(weights))
         has_bias = getattr(first, "bias", None) is not None
         self.bias = (
@@ -116,7 +117,7 @@ class AggregatedLayer(nn.Module):
         values = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
         return functional_call(self._template[0], values, (inputs,))
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         # Networks ask their layers for in_channels, stride and the like.
         try:
             return super().__getattr__(name)

@@ -57,9 +57,7 @@ class BTuning(Method):
             self.cached = torch.as_tensor((mixed - intercept) * scale, dtype=torch.float32).to(preparation.device)
         self.notes.append(self.panel.summary())
 
-    def _study(
-        self, preparation: Preparation, cached: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _study(self, preparation: Preparation, cached: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         own = preparation.library.posterior(preparation.target)
         return own.weights, own.intercept, self.panel.cached_predictions() if cached else None
 

@@ -141,7 +141,9 @@ def _head_names(body: nn.Module) -> set[str]:
 def _shapes(body: nn.Module) -> dict[str, tuple[int, ...]]:
     heads = tuple(f"{name}." for name in _head_names(body))
     return {
-        name: tuple(parameter.shape) for name, parameter in body.named_parameters() if not name.startswith(heads or "\0")
+        name: tuple(parameter.shape)
+        for name, parameter in body.named_parameters()
+        if not name.startswith(heads or "\0")
     }
 
 

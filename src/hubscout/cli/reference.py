@@ -1,0 +1,117 @@
+"""`hubscout reference`: what fine-tuning each model would really give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hubscout.cli.completion import complete_models
+from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TargetOption, TextOption, open_data
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
+from hubscout.cli.values import split_list, split_models
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout reference flowers/ -m 'timm/resnet18.a1_in1k,timm/mobilenetv3_small_100.lamb_in1k' --out ref/
+
+hubscout reference flowers/ -m @models.txt --learning-rates 0.1,0.01 --weight-decays 1e-4 --out ref/
+
+hubscout reference flowers/ -m @models.txt --search tpe --trials 20 --out ref/
+
+hubscout evaluate run/ ref/reference.csv"""
+
+
+@app.command(epilog=EPILOG)
+def reference(
+    data: DataArgument,
+    models: Annotated[
+        list[str],
+        typer.Option("--models", "-m", help="Models, as for rank.", autocompletion=complete_models),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
+    image: ImageOption = None,
+    text: TextOption = None,
+    target: TargetOption = None,
+    kind: KindOption = None,
+    split: SplitOption = None,
+    search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
+    learning_rates: Annotated[
+        str | None, typer.Option("--learning-rates", help="By commas; seven from 0.1 to 1e-4 if not given.")
+    ] = None,
+    weight_decays: Annotated[
+        str | None, typer.Option("--weight-decays", help="By commas; seven from 1e-6 to 1e-3 if not given.")
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Of each model, for --search tpe.")] = 49,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=2, help="Tune on a stratified subset of so many samples.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
+    engine: Annotated[str, typer.Option("--engine", help="Where trials run: local or ray.")] = "local",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Other arguments of tune, as name=value.")] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Fine-tune every model over a grid and report the test metric where validation is best.
+
+    The brute force that a ranking saves: to validate rankings, and for the last percent.
+    """
+    from hubscout.cli.tune import read_settings
+    from hubscout.evaluation.reference import Grid
+    from hubscout.evaluation.reference import reference as run
+    from hubscout.ranking.candidates import find_candidates
+    from hubscout.tuning.display import display
+
+    task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
+    if limit is not None:
+        task = task.subset(limit, seed)
+    grid = Grid(
+        _numbers(learning_rates, "--learning-rates") or Grid.learning_rates,
+        _numbers(weight_decays, "--weight-decays") or Grid.weight_decays,
+    )
+    options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
+    options |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
+    options |= read_settings(settings or [])
+    wanted = [candidate.identifier for candidate in find_candidates(split_models(models)).models]
+    with display(quiet=quiet, title="reference") as observer:
+        found = run(
+            task, wanted, out=out, grid=grid, search=search, trials=trials, engine=engine, observer=observer, **options
+        )
+    if as_json:
+        best = {model: vars(found.best(model)) for model in found.models}
+        print_json({"metric": found.metric, "best": best, "failures": found.failures, "trials": len(found.trials)})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold", title=f"{found.metric} of fine-tuning ({out / 'reference.csv'})")
+    for head in ("model", "test", "validation", "learning rate", "weight decay"):
+        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
+    for model in found.models:
+        trial = found.best(model)
+        numbers = (
+            f"{trial.test:.4f}",
+            f"{trial.validation:.4f}",
+            f"{trial.learning_rate:g}",
+            f"{trial.weight_decay:g}",
+        )
+        table.add_row(Text(model), *numbers)
+    for model, reason in found.failures.items():
+        table.add_row(Text(model), Text(reason), "–", "–", "–")
+    print_result(table)
+
+
+def _numbers(text: str | None, argument: str) -> tuple[float, ...]:
+    from hubscout.errors import InputError
+
+    try:
+        return tuple(float(part) for part in split_list([text] if text else []))
+    except ValueError as error:
+        raise InputError(f"{argument} must be numbers joined by commas, not {text!r}.") from error

@@ -1,0 +1,209 @@
+"""`hubscout tune`: tune a model on labelled data, with the best-ranked models as its teachers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hubscout.cli.completion import complete_models
+from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.values import split_list, split_models
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout tune flowers/ --target timm/mobilenetv3_small_100.lamb_in1k --teachers run/ --top 3 --out my-model/
+
+hubscout tune flowers/ --target timm/resnet18.a1_in1k --method fine-tune --epochs 5 --set freeze=all --out probe/
+
+hubscout tune pets.parquet --label breed --target pypi/efficientnet-lite0 --teachers run/ --method all --seeds 3
+
+torchrun --nproc-per-node 2 -m hubscout tune flowers/ --target ... --processes 2 --out my-model/
+
+All other arguments: hubscout tune --list-arguments"""
+
+
+def _list_arguments(wanted: bool) -> None:
+    if not wanted:
+        return
+    import ast
+    import dataclasses
+    import inspect
+
+    from hubscout.tuning import TuningArguments
+
+    tree = ast.parse(inspect.getsource(TuningArguments)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    told = {}
+    for before, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            told[ast.unparse(before.target)] = " ".join(str(after.value.value).split())
+    for field in dataclasses.fields(TuningArguments):
+        print(f"{field.name}={field.default}: {told.get(field.name, '')}")
+    raise typer.Exit
+
+
+@app.command(epilog=EPILOG)
+def tune(
+    data: DataArgument,
+    target: Annotated[str, typer.Option("--target", "-t", help="The model to tune.", autocompletion=complete_models)],
+    teachers: Annotated[
+        list[str] | None,
+        typer.Option("--teachers", help="The --out folder of a rank, or models, repeated or joined by commas."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many of a ranking's best models teach.")] = 3,
+    method: Annotated[
+        str, typer.Option("--method", help="fine-tune, kd, zoo, b-tuning, or all: compare them over seeds.")
+    ] = "b-tuning",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the tuned model, its checkpoints and its card.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in --out, if there is one.")
+    ] = False,
+    label: Annotated[list[str] | None, typer.Option("--label", help="Column of labels in a table.")] = None,
+    image: ImageOption = None,
+    text: TextOption = None,
+    kind: KindOption = None,
+    split: SplitOption = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Samples a step, over all.")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of the backbone.")] = None,
+    trade_off: Annotated[float | None, typer.Option("--trade-off", help="Weight of the teachers' term.")] = None,
+    teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached or live.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Decode the data once and hold it, images on the device.")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=2, help="Tune on a stratified subset of so many samples.")
+    ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx into --out as well, checked.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other argument, as name=value; see --list-arguments.")
+    ] = None,
+    list_arguments: Annotated[
+        bool,
+        typer.Option("--list-arguments", callback=_list_arguments, is_eager=True, help="Print all arguments and exit."),
+    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Tune a model on your labelled data; better-ranked models of any architecture teach it.
+
+    Trains on the train split, keeps the weights that are best on validation, reports test with intervals. A run that
+    was killed goes on with --resume, to the same result.
+    """
+    options: dict[str, Any] = {
+        "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "trade_off": trade_off,
+        "teacher_targets": teacher_targets, "processes": processes,
+    }  # fmt: skip
+    options = {name: value for name, value in options.items() if value is not None}
+    options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
+    quiet = quiet or not _is_main()
+    task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
+    if limit is not None:
+        task = task.subset(limit, seed)
+    taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top)
+    if method == "all":
+        _compare(task, target, taught_by, seeds, out, options, as_json=as_json, quiet=quiet)
+        return
+    from hubscout.tuning import tune as run
+    from hubscout.tuning.display import display
+
+    with display(quiet=quiet, title=method) as observer:
+        tuned = run(
+            task, target, taught_by, method, out=out, resume=resume, observer=observer, **{"seed": seed, **options}
+        )
+    if not _is_main():
+        return
+    if out is not None:
+        tuned.save(out)
+        say(f"Saved in {out}: `hubscout predict {out} INPUTS`", quiet=quiet)
+        if onnx:
+            difference = tuned.export_onnx(out / "model.onnx")
+            say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
+    if as_json:
+        print_json({**tuned.record(), "out": out})
+        return
+    print_result(str(tuned))
+
+
+def _compare(
+    task: Any,
+    target: str,
+    teachers: list[str],
+    seeds: int,
+    out: Path | None,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from hubscout.tuning.comparison import compare
+    from hubscout.tuning.display import display
+
+    with display(quiet=quiet, title="compare") as observer:
+        found = compare(task, target, teachers, seeds=range(seeds), out=out, observer=observer, **options)
+    if as_json:
+        print_json(found.record())
+    else:
+        print_result(found.table())
+
+
+def open_teachers(values: list[str], top: int) -> list[str]:
+    """Identifiers: those named, or the best of a ranking where its folder is given."""
+    from hubscout.ranking import Ranking
+
+    found: list[str] = []
+    for value in split_models(values):
+        if (Path(value) / "ranking.json").is_file() or value.endswith("ranking.json"):
+            found += Ranking.load(value).top(top)
+        else:
+            found.append(value)
+    return list(dict.fromkeys(found))
+
+
+def read_settings(pairs: list[str]) -> dict[str, Any]:
+    """`name=value` pairs; numbers, true, false and none are read as such, lists by commas for `trackers`.
+
+    >>> read_settings(["warmup=0.1", "freeze=all", "patience=none", "trackers=tensorboard,wandb"])
+    {'warmup': 0.1, 'freeze': 'all', 'patience': None, 'trackers': ('tensorboard', 'wandb')}
+    """
+    from hubscout.errors import InputError
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set {pair}: write name=value.")
+        name = name.strip().replace("-", "_")
+        found[name] = tuple(split_list([value])) if name == "trackers" else _value(value.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _is_main() -> bool:
+    import os
+
+    return os.environ.get("RANK", "0") == "0"

@@ -1,0 +1,312 @@
+"""`reference`: what fine-tuning would really give, by brute force, to judge rankings by.
+
+The paper's reference: fine-tune each model for every pair of a learning rate and a weight decay, choose by the
+validation split, report the test split. Resumable: every finished trial is a line of a file at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.errors import InputError, RunError, TuningError
+from hubscout.optional import require
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+TRIALS = "trials.jsonl"
+TABLE = "reference.csv"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Learning rates × weight decays; by default the paper's seven by seven, logarithmically spaced.
+
+    >>> len(list(Grid())), Grid().learning_rates[0], Grid().weight_decays[0]
+    (49, 0.1, 1e-06)
+    """
+
+    learning_rates: tuple[float, ...] = tuple(float(f"{rate:.6g}") for rate in np.logspace(-1, -4, 7))
+    weight_decays: tuple[float, ...] = tuple(float(f"{decay:.6g}") for decay in np.logspace(-6, -3, 7))
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return ((rate, decay) for rate in self.learning_rates for decay in self.weight_decays)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model fine-tuned once: hyper-parameters and the task's primary metric. A pruned trial has no test metric."""
+
+    model: str
+    learning_rate: float
+    weight_decay: float
+    validation: float | None
+    test: float | None
+    seconds: float
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """All trials, and of each model the test metric at its best validation metric."""
+
+    task_name: str
+    metric: str
+    trials: tuple[Trial, ...]
+
+    def best(self, model: str) -> Trial:
+        """The trial that validation chooses."""
+        found = [t for t in self.trials if t.model == model and t.validation is not None and t.test is not None]
+        if not found:
+            reasons = {trial.failure for trial in self.trials if trial.model == model and trial.failure}
+            raise TuningError(f"No trial of {model!r} finished. {' '.join(sorted(reasons))}".strip())
+        return max(found, key=lambda trial: (trial.validation or 0.0, -trial.learning_rate))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Those with a finished trial, the best on test first."""
+        names = dict.fromkeys(t.model for t in self.trials if t.validation is not None and t.test is not None)
+        return tuple(sorted(names, key=lambda model: -(self.best(model).test or 0.0)))
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Models without a single finished trial, and why."""
+        missing = dict.fromkeys(t.model for t in self.trials if t.model not in self.models)
+        return {
+            model: next((t.failure for t in self.trials if t.model == model and t.failure), "") for model in missing
+        }
+
+    def to_mapping(self) -> dict[str, float]:
+        """Model → test metric: what `evaluate` takes."""
+        return {model: float(self.best(model).test or 0.0) for model in self.models}
+
+    def save(self, path: Path | str) -> Path:
+        """The table as CSV, with the columns `model` and `accuracy` that `hubscout evaluate` reads."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial_file = target.with_suffix(".partial")
+        with partial_file.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["model", "accuracy", "metric", "validation", "learning_rate", "weight_decay", "trials"])
+            for model in self.models:
+                best = self.best(model)
+                count = sum(trial.model == model for trial in self.trials)
+                writer.writerow(
+                    [model, best.test, self.metric, best.validation, best.learning_rate, best.weight_decay, count]
+                )
+        partial_file.replace(target)
+        return target
+
+
+def reference(
+    task: Task,
+    models: Sequence[str],
+    *,
+    out: Path | str,
+    grid: Grid | Iterable[tuple[float, float]] | None = None,
+    search: str = "grid",
+    trials: int = 49,
+    engine: str = "local",
+    engine_options: Mapping[str, Any] | None = None,
+    observer: Any = None,
+    **options: Any,
+) -> Reference:
+    """Fine-tune every model over a grid, or `trials` times by Optuna's TPE.
+
+    Args:
+        task: chosen on `validation`, reported on `test`.
+        models: identifiers.
+        out: a folder: `trials.jsonl` gets a line for each finished trial, `reference.csv` the table. The same call
+            goes on where it stopped.
+        grid: pairs of a learning rate (of the backbone; the head has ten times it) and a weight decay.
+        search: `grid`, or `tpe`: the same range searched by Optuna, with trials pruned that fall behind the median.
+        trials: for `tpe`, how many for each model.
+        engine: where the trials run; `tpe` runs one after the other.
+        observer: hears of each run's progress.
+        options: fields of `TuningArguments` that all trials share.
+
+    """
+    if search not in ("grid", "tpe"):
+        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
+    for name in ("learning_rate", "weight_decay"):
+        if name in options:
+            raise InputError(f"{name} is what the search is over: give grid= instead.")
+    folder = Path(out)
+    journal = _Journal(folder / TRIALS, _identity(task, search, options))
+    if search == "tpe":
+        for model in models:
+            _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else Grid(), trials, observer, options)
+    else:
+        _search_grid(task, models, journal, list(grid or Grid()), engine, engine_options or {}, observer, options)
+    from hubscout.tuning.measures import PRIMARY
+
+    wanted = set(models)
+    result = Reference(task.name, PRIMARY[task.kind], tuple(t for t in journal.trials if t.model in wanted))
+    if not result.models:
+        raise TuningError("No trial finished: " + "; ".join(f"{m}: {why}" for m, why in result.failures.items()))
+    result.save(folder / TABLE)
+    return result
+
+
+def _search_grid(
+    task: Task,
+    models: Sequence[str],
+    journal: _Journal,
+    grid: Sequence[tuple[float, float]],
+    engine: str,
+    engine_options: Mapping[str, Any],
+    observer: Any,
+    options: Mapping[str, Any],
+) -> None:
+    from hubscout.engines import Job, open_engine
+    from hubscout.tuning.task_reference import TaskReference
+
+    elsewhere = engine != "local" or bool(engine_options.get("processes"))
+    sent = TaskReference.of(task, elsewhere=elsewhere)
+    settings = dict(options) if elsewhere else {**options, "observer": observer}
+    wanted = {
+        f"{model} {rate!r} {decay!r}": (model, rate, decay)
+        for model in models
+        for rate, decay in grid
+        if (model, rate, decay) not in journal.done
+    }
+    jobs = [Job(key, partial(_trial, sent, *place, settings), group=place[0]) for key, place in wanted.items()]
+    runner = open_engine(engine, **engine_options)
+    try:
+        for result in runner.run(jobs):
+            if result.failed:
+                # Not written: what failed for a reason outside the search is tried again next time.
+                journal.trials.append(Trial(*wanted[result.key], None, None, result.seconds, result.reason))
+            else:
+                journal.add(result.value)
+    finally:
+        runner.close()
+
+
+def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[str, Any]) -> Trial:
+    """Fine-tune once. Divergence is a result of the hyper-parameters, not a failure of the search."""
+    import time
+
+    from hubscout.errors import DivergedError
+    from hubscout.tuning.tune import tune
+
+    started = time.perf_counter()
+    settings = {"bootstrap_resamples": 1, **options, "learning_rate": rate, "weight_decay": decay}
+    try:
+        tuned = tune(sent.open(), model, method="fine-tune", **settings)
+    except DivergedError as error:
+        return Trial(model, rate, decay, None, None, time.perf_counter() - started, str(error))
+    validation, test = tuned.metric("validation").value, tuned.metric("test").value
+    return Trial(model, rate, decay, validation, test, time.perf_counter() - started)
+
+
+def _search_tpe(
+    task: Task,
+    model: str,
+    journal: _Journal,
+    grid: Grid,
+    trials: int,
+    observer: Any,
+    options: Mapping[str, Any],
+) -> None:
+    optuna = require("optuna", extra="tuning", purpose="The TPE search")
+    from hubscout.tuning.journal import Validated
+    from hubscout.tuning.task_reference import TaskReference
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    floats = optuna.distributions.FloatDistribution
+    space = {
+        "learning_rate": floats(min(grid.learning_rates), max(grid.learning_rates), log=True),
+        "weight_decay": floats(min(grid.weight_decays), max(grid.weight_decays), log=True),
+    }
+    past = [trial for trial in journal.trials if trial.model == model]
+    seed = int(options.get("seed", 0)) + len(past)
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1),
+    )
+    for trial in past:
+        values = {"learning_rate": trial.learning_rate, "weight_decay": trial.weight_decay}
+        if trial.validation is not None and trial.test is not None:
+            study.add_trial(optuna.trial.create_trial(params=values, distributions=space, value=trial.validation))
+    for _ in range(trials - len(past)):
+        asked = study.ask(space)
+        rate, decay = asked.params["learning_rate"], asked.params["weight_decay"]
+
+        def watch(event: Any, asked: Any = asked) -> None:
+            if observer is not None:
+                observer(event)
+            if isinstance(event, Validated):
+                asked.report(next(iter(event.metrics.values())), event.step)
+                if asked.should_prune():
+                    raise optuna.TrialPruned
+
+        try:
+            trial = _trial(TaskReference.of(task, elsewhere=False), model, rate, decay, {**options, "observer": watch})
+        except optuna.TrialPruned:
+            study.tell(asked, state=optuna.trial.TrialState.PRUNED)
+            journal.add(Trial(model, rate, decay, None, None, 0.0, "pruned"))
+            continue
+        if trial.validation is None:
+            study.tell(asked, state=optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(asked, trial.validation)
+        journal.add(trial)
+
+
+class _Journal:
+    """The finished trials, in memory and on disk."""
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path = path
+        self.identity = dict(identity)
+        self.trials: list[Trial] = []
+        if path.is_file():
+            self._read()
+
+    @property
+    def done(self) -> set[tuple[str, float, float]]:
+        return {(trial.model, trial.learning_rate, trial.weight_decay) for trial in self.trials}
+
+    def add(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"run": self.identity, **asdict(trial)}) + "\n")
+            file.flush()
+
+    def _read(self) -> None:
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        whole = 0
+        for number, line in enumerate(lines):
+            try:
+                record = json.loads(line)
+                run = record.pop("run")
+                trial = Trial(**record)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if number == len(lines) - 1:
+                    break  # cut short by a kill: that trial runs again
+                raise RunError(f"{self.path}, line {number + 1}, is no trial: {error}.") from error
+            if run != self.identity:
+                raise RunError(
+                    f"{self.path} holds trials of another search ({run}, now {self.identity}): give another folder."
+                )
+            self.trials.append(trial)
+            whole += len(line)
+        if whole < sum(map(len, lines)):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+
+
+def _identity(task: Task, search: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("cache", "observer")}
+    return {"task": task.fingerprint, "search": search, "options": plain}

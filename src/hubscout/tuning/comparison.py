@@ -1,0 +1,186 @@
+"""`compare`: all methods on equal terms, over seeds, with mean and deviation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.engines import Job, open_engine
+from hubscout.errors import InputError, TuningError
+from hubscout.tuning.measures import PRIMARY
+from hubscout.tuning.task_reference import TaskReference
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hubscout.tasks import Task
+
+ALL = ("fine-tune", "kd", "zoo", "b-tuning")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: its primary metric on validation and test."""
+
+    method: str
+    seed: int
+    validation: float
+    test: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the methods gave. `failures` says why a method was left out."""
+
+    task_name: str
+    target: str
+    teachers: tuple[str, ...]
+    metric: str
+    trials: tuple[Trial, ...]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def values(self, method: str, split: str = "test") -> np.ndarray:
+        """A method's metric for each seed."""
+        return np.array([getattr(trial, split) for trial in self.trials if trial.method == method])
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that ran, the best on validation first."""
+        names = dict.fromkeys(trial.method for trial in self.trials)
+        return tuple(sorted(names, key=lambda name: -self.values(name, "validation").mean()))
+
+    def record(self) -> dict[str, Any]:
+        """Everything as plain values, with the summary."""
+        summary = {
+            method: {
+                "seeds": len(self.values(method)),
+                "test_mean": float(self.values(method).mean()),
+                "test_deviation": deviation(self.values(method)),
+                "validation_mean": float(self.values(method, "validation").mean()),
+                "validation_deviation": deviation(self.values(method, "validation")),
+            }
+            for method in self.methods
+        }
+        return {**asdict(self), "summary": summary}
+
+    def table(self) -> Table:
+        """Mean ± standard deviation over seeds."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(header_style="bold", title=f"{self.metric}, mean ± deviation over seeds", title_justify="left")
+        for head in ("method", "validation", "test", "seeds", "seconds"):
+            table.add_column(head, justify="left" if head == "method" else "right")
+        for method in self.methods:
+            seconds = np.mean([trial.seconds for trial in self.trials if trial.method == method])
+            cells = [_spread(self.values(method, split)) for split in ("validation", "test")]
+            table.add_row(Text(method), *cells, str(len(self.values(method))), f"{seconds:.0f}")
+        for method, reason in self.failures.items():
+            table.add_row(Text(method), Text(reason, overflow="fold"), "–", "0", "–")
+        return table
+
+
+def deviation(values: np.ndarray) -> float:
+    """The sample standard deviation; 0 for a single value."""
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _spread(values: np.ndarray) -> str:
+    return f"{values.mean():.4f} ± {deviation(values):.4f}"
+
+
+def compare(
+    task: Task,
+    target: Any,
+    teachers: Sequence[Any],
+    *,
+    methods: Sequence[str] = ALL,
+    seeds: Sequence[int] = (0, 1, 2),
+    out: Path | str | None = None,
+    engine: str = "local",
+    engine_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Comparison:
+    """Tune by each method with each seed and the same arguments.
+
+    Every finished run is a line of `out`/trials.jsonl at once; the same call goes on where it stopped. A method that
+    cannot run here (Zoo-Tuning over several architectures, say) is named with its reason.
+    """
+    if not seeds or not methods:
+        raise InputError("compare needs at least one method and one seed.")
+    journal = Path(out) / "trials.jsonl" if out is not None else None
+    identity = _identity(task, target, teachers, options)
+    done = _read(journal, identity)
+    reference = TaskReference.of(task, elsewhere=engine != "local" or bool((engine_options or {}).get("processes")))
+    jobs = [
+        Job(f"{method}-{seed}", partial(_run, reference, target, tuple(teachers), method, seed, options))
+        for method in methods
+        for seed in seeds
+        if (method, seed) not in done
+    ]
+    failures: dict[str, str] = {}
+    runner = open_engine(engine, **(engine_options or {}))
+    try:
+        for result in runner.run(jobs):
+            if result.failed:
+                failures[result.key.rpartition("-")[0]] = result.reason
+                continue
+            trial = result.value
+            done[trial.method, trial.seed] = trial
+            if journal is not None:
+                journal.parent.mkdir(parents=True, exist_ok=True)
+                with journal.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"run": identity, **asdict(trial)}) + "\n")
+    finally:
+        runner.close()
+    trials = [done[method, seed] for method in methods for seed in seeds if (method, seed) in done]
+    if not trials:
+        raise TuningError("No method could run: " + "; ".join(f"{m}: {reason}" for m, reason in failures.items()))
+    names = tuple(_name(teacher) for teacher in teachers)
+    return Comparison(task.name, _name(target), names, PRIMARY[task.kind], tuple(trials), failures)
+
+
+def _run(
+    reference: TaskReference, target: Any, teachers: Sequence[Any], method: str, seed: int, options: Mapping[str, Any]
+) -> Trial:
+    import time
+
+    from hubscout.tuning.tune import tune
+
+    started = time.perf_counter()
+    tuned = tune(reference.open(), target, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
+    seconds = time.perf_counter() - started
+    return Trial(method, seed, tuned.metric("validation").value, tuned.metric("test").value, seconds)
+
+
+def _identity(task: Task, target: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("observer", "cache")}
+    names = [_name(teacher) for teacher in teachers]
+    return {"task": task.fingerprint, "target": _name(target), "teachers": names, "options": plain}
+
+
+def _name(model: Any) -> str:
+    return model if isinstance(model, str) else model.card.identifier
+
+
+def _read(journal: Path | None, identity: Mapping[str, Any]) -> dict[tuple[str, int], Trial]:
+    if journal is None or not journal.is_file():
+        return {}
+    found = {}
+    for line in journal.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # the last line of a run that was killed while writing it
+        if record.pop("run") != identity:
+            raise InputError(f"{journal} holds trials of another comparison: give another folder.")
+        trial = Trial(**record)
+        found[trial.method, trial.seed] = trial
+    return found
