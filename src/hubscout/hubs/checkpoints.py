@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,7 +44,7 @@ def find_weights(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     for pattern in ("*.safetensors", "pytorch_model.bin", "pytorch_model.bin.index.json", "*.pth", "*.pt", "*.bin"):
-        found = sorted(folder.glob(pattern))
+        found = [path for path in sorted(folder.glob(pattern)) if path.name != "head.safetensors"]
         if len(found) == 1:
             return found[0]
         if len(found) > 1:
@@ -80,18 +81,26 @@ def _read_sharded(index: Path) -> State:
 def _read_torch(path: Path) -> State:
     import torch
 
+    if _is_script(path):
+        raise UnsafeCheckpointError(
+            f"{path} is a TorchScript archive, which holds code; it was not opened. "
+            "Save its state_dict() as safetensors instead."
+        )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise _unsafe_or_broken(path, error) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:
-        if "TorchScript" in str(error):
-            raise UnsafeCheckpointError(
-                f"{path} is a TorchScript archive, which holds code; it was not opened. "
-                "Save its state_dict() as safetensors instead."
-            ) from error
         raise CheckpointError(f"{path} is not a checkpoint that torch can read: {_first_line(error)}") from error
     return _unwrap(path, content)
+
+
+def _is_script(path: Path) -> bool:
+    """Whether torch would take the file for a program rather than for tensors."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
 
 
 def _unsafe_or_broken(path: Path, error: pickle.UnpicklingError) -> CheckpointError:

@@ -11,6 +11,7 @@ from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs import python_callable, timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.checkpoints import State, find_weights, fit_state, read_state
+from hubscout.hubs.headed import add_saved_head
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import split_options
 from hubscout.hubs.listing import ModelListing
@@ -36,8 +37,13 @@ def load(identifier: Identifier) -> Backbone:
 
 def load_folder(folder: Path, identifier: Identifier) -> Backbone:
     """A folder saved by timm, transformers, sentence-transformers or hubscout; with `arch`, weights of that one."""
+    return add_saved_head(_load_backbone(folder, identifier), folder)
+
+
+def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
     if "arch" in identifier.options:
-        return load_weights(find_weights(folder), identifier)
+        stored = read_description(folder).get("preprocessing") or {}
+        return load_weights(find_weights(folder), identifier, stored)
     if (folder / "modules.json").is_file():
         from hubscout.hubs import sentence_transformers_hub
 
@@ -61,10 +67,11 @@ def load_folder(folder: Path, identifier: Identifier) -> Backbone:
     )
 
 
-def load_weights(path: Path, identifier: Identifier) -> Backbone:
+def load_weights(path: Path, identifier: Identifier, preprocessing: Mapping[str, Any] | None = None) -> Backbone:
     """A file of weights in the architecture that the option `arch` names, float32 whatever the file holds.
 
     Other options go to the architecture; `num_classes` is read off the head's weights where it is not given.
+    `preprocessing` is what a saved folder says of images; options win over it.
     """
     options = dict(identifier.options)
     arch = options.pop("arch", None)
@@ -74,6 +81,7 @@ def load_weights(path: Path, identifier: Identifier) -> Backbone:
             "?arch=python:module:function."
         )
     image_options, options = split_options(options)
+    image_options = {**(preprocessing or {}), **image_options}
     named = Identifier.parse(str(arch))
     state = read_state(path)
     if named.hub == "timm":

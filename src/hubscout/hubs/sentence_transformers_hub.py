@@ -46,7 +46,7 @@ def load(identifier: Identifier) -> SentenceBackbone:
 
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    return _open(str(folder), identifier, has_head=bool(read_description(folder)))
+    return _open(str(folder), identifier, has_head=read_description(folder).get("saved_as") == "SentenceTransformer")
 
 
 def _open(

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hubscout.errors import InputError, ModelError, ModelNotFoundError
+from hubscout.hubs import load
+
+MODELS = """
+import torch
+from torch import nn
+from neighbour import WIDTH
+
+class Plain(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.stages = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.Conv2d(8, width, 3, 2))
+    def forward(self, x):
+        return self.stages(x)
+
+class Halves(Plain):
+    def __init__(self, width, classes):
+        super().__init__(width)
+        self.fc = nn.Linear(width, classes)
+    def forward_features(self, x):
+        return self.stages(x)
+    def forward_head(self, x, pre_logits=False):
+        pooled = x.mean((2, 3))
+        return pooled if pre_logits else self.fc(pooled)
+
+CFG = {"input_size": (3, 32, 32), "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2), "crop_pct": 1.0, "license": "MIT"}
+
+def plain(width=WIDTH):
+    torch.manual_seed(0)
+    module = Plain(width)
+    module.pretrained_cfg = CFG
+    return module
+
+def halves(width=12, classes=4):
+    torch.manual_seed(0)
+    module = Halves(width, classes)
+    module.pretrained_cfg = CFG
+    return module
+
+def arrays():
+    module = nn.Sequential(nn.Linear(5, 7), nn.ReLU())
+    module.num_features = 7
+    return module
+
+def flat():
+    return nn.Linear(5, 7)
+
+def torchvision_model():
+    import torchvision
+    module = torchvision.models.shufflenet_v2_x0_5(num_classes=6)
+    module.pretrained_cfg = {"input_size": (3, 64, 64)}
+    return module
+
+def broken():
+    raise OSError("disk on fire")
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "my_models.py").write_text(MODELS)
+    (tmp_path / "neighbour.py").write_text("WIDTH = 16\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return "my_models"
+
+
+def run(backbone, samples, layers=()):
+    with torch.no_grad():
+        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]), layers)
+
+
+def test_a_module_in_timms_shape(models, image):
+    backbone = load(f"python:{models}:halves?width=20&classes=9")
+    output = run(backbone, [image], backbone.layer_names)
+    assert output.features.shape == (1, 20)
+    assert output.logits.shape == (1, 9)
+    torch.testing.assert_close(output.logits, backbone.module.fc(output.features).detach())
+    assert backbone.card.source_classes == 9
+    assert backbone.card.licence == "MIT"
+    assert backbone.layer_names == ("stages.0", "stages.2")
+    assert backbone.preprocessing.config.mean == (0.4, 0.5, 0.6)
+    assert load(backbone.card.identifier).card == backbone.card
+
+
+def test_a_plain_module_gives_its_averaged_output(models, image):
+    backbone = load(f"python:{models}:plain")
+    output = run(backbone, [image, image])
+    assert output.features.shape == (2, 16)
+    assert output.logits is None
+
+
+def test_a_file_is_a_module_too(models, tmp_path, image):
+    assert run(load(f"python:{tmp_path / 'my_models.py'}:plain?width=5"), [image]).features.shape == (1, 5)
+
+
+def test_arrays(models):
+    backbone = load(f"python:{models}:arrays")
+    assert backbone.card.modalities == ("array",)
+    assert run(backbone, [np.zeros(5), np.ones(5)]).features.shape == (2, 7)
+    with pytest.raises(InputError, match="one shape"):
+        run(backbone, [np.zeros(5), np.ones(6)])
+
+
+def test_a_torchvision_classifier_has_its_last_layer_as_head(models, image):
+    backbone = load(f"python:{models}:torchvision_model")
+    output = run(backbone, [image])
+    assert output.logits.shape == (1, 6)
+    torch.testing.assert_close(output.logits, backbone.module.fc(output.features).detach())
+
+
+def test_a_module_that_says_nothing_of_its_inputs(models):
+    with pytest.raises(ModelError, match="pretrained_cfg"):
+        load(f"python:{models}:flat")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("my_models:hallves", ModelNotFoundError, "Did you mean 'halves'"),
+        ("my_models:broken", ModelError, "OSError: disk on fire"),
+        ("my_models:nothing", ModelError, "must return a torch.nn.Module"),
+        ("my_models:CFG", ModelError, "not a function"),
+        ("no_such_module_at_all:f", ModelNotFoundError, "no Python module"),
+        ("nowhere/file.py:f", ModelNotFoundError, "No Python file"),
+        ("my_models", InputError, "python:module:function"),
+    ],
+)
+def test_what_can_go_wrong(models, name, error, message):
+    with pytest.raises(error, match=message):
+        load(f"python:{name}")
+
+
+def test_a_ready_backbone_keeps_the_name_it_was_opened_by(models, tmp_path):
+    (tmp_path / "ready.py").write_text(
+        "from hubscout.hubs import load\ndef make():\n    return load('python:my_models:halves')\n"
+    )
+    assert load("python:ready:make").card.identifier == "python:ready:make"
+
+
+def test_a_tuned_network_of_ones_own_code_opens_again(models, tmp_path, image):
+    backbone = load(f"python:{models}:halves")
+    head = torch.nn.Linear(12, 2)
+    backbone.save(tmp_path / "tuned", head=head, target_names=["no", "yes"], kind="classification")
+    again = load(f"file:{tmp_path / 'tuned'}?arch=python:{models}:halves")
+    torch.testing.assert_close(run(again, [image]).features, run(backbone, [image]).features)
+    torch.testing.assert_close(run(again, [image]).logits, head(run(backbone, [image]).features).detach())
+    assert again.card.source_classes == 2
+    with pytest.raises(InputError, match=r"\?arch="):
+        load(f"file:{tmp_path / 'tuned'}")
