@@ -60,7 +60,7 @@ def convergence_margin(evidence: Evidence) -> np.ndarray:
 
 def convergence_guaranteed(evidence: Evidence) -> np.ndarray:
     """Theorem 2 for every scored target, (C,): True where a fixed point must exist. It is sufficient, not necessary."""
-    return (convergence_margin(evidence) > 0) & (evidence.rank < evidence.n)
+    return (convergence_margin(evidence) > 0) & (evidence.rank < kept_spectrum(evidence).n)
 
 
 def plot_fixed_points(evidence: Evidence, *, columns: int = 4, max_targets: int = 12) -> Any:

@@ -28,6 +28,7 @@ from hubscout.evidence.maximize import (
     Settings,
     assemble,
     fit,
+    observations,
     scored_targets,
     with_doubt,
 )
@@ -67,7 +68,9 @@ def logme(
     booleans for multi-label, and floats for regression, even where every float is whole.
 
     `classes` lists all classes, if some may not occur; those are not scored (`Evidence.unscored`), and without the
-    list the classes are those that occur. `center` takes the means of features and targets away first. `blocks` is the
+    list the classes are those that occur. `center` takes the means of features and targets away first, as a model with
+    an intercept does; that spends one observation, so the score is then over n - 1 (without this, n ≤ D centred labels
+    would always be fitted without noise, and their evidence would have no maximum). `blocks` is the
     number of random blocks of the jackknife, or the block of every row. The other arguments are those of
     `maximize_evidence`.
 
@@ -134,7 +137,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
         inner = add_product(inner, _column_part(rows, columns, means).T)
-    spectrum = dual_spectrum(inner, targets, dim)
+    spectrum = dual_spectrum(inner, targets, observations(n, settings), dim)
     solution = settings.solve(spectrum, None)
     if score_rounding(spectrum, solution.ratio) > ROUNDING_TOLERANCE:
         return _decomposed(rows, labels, block_of_row, settings)
@@ -156,7 +159,8 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """From the singular values of the features themselves: slower, but small ones keep all their digits."""
     targets, means, scored = _dense_targets(rows, labels, settings)
-    left, right = singular_spectra(_column_part(rows, slice(None), means), targets)
+    n = observations(int(rows.shape[0]), settings)
+    left, right = singular_spectra(_column_part(rows, slice(None), means), targets, n)
     solution = settings.solve(right, None)
     weights = mean_weights(right, solution.ratio)
     fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, means, settings)

@@ -66,8 +66,9 @@ def maximize_evidence(
 
     `solver` is "newton" (the global maximum, all targets at once) or one of the paper's "naive", "mackay" and
     "fixed-point", which start at α = β = 1 and find a local one. `center` takes the means of features and targets
-    away first. `jackknife` over the blocks is "linear" (nearly free), "exact" (re-fits without each block) or "none".
-    `tolerance` is on log t. Without `keep_spectrum` the result is small, but has no predictive variances.
+    away first, as in `logme`; where means are large beside deviations, this loses digits that `logme` keeps.
+    `jackknife` over the blocks is "linear" (nearly free), "exact" (re-fits without each block) or "none". `tolerance`
+    is on log t. Without `keep_spectrum` the result is small, but has no predictive variances.
 
     >>> generator = np.random.default_rng(0)
     >>> features, ids = generator.normal(size=(100, 5)), np.arange(100) % 2
@@ -88,7 +89,7 @@ def fit(statistics: Statistics, settings: Settings, offsets: tuple[Array, Array]
     scored = scored_targets(
         statistics.kind, statistics.target_names, total.target_squares, uncentred_squares, n=total.n
     )
-    part = select(total, scored)
+    part = replace(select(total, scored), n=observations(total.n, settings))
     needs_sums = SOLVERS[settings.solver].needs_sums
     spectrum = primal_spectrum(part, overwrite=not needs_sums)
     solution = settings.solve(spectrum, part if needs_sums else None)
@@ -121,12 +122,20 @@ def _refits(
         if settings.center:
             rest = rest.centred(rest.feature_sum / rest.n, rest.target_sum / rest.n)
         present = scored & ~_is_rounding(rest.target_squares, whole.target_squares, whole.n)
-        part = select(rest, present)
+        part = replace(select(rest, present), n=observations(rest.n, settings))
         spectrum = primal_spectrum(part)
         per_target = fitted.per_target.copy()
         per_target[present] = log_evidence(spectrum, settings.solve(spectrum, part).ratio)[0]
         scores.append(per_target[scored].mean())
     return doubt_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
+
+
+def observations(n: int, settings: Settings) -> int:
+    """How many observations n samples are. Centring spends one: only n - 1 contrasts between samples are left.
+
+    It is what integrating over an intercept with a flat prior gives.
+    """
+    return n - 1 if settings.center else n
 
 
 def scored_targets(
@@ -196,10 +205,11 @@ def assemble(
         feature_mean = to_host(means[0])
         intercept = to_host(means[1]) - whole_weights @ feature_mean
     score = float(per_target.mean())
+    samples = spectrum.n + settings.center
     return Evidence(
         kind=kind,
         targets=tuple(names),
-        n=spectrum.n,
+        n=samples,
         feature_dim=spectrum.feature_dim,
         score=score,
         null_score=float(null.mean()),
@@ -213,7 +223,7 @@ def assemble(
         rank=spectrum.rank,
         standard_error=None,
         block_scores=np.array([score]),
-        block_sizes=np.array([spectrum.n]),
+        block_sizes=np.array([samples]),
         solver=settings.solver,
         center=settings.center,
         iterations=solution.iterations,

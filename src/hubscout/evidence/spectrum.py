@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch, mirrored, namespace, to_host
-from hubscout.evidence.refined_eigh import refined_eigh
+from hubscout.evidence.arrays import Array, is_torch, namespace, to_host
 from hubscout.evidence.statistics import Block
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -21,6 +20,7 @@ class Spectrum:
     """σ², z and the unreachable part Δ of every target. r is the numerical rank, C the number of targets."""
 
     n: int
+    """How many observations the targets are: the samples, less one where centring spent one on the means."""
     feature_dim: int
     squared_singular_values: Array
     """σ², (r,), rising."""
@@ -49,8 +49,6 @@ def symmetric_eigh(matrix: Array) -> tuple[Array, Array]:
     if is_torch(matrix):
         import torch
 
-        if matrix.is_cuda:
-            return refined_eigh(mirrored(matrix))
         return tuple(torch.linalg.eigh(matrix, UPLO="U"))  # type: ignore[return-value]
     from scipy.linalg import eigh
 
@@ -68,18 +66,17 @@ def primal_spectrum(block: Block, *, overwrite: bool = False) -> Spectrum:
     return _finish(block.n, dim, values, projections, block.target_squares, vectors)
 
 
-def dual_spectrum(inner: Array, targets: Array, feature_dim: int) -> Spectrum:
-    """The spectrum from FFᵀ (n, n), which may be overwritten, and the targets (n, C). One n × n eigenproblem."""
-    n = int(inner.shape[0])
+def dual_spectrum(inner: Array, targets: Array, n: int, feature_dim: int) -> Spectrum:
+    """The spectrum from FFᵀ, which may be overwritten, and targets with as many rows. `n` as in `Spectrum`."""
     values, vectors = symmetric_eigh(inner)
     start = _first_kept(values, n, feature_dim)
     squares = (targets**2).sum(0)
     return _finish(n, feature_dim, values[start:], targets.T @ vectors[:, start:], squares, vectors[:, start:])
 
 
-def singular_spectra(features: Array, targets: Array) -> tuple[Spectrum, Spectrum]:
+def singular_spectra(features: Array, targets: Array, n: int) -> tuple[Spectrum, Spectrum]:
     """The spectrum with U and the spectrum with V as its basis, by singular value decomposition of (n, D) features."""
-    n, dim = (int(size) for size in features.shape)
+    dim = int(features.shape[1])
     if is_torch(features):
         left, singular, right = namespace(features).linalg.svd(features, full_matrices=False)
     else:
