@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
-SAFE_RELATIVE_ERROR = 0.02
+SAFE_RELATIVE_ERROR = 0.01
 """Largest relative difference (Frobenius) between the features of the first batch in a reduced format and in
-float32 at which `precision="auto"` stays with the reduced one. Measured: rounding errors of this size move the LogME
-score by less than 1e-3, because they are noise that is averaged over rows."""
+float32 at which `precision="auto"` stays with the reduced one. Measured with an EfficientNet-Lite0 on pets: float16
+differs by 0.4% and moves the LogME score by 2e-5; bfloat16 differs by 4% and moves it by 3e-4 with 161 images, but by
+5e-3 with 40 images of digits. The bar lies between the two, so that scores stay the same to 1e-3."""
 
 
 def pick_device(device: str = "auto") -> str:

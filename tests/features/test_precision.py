@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hubscout.errors import InputError
+from hubscout.evidence import maximize_evidence
+from hubscout.features import extract
+from hubscout.features.batching import BatchSize, is_out_of_memory
+from hubscout.features.forward import Runner
+from hubscout.features.precision import Precision, pick_device, pick_precision, relative_error
+from hubscout.hubs import Batch, Output
+from hubscout.tasks import Task
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_reduced_formats_leave_the_score_unchanged_to_a_thousandth(
+    make_backbone: Any, task: Task, precision: str
+) -> None:
+    exact = extract(make_backbone(), task, device="cpu", precision="float32")
+    reduced = extract(make_backbone(), task, device="cpu", precision=precision)
+    assert reduced.precision == precision
+    assert reduced.features().dtype == np.float32
+    assert not np.array_equal(exact.features(), reduced.features())
+    scores = [maximize_evidence(result.statistics[""]).score for result in (exact, reduced)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_a_format_that_agrees_is_kept_after_the_check(backbone: Any, task: Task) -> None:
+    told: list[str] = []
+    runner = Runner(
+        backbone,
+        device="cpu",
+        precision=Precision("float16", "cpu", checked=True),
+        layers=(),
+        size=BatchSize(64),
+        tell=told.append,
+    )
+    samples = [backbone.preprocessing(sample) for sample in task.train.inputs[:64]]
+    with runner:
+        runner.run(backbone.preprocessing.collate(samples), samples, np.ones(64, dtype=np.int64))
+    assert runner.precision == Precision("float16", "cpu")
+    assert told == []
+
+
+def test_overflow_goes_on_in_float32(make_backbone: Any, task: Task) -> None:
+    class Large(make_backbone):  # type: ignore[misc]
+        def forward(self, batch: Batch, layers: Any = ()) -> Output:
+            output = super().forward(batch, layers)
+            return Output(self.module["head"](output.features * 1e6), output.logits)
+
+    result = extract(Large(), task, device="cpu", precision="float16")
+    assert result.precision == "float32"
+    assert result.messages == ("float16 overflows: going on in float32",)
+    assert np.isfinite(result.features()).all()
+
+
+def test_auto_is_exact_on_the_cpu_and_checked_on_cuda() -> None:
+    assert pick_precision("auto", "cpu") == Precision("float32", "cpu")
+    assert pick_precision("auto", "cuda:1") == Precision("float16", "cuda", checked=True)
+    assert pick_precision("bfloat16", "cuda") == Precision("bfloat16", "cuda")
+
+
+def test_a_device_that_is_not_there_is_said() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    assert pick_device("auto") in ("cpu", "mps")
+    with pytest.raises(InputError, match="no CUDA device"):
+        pick_device("cuda:0")
+
+
+def test_relative_error() -> None:
+    exact = torch.tensor([[3.0, 4.0]])
+    assert relative_error(exact * 1.01, exact) == pytest.approx(0.01, rel=1e-4)
+    assert relative_error(exact / 0.0, exact) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory."), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), True),
+        (MemoryError(), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_signs_of_exhausted_memory(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_the_cpu_allocator_really_says_so() -> None:
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        torch.empty(2**50, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
