@@ -41,6 +41,11 @@ def test_shift_does_not_matter(data):
     )
 
 
+def test_constant_features_know_only_the_shares(data):
+    shares = np.bincount(data.classes) / 90
+    assert pactran(np.ones((90, 3)), data.classes).value == pytest.approx((shares * np.log(shares)).sum(), abs=1e-6)
+
+
 @pytest.mark.parametrize("option", ["regularisation", "prior_variance"])
 def test_bad_options(option, data):
     with pytest.raises(InputError, match=option):
