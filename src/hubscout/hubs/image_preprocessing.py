@@ -103,7 +103,7 @@ class ImagePreprocessing:
 
     def __call__(self, sample: Any) -> np.ndarray:
         """A Pillow image, an array (height, width[, channels]) of uint8, encoded bytes or a path."""
-        return self._transform(open_image(sample, channels=self.config.input_size[0]))
+        return np.asarray(self._transform(open_image(sample, channels=self.config.input_size[0])))
 
     def collate(self, samples: Sequence[np.ndarray]) -> Batch:
         import torch
@@ -121,7 +121,7 @@ def _rebuild(config: ImageConfig, training: bool) -> ImagePreprocessing:
     return ImagePreprocessing(config, training=training)
 
 
-def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Image], np.ndarray]:
+def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Image], Any]:
     prepare_torchvision()
     data = require("timm.data", extra="vision", purpose="Image preprocessing")
     return data.create_transform(

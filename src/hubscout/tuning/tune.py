@@ -31,7 +31,7 @@ from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
-from hubscout.tuning.methods.zoo import is_mixture, merged_copy
+from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network, has_batch_norm, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, share_from_main
@@ -114,7 +114,7 @@ class _Run:
             check_modality(role, backbone, task)
         if self.target.module is None:
             raise InputError(
-                f"target={self.target.card.identifier!r} is not a torch module and cannot be tuned; it can be a teacher."
+                f"target={self.target.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
             )
         if any(_same_model(teacher, self.target) for teacher in self.teachers):
             self._note(f"The target {self.target.card.identifier} is among its own teachers.")
@@ -174,7 +174,7 @@ class _Run:
             self._note(note)
         self.library.forget()
         network = Network(self.target, head, loss, self.method).to(device)
-        if device.type == "cuda":
+        if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
@@ -272,10 +272,10 @@ class _Run:
         metrics = self._measure(network, parts)
         merged = None
         if is_mixture(network.body):
-            mixture = network.body
-            _set_body(self.target, network, merged_copy(mixture))
-            merged = self._measure(network, parts)
-            _set_body(self.target, network, mixture)
+            plain = copy.deepcopy(self.target)
+            assert plain.module is not None
+            merge(plain.module)
+            merged = self._measure(Network(plain, network.head, network.loss, self.method), parts)
         self.accelerator.end_training()
         tuned = Tuned(
             backbone=self.target,
@@ -353,11 +353,6 @@ def _same_model(first: Backbone, second: Backbone) -> bool:
 
 def _fingerprint(backbone: Backbone) -> str:
     return backbone.card.weights_fingerprint or backbone.card.identifier
-
-
-def _set_body(backbone: Backbone, network: Network, body: torch.nn.Module) -> None:
-    """Put another body into a backbone and the network around it."""
-    backbone.module = network.body = body
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""How fast the evidence is maximised: every solver, and the Gram product alone, in one run.
+
+    python benchmarks/evidence.py                      # the table
+    python benchmarks/evidence.py --peer PATH          # beside a checkout of the paper's released LogME (needs numba)
+    python benchmarks/evidence.py --memory             # peak memory of a stream of a million samples
+    python benchmarks/evidence.py --device cuda        # the fast solver with features on the device
+
+Times are the best of several repeats in one process; on a noisy machine only their ratios mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hubscout.evidence import Statistics, logme, maximize_evidence
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    n: int
+    dim: int
+    classes: int
+    naive_classes: int
+    """How many classes the naive solver is timed on; its time is that of a class times all classes. 0: not timed."""
+
+
+SHAPES = (
+    Shape("Aircraft, ResNet-50", 6667, 2048, 100, 1),
+    Shape("a thousand classes", 6667, 2048, 1000, 0),
+    Shape("n < D", 2000, 2048, 100, 0),
+    Shape("50 000 samples", 50_000, 2048, 100, 0),
+)
+
+
+def make(shape: Shape, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Features with a decaying spectrum and classes that they explain in part, as those of networks."""
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(shape.classes), rng.integers(shape.classes, size=shape.n - shape.classes)])
+    scales = np.arange(1, shape.dim + 1) ** -0.5
+    centres = rng.normal(size=(shape.classes, shape.dim)).astype(np.float32)
+    features = rng.standard_normal((shape.n, shape.dim), dtype=np.float32) + 0.5 * centres[labels]
+    return np.maximum(features * scales, 0).astype(np.float32), labels
+
+
+def best_of(repeats: int, work: Callable[[], object]) -> float:
+    """Seconds of the fastest of `repeats` runs, after none to warm up: the best run is the warm one."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def load_peer(folder: Path) -> Callable[[np.ndarray, np.ndarray], float]:
+    """The released LogME of a checkout, as a function of features and class ids."""
+    specification = importlib.util.spec_from_file_location("released_logme", folder / "LogME.py")
+    if specification is None or specification.loader is None:
+        raise SystemExit(f"no LogME.py in {folder}")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return lambda features, labels: float(module.LogME(regression=False).fit(features, labels))
+
+
+def time_shape(shape: Shape, repeats: int, peer: Callable[[np.ndarray, np.ndarray], float] | None) -> dict[str, float]:
+    """Seconds by what was timed."""
+    features, labels = make(shape)
+    wide = np.ascontiguousarray(features.T if shape.n < shape.dim else features, dtype=np.float64)
+    seconds = {
+        "gram": best_of(repeats, lambda: wide.T @ wide),
+        "newton": best_of(repeats, lambda: logme(features, labels)),
+        "fixed-point": best_of(1, lambda: logme(features, labels, solver="fixed-point")),
+        "mackay": best_of(1, lambda: logme(features, labels, solver="mackay")),
+    }
+    if shape.naive_classes:
+        columns = (labels[:, None] == np.arange(shape.naive_classes)).astype(np.int64)
+        one = best_of(1, lambda: logme(features, columns, kind="multilabel", solver="naive"))
+        seconds["naive"] = one * shape.classes / shape.naive_classes
+    if peer is not None:
+        seconds["released"] = best_of(max(1, repeats - 1), lambda: peer(features, labels))
+    return seconds
+
+
+def stream_memory(n: int, dim: int, classes: int, batch: int) -> dict[str, float]:
+    """Peak memory above the interpreter with torch loaded, while a stream of batches is scored."""
+    import torch
+
+    torch.zeros(1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((classes, dim), dtype=np.float32)
+    statistics = Statistics("classification", [str(c) for c in range(classes)], feature_dim=dim)
+    start = time.perf_counter()
+    for position in range(0, n, batch):
+        labels = rng.integers(classes, size=min(batch, n - position))
+        noise = rng.standard_normal((len(labels), dim), dtype=np.float32)
+        statistics.update(noise + centres[labels], labels, block=position * 10 // n)
+    streamed = time.perf_counter() - start
+    evidence = maximize_evidence(statistics)
+    total = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "n": n,
+        "dim": dim,
+        "classes": classes,
+        "mebibytes_above_torch": peak - before,
+        "seconds_streaming": streamed,
+        "seconds_scoring": total - streamed,
+        "score": evidence.score,
+    }
+
+
+def time_on_device(device: str) -> dict[str, float]:
+    """Milliseconds of the fast solver with features on an accelerator, and its distance from the CPU score."""
+    import torch
+
+    shape = SHAPES[0]
+    features, labels = make(shape)
+    on_device, ids = torch.from_numpy(features).to(device), torch.from_numpy(labels).to(device)
+
+    def work() -> float:
+        score = logme(on_device, ids).score
+        torch.cuda.synchronize()
+        return score
+
+    for _ in range(3):
+        score = work()
+    milliseconds = sorted(best_of(1, work) * 1000 for _ in range(20))
+    reference = logme(features.astype(np.float64), labels).score
+    return {
+        "median_ms": milliseconds[len(milliseconds) // 2],
+        "best_ms": milliseconds[0],
+        "score": score,
+        "distance_from_cpu_float64": abs(score - reference),
+    }
+
+
+def show(results: dict[str, dict[str, float]]) -> None:
+    """A table of seconds, and of how many times as long as the fast solver each takes."""
+    columns = ["gram", "newton", "fixed-point", "mackay", "naive", "released"]
+    columns = [name for name in columns if any(name in row for row in results.values())]
+    table = Table("shape", *columns, "newton / gram", title="Seconds (and times newton's)")
+    for shape, row in results.items():
+        cells = [f"{row[c]:.2f} ({row[c] / row['newton']:.1f}×)" if c in row else "–" for c in columns]
+        table.add_row(shape, *cells, f"{row['newton'] / row['gram']:.2f}")
+    Console(width=140).print(table)
+    if "naive" in columns:
+        Console().print("naive: timed on a sample of the classes and multiplied up.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", type=Path, help="folder of a checkout of the released LogME")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--shapes", nargs="*", help="parts of shape names; default: all")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--device")
+    parser.add_argument("--json", type=Path, help="write the numbers here as well")
+    arguments = parser.parse_args()
+    results: dict[str, dict[str, float]] = {}
+    if arguments.memory:
+        results["stream"] = stream_memory(1_000_000, 1024, 100, 4096)
+    elif arguments.device:
+        results[arguments.device] = time_on_device(arguments.device)
+    if results:
+        json.dump(results, sys.stdout, indent=1)
+        print()
+    else:
+        peer = load_peer(arguments.peer) if arguments.peer else None
+        for shape in SHAPES:
+            if not arguments.shapes or any(part in shape.name for part in arguments.shapes):
+                results[f"{shape.name}\n{asdict(shape)['n']}×{shape.dim}, {shape.classes} classes"] = time_shape(
+                    shape, arguments.repeats, peer
+                )
+        show(results)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

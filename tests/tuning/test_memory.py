@@ -1,0 +1,81 @@
+"""Data that is held: decoded once, on the device, cropped and flipped there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
+from hubscout.tuning.data import TARGET
+from hubscout.tuning.memory import HeldBatches, crop_and_flip
+from hubscout.tuning.plan import BatchPlan
+from PIL import Image
+
+
+class Pictures:
+    """Noise of several sizes that counts how often it is read."""
+
+    def __init__(self, count: int) -> None:
+        generator = np.random.default_rng(0)
+        self.images = [
+            Image.fromarray(generator.integers(0, 256, (40 + i % 3, 44, 3), dtype=np.uint8)) for i in range(count)
+        ]
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Image.Image:
+        self.reads += 1
+        return self.images[index]
+
+
+@pytest.fixture
+def preprocessing() -> ImagePreprocessing:
+    return ImagePreprocessing(ImageConfig.from_pretrained_cfg({"input_size": (3, 32, 32)}))
+
+
+def hold(pictures: Pictures, preprocessing: ImagePreprocessing, *, augment: bool) -> HeldBatches:
+    return HeldBatches(
+        pictures, {TARGET: preprocessing}, seed=0, augment=augment, workers=0, device=torch.device("cpu")
+    )
+
+
+def first_batch(batches: HeldBatches, count: int) -> torch.Tensor:
+    plan = BatchPlan(count, count, 0)
+    (share,) = batches.train(plan, range(1), 0, 1)
+    (pixels,) = share.views[TARGET].values()
+    return pixels[share.samples.argsort()]
+
+
+def test_images_of_a_real_preprocessing_become_one_tensor(preprocessing):
+    pictures = Pictures(6)
+    held = hold(pictures, preprocessing, augment=False)
+    assert held.views[TARGET].images is not None
+    assert held.views[TARGET].images.shape == (6, 3, 32, 32)
+    expected = np.stack([preprocessing(image) for image in pictures.images])
+    np.testing.assert_array_equal(first_batch(held, 6).numpy(), expected)
+
+
+def test_augmentation_changes_pixels_and_keeps_their_type(preprocessing):
+    pictures = Pictures(6)
+    plain = first_batch(hold(pictures, preprocessing, augment=False), 6)
+    augmented = first_batch(hold(pictures, preprocessing, augment=True), 6)
+    assert augmented.dtype == plain.dtype == torch.uint8
+    assert all((a != b).any() for a, b in zip(plain, augmented, strict=True))
+
+
+def test_a_second_run_over_the_same_inputs_reads_nothing(preprocessing):
+    pictures = Pictures(6)
+    hold(pictures, preprocessing, augment=True)
+    reads = pictures.reads
+    hold(pictures, preprocessing, augment=False)
+    assert pictures.reads == reads == 6
+
+
+def test_the_whole_image_unmirrored_is_the_image(preprocessing):
+    images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    whole = torch.tensor([[0.0, 0.0, 1.0, 1.0, 1.0]]).repeat(2, 1)
+    mirrored = torch.tensor([[0.0, 0.0, 1.0, 1.0, -1.0]]).repeat(2, 1)
+    assert torch.equal(crop_and_flip(images, whole), images)
+    assert torch.equal(crop_and_flip(images, mirrored), images.flip(-1))
