@@ -72,8 +72,8 @@ def test_a_table_with_named_columns(hubscout: Run, zoo: str, tmp_path: Path, ima
     rows = "\n".join(f"{path},{path.parent.name}" for path in sorted(images.glob("*/*.png")))
     (tmp_path / "table.csv").write_text("picture,colour\n" + rows)
     result = hubscout(
-        "rank", tmp_path / "table.csv", "--image", "picture", "--target", "colour", "-m", f"{zoo}:colours", "--no-cache",
-        "--json", "-q",
+        "rank", tmp_path / "table.csv", "--image", "picture", "--target", "colour", "-m", f"{zoo}:colours",
+        "--no-cache", "--json", "-q",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["task"]["target_names"] == ["blue", "green", "red"]

@@ -18,7 +18,8 @@ Maker = Callable[..., Ranking]
 def task_summary() -> TaskSummary:
     return TaskSummary(
         name="pets", kind="classification", modality="image", fingerprint="f" * 16, target_names=("cat", "dog"),
-        rows={"train": 1000, "validation": 100, "test": 100}, notes=("labels from folders",), source={"kind": "image-folder", "path": "pets"},
+        rows={"train": 1000, "validation": 100, "test": 100},
+        notes=("labels from folders",), source={"kind": "image-folder", "path": "pets"},
     )  # fmt: skip
 
 

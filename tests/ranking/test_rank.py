@@ -229,3 +229,19 @@ def test_bad_arguments(
     arguments: dict[str, object] = {"models": models["strong"], "cache": False, **options}
     with pytest.raises(error, match=words):
         rank(array_task, **arguments)  # type: ignore[arg-type]
+
+
+def test_fewer_samples_than_dimensions(zoo: str) -> None:
+    """Labels that are fitted without residue: the doubt stays finite and that of the features themselves."""
+    generator = np.random.default_rng(5)
+    inputs = generator.standard_normal((40, 20)).astype(np.float32)
+    targets = np.where(inputs[:, 0] > 0, "p", "n")
+    task = Task.from_arrays(inputs, targets, name="few").subset(6)
+    model = f"python:{zoo}:look?first=0&last=20"
+    kept, not_kept = rank(task, model, cache=False).best, rank(task, model, cache=False, metrics=("logme", "knn")).best
+    features = extract(model, task).features()
+    assert len(features) < features.shape[1]
+    oracle = logme(features, task.train.targets, classes=range(2), target_names=("n", "p"))
+    assert kept.score == not_kept.score == pytest.approx(oracle.score, abs=1e-9)
+    assert kept.standard_error is not None
+    assert 0 < kept.standard_error < 10

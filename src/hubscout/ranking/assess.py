@@ -12,10 +12,11 @@ import numpy as np
 from hubscout.errors import InputError, ModelError
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.convergence import Convergence
+from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
 from hubscout.ranking.row import LayerScore, Row
 
 if TYPE_CHECKING:
-    from hubscout.evidence import Evidence, Statistics
+    from hubscout.evidence import Evidence
     from hubscout.features import Extraction
     from hubscout.features.cache import FeatureCache
     from hubscout.features.decoded import PreparedPool
@@ -125,6 +126,8 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
     from hubscout.features import extract
 
     wanted = needs(settings, task.kind)
+    rows = len(task.train) if piece is None else len(piece)
+    few = rows <= min(FEW_ROWS, backbone.card.feature_dim)
     return extract(
         backbone,
         task,
@@ -133,7 +136,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
         layers=settings.layers,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        keep_features=bool({"features", "logits"} & wanted),
+        keep_features=bool({"features", "logits"} & wanted) or few,  # they are smaller than the sums then
         device=settings.device,
         batch_size=settings.batch_size,
         precision=settings.precision,
@@ -149,7 +152,10 @@ def _score(
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
     from hubscout.metrics import lookup, score, score_parts
 
-    layers, by_layer = _scan_layers(extractions, task, settings) if "logme" in settings.metrics else ((), {})
+    layers: tuple[LayerScore, ...] = ()
+    by_layer: dict[str, Score] = {}
+    if "logme" in settings.metrics:
+        layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.blocks)
     chosen = _chosen_layer(layers, settings)
     wanted = needs(settings, task.kind)
     inputs: dict[str, Any] = {
@@ -171,7 +177,7 @@ def _score(
                 parts[name] = score_parts(name, **inputs)
             else:
                 more: dict[str, Any] = (
-                    {"statistics": _merged(extractions, chosen)} if "statistics" in entry.needs else {}
+                    {"statistics": merged(extractions, chosen)} if "statistics" in entry.needs else {}
                 )
                 scores[name] = score(name, **inputs, **more)
         except InputError as error:
@@ -183,39 +189,10 @@ def _score(
     return scores, parts, remarks, layers, evidence
 
 
-def _scan_layers(
-    extractions: Sequence[Extraction], task: Task, settings: Settings
-) -> tuple[tuple[LayerScore, ...], dict[str, Score]]:
-    """LogME of every layer there is; one layer's statistics are in memory at a time."""
-    from hubscout.metrics import score
-
-    found: dict[str, Score] = {}
-    layers: list[LayerScore] = []
-    for name in extractions[0].layers:
-        value = score("logme", statistics=_merged(extractions, name), kind=task.kind, center=settings.center)
-        found[name] = value
-        evidence = value.evidence
-        assert evidence is not None
-        layers.append(
-            LayerScore(
-                name=name, score=value.value, standard_error=value.standard_error, gain=float(evidence.gain),
-                feature_dim=int(evidence.feature_dim),
-            )
-        )  # fmt: skip
-    return (tuple(layers) if len(layers) > 1 else ()), found
-
-
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
     if settings.layer == "best" and layers:
         return max(layers, key=lambda layer: layer.score).name
     return ""
-
-
-def _merged(extractions: Sequence[Extraction], layer: str) -> Statistics:
-    first, *rest = (extraction.statistics[layer] for extraction in extractions)
-    for statistics in rest:
-        first = first + statistics
-    return first
 
 
 def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
