@@ -97,12 +97,16 @@ def test_what_can_go_wrong(weights, tmp_path):
 
 
 @pytest.mark.shared
-def test_real_weights_name_a_real_thing(shared):
-    """A MobileNetV2 on a photograph of the Pets data says that it sees a cat or a dog."""
+def test_real_weights_recognise_a_photograph(shared):
+    """The temple that scikit-learn ships is a palace (698) to ImageNet; this head has a background class before it."""
+    from sklearn.datasets import load_sample_image
+
     backbone = load(
         f"file:{shared}/hub/weights/mobilenetv2_coral_in1k.safetensors"
         "?arch=timm/mobilenetv2_100&pad_type=same&mean=0.5&std=0.5"
     )
     assert backbone.card.source_classes == 1001
     assert backbone.card.params == 3_506_153
-    assert backbone.card.feature_dim == 1280
+    batch = backbone.preprocessing.collate([backbone.preprocessing(load_sample_image("china.jpg"))])
+    with torch.no_grad():
+        assert 1 + 698 in backbone(batch).logits.topk(3).indices

@@ -142,11 +142,13 @@ def test_listing_by_size(monkeypatch):
     from hubscout.hubs import timm_hub
 
     monkeypatch.setattr(timm_hub, "hub_reachable", lambda: True)
+    monkeypatch.setattr(timm_hub, "downloads_of_owner", lambda owner: {f"{owner}/mobilenetv2_050.lamb_in1k": 42})
     found = list_models("timm/mobilenetv2_*", max_params=3_000_000)
     names = {entry.identifier: entry for entry in found}
     assert names["timm/mobilenetv2_050.lamb_in1k"].params == 1_968_680
     assert names["timm/mobilenetv2_050.lamb_in1k"].source_data == "ImageNet-1k"
     assert names["timm/mobilenetv2_050.lamb_in1k"].licence == "apache-2.0"
+    assert names["timm/mobilenetv2_050.lamb_in1k"].downloads == 42
     assert "timm/mobilenetv2_100.ra_in1k" not in names
     assert not any(entry.params > 3_000_000 for entry in found)
 

@@ -71,6 +71,18 @@ def count_downloads(repository: str) -> int | None:
         return None
 
 
+def downloads_of_owner(owner: str) -> dict[str, int]:
+    """Downloads of the last month of every model of an owner, in one question; empty where the Hub does not answer."""
+    if not hub_reachable():
+        return {}
+    try:
+        from huggingface_hub import list_models
+
+        return {info.id: info.downloads for info in list_models(author=owner) if info.downloads is not None}
+    except Exception:  # As above.
+        return {}
+
+
 def explain_failure(error: BaseException, identifier: str) -> HubscoutError:
     """The error of a hub's library as one of ours, saying what to do."""
     if isinstance(error, HubscoutError):

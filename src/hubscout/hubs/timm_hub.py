@@ -6,10 +6,17 @@ import difflib
 import fnmatch
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, ModelNotFoundError
-from hubscout.hubs.connection import explain_failure, hub_reachable, local_repositories
+from hubscout.hubs.connection import (
+    count_downloads,
+    downloads_of_owner,
+    explain_failure,
+    hub_reachable,
+    local_repositories,
+)
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.listing import ModelEntry, ModelListing
@@ -32,7 +39,11 @@ def load(identifier: Identifier) -> HalvesBackbone:
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     module.model_args = options
-    return wrap(module, identifier, image_options=image_options, facts=None if pretrained else {})
+    backbone = wrap(module, identifier, image_options=image_options, facts=None if pretrained else {})
+    repository = _repository(identifier.name) if pretrained else None
+    if repository:
+        backbone.card = replace(backbone.card, downloads=count_downloads(repository))
+    return backbone
 
 
 def build(name: str, options: Mapping[str, Any]) -> nn.Module:
@@ -78,7 +89,12 @@ def list_models(pattern: str) -> ModelListing:
     if not hub_reachable():
         names = [name for name in names if _repository(name) in local]
         notes.append("The Hugging Face Hub cannot be reached: only timm models in the local cache are listed.")
-    return ModelListing((_entry(name, _repository(name) in local) for name in names), notes)
+    downloads = downloads_of_owner("timm")
+    entries = (
+        _entry(name, on_this_machine=_repository(name) in local, downloads=downloads.get(_repository(name) or ""))
+        for name in names
+    )
+    return ModelListing(entries, notes)
 
 
 def check_name(name: str) -> None:
@@ -104,7 +120,7 @@ def import_timm() -> Any:
     return require("timm", extra="vision", purpose="Models of timm")
 
 
-def _entry(name: str, on_this_machine: bool) -> ModelEntry:
+def _entry(name: str, *, on_this_machine: bool, downloads: int | None) -> ModelEntry:
     config = import_timm().get_pretrained_cfg(name).to_dict()
     params = _count_params(name.partition(".")[0], config.get("num_classes"))
     return ModelEntry(
@@ -113,6 +129,7 @@ def _entry(name: str, on_this_machine: bool) -> ModelEntry:
         source_data=_source_data(config),
         licence=config.get("license"),
         input_size=config.get("input_size", (0, 0, None))[-1],
+        downloads=downloads,
         on_this_machine=on_this_machine,
     )
 
@@ -131,7 +148,8 @@ def _count_params(architecture: str, num_classes: int | None) -> int | None:
 
 
 def _repository(name: str) -> str | None:
-    repository = import_timm().get_pretrained_cfg(name).hf_hub_id
+    config = import_timm().get_pretrained_cfg(name)
+    repository = config.hf_hub_id if config else None
     return repository if not repository or not repository.endswith("/") else f"{repository}{name}"
 
 
