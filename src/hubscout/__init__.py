@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hubscout.hubs import list_models, load
     from hubscout.ranking import Ranking, rank, select_teachers
     from hubscout.tasks import Task, open_task
+    from hubscout.tuning import Tuned, tune
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,8 @@ _HOMES = {
     "open_task": "hubscout.tasks",
     "rank": "hubscout.ranking",
     "select_teachers": "hubscout.ranking",
+    "tune": "hubscout.tuning",
+    "Tuned": "hubscout.tuning",
 }
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "LogMERegressor",
     "Ranking",
     "Task",
+    "Tuned",
     "__version__",
     "list_models",
     "load",
@@ -43,6 +47,7 @@ __all__ = [
     "open_task",
     "rank",
     "select_teachers",
+    "tune",
 ]
 
 

@@ -93,8 +93,8 @@ def test_dropout_draws_alike_beside_teachers(task):
 def test_cached_and_live_agree_without_augmentation(kind, weights):
     task = make_task(kind)
     options = {
-        "teachers": [perceptron(1), perceptron(2, width=24)], "epochs": 1, "batch_size": 16, "trade_off": 0.5, "augment": "none",
-        "teacher_weights": weights, "learning_rate": 1e-3, "keep_best": False,
+        "teachers": [perceptron(1), perceptron(2, width=24)], "epochs": 1, "batch_size": 16, "trade_off": 0.5,
+        "augment": "none", "teacher_weights": weights, "learning_rate": 1e-3, "keep_best": False,
     }  # fmt: skip
     cached = tune(task, perceptron(0), teacher_targets="cached", **options)
     live = tune(task, perceptron(0), teacher_targets="live", **options)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
 from hubscout.tuning.data import TARGET
 from hubscout.tuning.memory import HeldBatches, crop_and_flip
 from hubscout.tuning.plan import BatchPlan
-from PIL import Image
 
 
 class Pictures:

@@ -10,7 +10,7 @@ from tuning_networks import convolutional, make_task, perceptron
 from hubscout.errors import InputError
 from hubscout.tuning import tune
 from hubscout.tuning.methods.aggregation import AggregatedLayer
-from hubscout.tuning.methods.zoo import distinct_sources, is_mixture, merge, merged_copy
+from hubscout.tuning.methods.zoo import distinct_sources, is_mixture, merge
 
 LAYERS = {
     "convolution": (lambda: nn.Conv2d(6, 10, 3, stride=2, padding=1), (5, 6, 9, 9)),
@@ -82,7 +82,8 @@ def test_merging_the_lite_form_changes_nothing_in_eval_mode():
     inputs = torch.randn(4, 3, 8, 8)
     mixture.train()(inputs)
     mixture.eval()
-    plain = merged_copy(mixture)
+    plain = copy.deepcopy(mixture)
+    merge(plain)
     assert isinstance(plain[0], nn.Conv2d)
     torch.testing.assert_close(plain(inputs), mixture(inputs))
     assert merge(mixture)

@@ -10,8 +10,9 @@ from hubscout.errors import InputError
 
 _RUNTIME_FIELDS = frozenset(
     {
-        "bootstrap_resamples", "checkpoint_every_steps", "confidence", "data_in_memory", "device", "evaluation_batch_size",
-        "keep_checkpoints", "log_every_steps", "micro_batch_size", "processes", "trackers", "workers",
+        "bootstrap_resamples", "checkpoint_every_steps", "confidence", "data_in_memory", "device",
+        "evaluation_batch_size", "keep_checkpoints", "log_every_steps", "micro_batch_size", "processes",
+        "trackers", "workers",
     }
 )  # fmt: skip
 """Fields that may differ between a run and its resumption: they say where and how it runs, not what comes out."""
@@ -37,7 +38,7 @@ class TuningArguments:
     """Optimiser steps in all; overrides `epochs`."""
     batch_size: int = 48
     """Samples an optimiser step sees, over all processes and micro-batches: the number of processes changes the speed
-    and not the result. An epoch is cut into equal batches of at most this size, so that none is left with one sample."""
+    and not the result. An epoch is cut into equal batches of at most this size: none is left with one sample."""
     micro_batch_size: int | None = None
     """Samples that go through the network at once on one process; gradients are accumulated up to `batch_size`.
     None: all of them, halved whenever the device runs out of memory."""

@@ -14,6 +14,7 @@ import numpy as np
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.tuning.measures import PRIMARY
+from hubscout.tuning.saving import write_record
 from hubscout.tuning.task_reference import TaskReference
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def compare(
 ) -> Comparison:
     """Tune by each method with each seed and the same arguments.
 
-    Every finished run is a line of `out`/trials.jsonl at once; the same call goes on where it stopped. A method that
+    Every finished run is a line of `out`/trials.jsonl at once, and its curves are in `out`/METHOD-SEED/, without
+    weights; the same call goes on where it stopped. A method that
     cannot run here (Zoo-Tuning over several architectures, say) is named with its reason.
     """
     if not seeds or not methods:
@@ -132,10 +134,11 @@ def compare(
             if result.failed:
                 failures[result.key.rpartition("-")[0]] = result.reason
                 continue
-            trial = result.value
+            trial, record, curves = result.value
             done[trial.method, trial.seed] = trial
             if journal is not None:
                 journal.parent.mkdir(parents=True, exist_ok=True)
+                write_record(journal.parent / f"{trial.method}-{trial.seed}", record, curves)
                 with journal.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"run": identity, **asdict(trial)}) + "\n")
     finally:
@@ -149,7 +152,7 @@ def compare(
 
 def _run(
     reference: TaskReference, target: Any, teachers: Sequence[Any], method: str, seed: int, options: Mapping[str, Any]
-) -> Trial:
+) -> tuple[Trial, dict[str, Any], tuple[Mapping[str, Any], ...]]:
     import time
 
     from hubscout.tuning.tune import tune
@@ -157,7 +160,8 @@ def _run(
     started = time.perf_counter()
     tuned = tune(reference.open(), target, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
     seconds = time.perf_counter() - started
-    return Trial(method, seed, tuned.metric("validation").value, tuned.metric("test").value, seconds)
+    trial = Trial(method, seed, tuned.metric("validation").value, tuned.metric("test").value, seconds)
+    return trial, tuned.record(), tuned.curves
 
 
 def _identity(task: Task, target: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:

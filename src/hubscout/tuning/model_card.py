@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hubscout.tuning.tuned import Tuned
 
 
-def model_card(tuned: Tuned) -> str:
-    """Markdown with the front matter that model hubs read."""
+def model_card(tuned: Tuned, description: Mapping[str, Any]) -> str:
+    """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself."""
+    library, opening = _opening(tuned, description)
     names = tuned.target_names
     shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
     lines = [
         "---",
         f"base_model: {json.dumps(tuned.target)}",
-        f"library_name: {_library(tuned)}",
+        f"library_name: {library}",
         "tags: [hubscout]",
         "---",
         "",
-        f"# {tuned.task_name}, by {tuned.target}",
+        f"# {tuned.task_name}, by {tuned.backbone.card.architecture}",
         "",
         f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
         "",
@@ -53,31 +55,29 @@ def model_card(tuned: Tuned) -> str:
         "## How to open it",
         "",
         "```python",
-        *_opening(tuned),
+        *opening,
         "```",
         "",
     ]
     return "\n".join(lines)
 
 
-def _library(tuned: Tuned) -> str:
-    module = type(tuned.backbone.module).__module__.partition(".")[0]
-    return {"timm": "timm", "transformers": "transformers"}.get(module, "hubscout")
-
-
-def _opening(tuned: Tuned) -> list[str]:
+def _opening(tuned: Tuned, description: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The library that opens the folder, and how; hubscout itself always does."""
     own = ["import hubscout as hs", 'hs.Tuned.load("THIS FOLDER").predict(inputs).labels']
-    library = _library(tuned)
-    if library == "timm":
-        return [
-            "import timm",
-            'timm.create_model("local-dir:THIS FOLDER", pretrained=True)',
-            "",
-            *own,
+    saved_as = str(description.get("saved_as", ""))
+    if saved_as.startswith("AutoModel"):
+        lines = ["import transformers", f'transformers.{saved_as}.from_pretrained("THIS FOLDER")']
+        return "transformers", [*lines, "", *own]
+    if saved_as == "SentenceTransformer":
+        lines = [
+            "from sentence_transformers import SentenceTransformer",
+            'SentenceTransformer("THIS FOLDER").encode(texts)  # the head\'s outputs',
         ]
-    if library == "transformers":
-        return ["import transformers", 'transformers.pipeline(model="THIS FOLDER")', "", *own]
-    return own
+        return "sentence-transformers", [*lines, "", *own]
+    if type(tuned.backbone.module).__module__.partition(".")[0] == "timm" and not saved_as:
+        return "timm", ["import timm", 'timm.create_model("local-dir:THIS FOLDER", pretrained=True)', "", *own]
+    return "hubscout", own
 
 
 def _table(tuned: Tuned) -> list[str]:

@@ -6,10 +6,11 @@ import errno
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import RunError, TuningError
+from hubscout.errors import InputError, RunError, TuningError
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -29,19 +30,20 @@ def save(tuned: Tuned, folder: Path) -> Path:
 
     Files of an earlier model in `folder` are replaced; other files there are left alone.
     """
+    from hubscout.hubs.saving import read_description
     from hubscout.tuning.model_card import model_card
 
     backbone, head = tuned.deployable()
-    record = {"format": _FORMAT, **tuned.record()}
     partial: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
-        (partial / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (partial / CURVES).write_text("".join(json.dumps(line) + "\n" for line in tuned.curves), encoding="utf-8")
-        (partial / "README.md").write_text(model_card(tuned), encoding="utf-8")
+        write_record(partial, tuned.record(), tuned.curves)
+        (partial / "README.md").write_text(model_card(tuned, read_description(partial)), encoding="utf-8")
         for path in sorted(partial.iterdir()):
+            if (folder / path.name).is_dir():
+                shutil.rmtree(folder / path.name)
             path.replace(folder / path.name)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -53,18 +55,27 @@ def save(tuned: Tuned, folder: Path) -> Path:
     return folder
 
 
+def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
+    """What was run and how it went, without the weights: what a report is made from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {"format": _FORMAT, **record}
+    (folder / RECORD).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / CURVES).write_text("".join(json.dumps(line) + "\n" for line in curves), encoding="utf-8")
+
+
 def load(folder: Path) -> Tuned:
     """Open what `save` wrote, without running anything that lies in the folder."""
-    from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
+    from hubscout.hubs.saving import read_description
     from hubscout.tuning.tuned import Tuned, read_metrics
 
     record = _read_record(folder)
     description = read_description(folder)
     names = tuple(description["target_names"])
-    if (folder / HEAD_WEIGHTS).is_file():
-        backbone, head = _load_parts(folder, record, len(names))
-    else:
+    try:
         backbone, head = _load_whole(folder, len(names))
+    except InputError:
+        # Bare weights: only the target's own identifier says how to build the network.
+        backbone, head = _load_parts(folder, record, len(names))
     merged = record.get("merged_metrics")
     known = set(TuningArguments.__dataclass_fields__)
     return Tuned(

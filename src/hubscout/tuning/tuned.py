@@ -140,14 +140,15 @@ class Tuned:
         """What is saved: a plain backbone, and a head whose outputs are logits or numbers in the targets' units."""
         import torch
 
-        from hubscout.tuning.methods.zoo import merged_copy
+        from hubscout.tuning.methods.zoo import merge
         from hubscout.tuning.saving import head_in_target_units
 
-        backbone = copy.copy(self.backbone)
+        backbone = copy.deepcopy(self.backbone)
         if backbone.module is not None:
+            merge(backbone.module)
             # Saved weights are on the CPU and in the plain memory layout, whatever was fastest for training.
-            plain = merged_copy(backbone.module).cpu()
-            backbone.module = plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+            backbone.to("cpu")
+            backbone.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         return backbone, head_in_target_units(self.head, self.loss)
 
     def save(self, folder: Path | str) -> Path:

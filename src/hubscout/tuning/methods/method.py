@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -34,7 +33,7 @@ class Preparation:
     """Frozen features and posteriors of models on the train split, computed once and shared."""
 
 
-class Method(ABC):
+class Method:
     """One way of tuning. A subclass changes what it needs to: by itself this is fine-tuning.
 
     Order of calls: `prepare` once; then in each step `references` (without gradient, outside the trained module) and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -87,13 +86,6 @@ def merge(body: nn.Module) -> bool:
 def is_mixture(body: nn.Module) -> bool:
     """Whether some layer is still a mixture."""
     return any(isinstance(module, AggregatedLayer) for module in body.modules())
-
-
-def merged_copy(body: nn.Module) -> nn.Module:
-    """A plain network at the mean gates; the body stays as it is."""
-    plain = copy.deepcopy(body)
-    merge(plain)
-    return plain
 
 
 def replace_module(body: nn.Module, name: str, replacement: nn.Module) -> None:
