@@ -5,7 +5,8 @@ At its maximum the evidence does not change to first order when α, β or m do, 
     ℓ_i = ½ log(β / 2π) - ½ β (y_i - f_iᵀm)² - ½ f_iᵀ(FᵀF + tI)⁻¹f_i
 
 and the sum over a block is a linear function of the block's sums: no block is left out and re-fitted. With centring
-the means count as fixed, which is exact to the same order. `jackknife="exact"` re-fits instead.
+the means count as fixed, which is exact to the same order. Where single samples decide (a feature that only a handful
+of samples have: leverage near one) the first order is too small, and `jackknife="exact"` re-fits instead.
 """
 
 from __future__ import annotations

@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.preprocessing import StandardScaler
+
+from hubscout.errors import InputError
+from hubscout.evidence import Statistics, logme, maximize_evidence
+
+DATA = {"digits": load_digits, "breast cancer": load_breast_cancer, "diabetes": load_diabetes}
+
+
+def load(name):
+    features, targets = DATA[name](return_X_y=True)
+    return features if name == "digits" else StandardScaler().fit_transform(features), targets
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("center", [False, True])
+def test_the_free_jackknife_is_the_exact_one(name, center):
+    features, targets = load(name)
+    linear = logme(features, targets, center=center)
+    exact = logme(features, targets, center=center, jackknife="exact")
+    assert linear.score == pytest.approx(exact.score, abs=1e-10)
+    assert linear.standard_error == pytest.approx(exact.standard_error, rel=0.2)
+    assert np.corrcoef(linear.block_scores, exact.block_scores)[0, 1] > 0.98
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_standard_error_is_that_of_a_bootstrap(name):
+    features, targets = load(name)
+    generator = np.random.default_rng(0)
+    draws = []
+    for _ in range(60):
+        chosen = generator.integers(0, len(targets), len(targets))
+        draws.append(logme(features[chosen], targets[chosen], jackknife="none").score)
+    blocks = [generator.permutation(len(targets)) % 20 for _ in range(5)]
+    jackknife = np.mean([logme(features, targets, blocks=ids).standard_error for ids in blocks])
+    assert 0.6 < jackknife / np.std(draws) < 1.6
+
+
+def test_where_single_samples_decide_only_the_exact_jackknife_will_do():
+    """Standardised digits: pixels that a handful of images use have samples of leverage one, beyond first order."""
+    features, ids = load_digits(return_X_y=True)
+    features = StandardScaler().fit_transform(features)
+    generator = np.random.default_rng(0)
+    chosen = [generator.integers(0, len(ids), len(ids)) for _ in range(40)]
+    bootstrap = np.std([logme(features[rows], ids[rows], jackknife="none").score for rows in chosen])
+    assert logme(features, ids).standard_error < 0.5 * bootstrap
+    assert 0.5 < logme(features, ids, jackknife="exact").standard_error / bootstrap < 2
+
+
+def test_the_dual_has_the_same_doubt(generator):
+    """Fewer samples than dimensions, by rows in memory and by sums of blocks."""
+    features, ids = load_digits(return_X_y=True)
+    features, ids = features[:50], ids[:50]
+    for center in (False, True):
+        blocks = generator.integers(0, 5, 50)
+        rows = logme(features, ids, blocks=blocks, center=center)
+        statistics = Statistics("classification", [str(digit) for digit in range(10)])
+        for block in range(5):
+            statistics.update(features[blocks == block], ids[blocks == block], block=block)
+        sums = maximize_evidence(statistics, center=center)
+        assert rows.standard_error == pytest.approx(sums.standard_error, rel=1e-6)
+        np.testing.assert_allclose(rows.block_scores, sums.block_scores, rtol=1e-6)
+        np.testing.assert_array_equal(rows.block_sizes, sums.block_sizes)
+
+
+def test_contributions_are_what_the_paper_would_add(generator):
+    """By hand for one target: ½ log(β/2π) - ½ β (y - fᵀm)² - ½ fᵀ(FᵀF + tI)⁻¹f, averaged over each block."""
+    features = generator.normal(size=(60, 7))
+    y = features @ generator.normal(size=7) + generator.normal(size=60)
+    blocks = np.arange(60) % 4
+    result = logme(features, y, blocks=blocks)
+    t, beta, m = result.ratio[0], result.beta[0], result.weights[0]
+    inverse = np.linalg.inv(features.T @ features + t * np.eye(7))
+    rows = 0.5 * (
+        np.log(beta / (2 * np.pi))
+        - beta * (y - features @ m) ** 2
+        - np.einsum("ij,jk,ik->i", features, inverse, features)
+    )
+    means = np.array([rows[blocks == block].mean() for block in range(4)])
+    np.testing.assert_allclose(result.block_scores - result.score, means - means.mean(), atol=1e-12)
+    assert result.standard_error == pytest.approx(means.std(ddof=1) / 2)
+
+
+def test_more_samples_less_doubt(generator):
+    def error(n):
+        features = generator.normal(size=(n, 4))
+        return logme(features, features[:, 0] + generator.normal(size=n), blocks=40).standard_error
+
+    assert error(6400) < 0.5 * error(400)
+
+
+def test_the_same_blocks_pair_two_models():
+    """The difference of two related models is surer than either: what a ranking needs."""
+    features, ids = load("digits")
+    first, second = logme(features, ids), logme(features[:, :60], ids)
+    pairs = first.block_scores - second.block_scores
+    assert pairs.std(ddof=1) / np.sqrt(10) < 0.7 * first.standard_error
+    np.testing.assert_array_equal(first.block_sizes, second.block_sizes)
+
+
+def test_blocks_of_unequal_size_and_a_class_in_one_block_only(generator):
+    features = generator.normal(size=(50, 3))
+    ids = np.concatenate([np.zeros(30, int), np.ones(19, int), [2]])
+    blocks = np.concatenate([np.zeros(25, int), np.ones(15, int), np.full(10, 7)])
+    for jackknife in ("linear", "exact"):
+        result = logme(features, ids, blocks=blocks, jackknife=jackknife)
+        assert result.block_sizes.tolist() == [25, 15, 10]
+        assert np.isfinite(result.block_scores).all()
+        assert result.block_scores @ result.block_sizes / 50 == pytest.approx(result.score)
+
+
+def test_one_block_has_no_standard_error(generator):
+    features = generator.normal(size=(20, 3))
+    for result in (logme(features, np.arange(20) % 2, blocks=1), logme(features, np.arange(20) % 2, jackknife="none")):
+        assert result.standard_error is None
+        assert result.block_scores.tolist() == [result.score]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"), [(0, "at least 1"), ([0, 1], "20 block ids"), (np.zeros(20), "float64")]
+)
+def test_bad_blocks(generator, blocks, message):
+    with pytest.raises(InputError, match=message):
+        logme(generator.normal(size=(20, 3)), np.arange(20) % 2, blocks=blocks)
+    with pytest.raises(InputError, match="'linear', 'exact' or 'none'; got 'bootstrap'"):
+        logme(np.eye(2), [0, 1], jackknife="bootstrap")

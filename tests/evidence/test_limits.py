@@ -1,0 +1,147 @@
+"""The ends of the profile: labels that say nothing, labels that are interpolated, labels without noise."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from hubscout.errors import InputError
+from hubscout.evidence import logme
+from hubscout.evidence.profile import Profile
+from hubscout.evidence.spectrum import Spectrum
+
+
+def test_labels_orthogonal_to_the_features_are_the_null_model():
+    features = np.eye(20)[:, :5]
+    y = np.ones(20)
+    y[:5] = 0
+    result = logme(features, y)
+    assert np.isinf(result.alpha[0])
+    assert result.gain == 0
+    assert result.score == pytest.approx(0.5 * (np.log(20 / 15) - 1 - np.log(2 * np.pi)), rel=1e-14)
+    assert (result.weights == 0).all()
+    np.testing.assert_allclose(result.predict_variance(features), 15 / 20)
+    assert np.isfinite(result.standard_error)
+
+
+def test_features_that_are_all_zero_are_the_null_model():
+    for shape in ((10, 3), (3, 10)):
+        result = logme(np.zeros(shape), np.arange(shape[0]) % 2)
+        assert (result.rank, result.gain, result.converged) == (0, 0.0, True)
+        assert np.isfinite(result.predict_variance(np.ones((2, shape[1])))).all()
+
+
+def test_one_sample_or_equal_singular_values_leave_nothing_to_choose():
+    assert logme([[2.0, 1.0]], [3.0]).gain == 0
+    assert logme(np.eye(4), [1.0, 2.0, 3.0, 4.0]).gain == pytest.approx(0, abs=1e-12)
+
+
+def test_interpolated_labels_have_the_limit_of_the_profile():
+    """r = n, and labels that lie where the features are long: the evidence rises all the way to t = 0."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(30, 100)) * np.logspace(0, -3, 100)
+    U, singular, _ = np.linalg.svd(features, full_matrices=False)
+    y = U @ (singular**2 * generator.normal(size=30))
+    result = logme(features, y)
+    z = U.T @ y
+    limit = 0.5 * (np.log(30 / (z**2 / singular**2).sum()) - np.log(singular**2).mean() - 1 - np.log(2 * np.pi))
+    assert result.score == pytest.approx(limit, abs=1e-9)
+    for values in (result.alpha, result.beta, result.weights, result.predict_variance(features)):
+        assert np.isfinite(values).all()
+    np.testing.assert_allclose(result.predict(features)[:, 0], y, atol=1e-8)
+    assert result.alpha[0] == pytest.approx(30 / (z**2 / singular**2).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_labels_without_noise_stay_finite(n):
+    """Their evidence has no bound; the score says how little noise float64 can see, at any scale."""
+    features = np.random.default_rng(0).normal(size=(n, 10))
+    y = features @ np.arange(1.0, 11.0)
+    result = logme(features, y)
+    assert 10 < result.gain < 20
+    assert np.isfinite(result.beta).all()
+    assert logme(1e3 * features, 1e-3 * y).gain == pytest.approx(result.gain, abs=0.5)
+    np.testing.assert_allclose(result.weights[0], np.arange(1.0, 11.0), rtol=1e-6)
+
+
+def test_two_local_maxima_and_the_better_one_is_found():
+    """A weak, long direction and a strong, short one: the iteration of the paper stops at the nearer maximum."""
+    n = 4000
+    values = np.concatenate([np.full(5, 1e8), np.full(2000, 1.0)])
+    squares = np.concatenate([np.full(5, 60.0), np.full(2000, 1.5)])
+    rest = n * 0.35
+    features = np.zeros((n, 2005))
+    features[np.arange(2005), np.arange(2005)] = np.sqrt(values)
+    y = np.zeros(n)
+    y[:2005] = np.sqrt(squares)
+    y[2005:] = np.sqrt(rest / (n - 2005))
+    spectrum = Spectrum(n, 2005, values[::-1], y[None, :2005][:, ::-1], np.array([rest]), np.array([y @ y]), None)
+    gain, slope = Profile.of(spectrum).on_grid(np.linspace(-30, 18, 400))
+    crossings = np.flatnonzero((slope[0, :-1] > 0) & (slope[0, 1:] <= 0))
+    assert len(crossings) == 2, "the example has two local maxima"
+    from hubscout.evidence.newton import newton
+    from hubscout.evidence.solution import Problem
+
+    best = Profile.of(spectrum)
+    ratio = newton(Problem(spectrum, None)).ratio
+    found = best.gain(ratio / best.scale, best.squares, best.unreachable)[0][0]
+    assert found == pytest.approx(gain[0].max(), abs=1e-3)
+    assert found >= gain[0].max()
+
+
+def test_derivatives_of_the_profile():
+    features, ids = load_digits(return_X_y=True)
+    from hubscout.evidence.spectrum import primal_spectrum
+    from hubscout.evidence.statistics import Statistics
+
+    names = [str(index) for index in range(10)]
+    profile = Profile.of(primal_spectrum(Statistics("classification", names).update(features, ids).total()))
+    step = 1e-4
+    for place in (-12.0, -6.0, 0.0, 3.0):
+        points = np.full(10, place)
+        low, middle, high = (
+            profile.gain(np.exp(points + shift), profile.squares, profile.unreachable)[0] for shift in (-step, 0, step)
+        )
+        first, second = profile.slopes(points, profile.squares, profile.unreachable)
+        np.testing.assert_allclose(first, (high - low) / (2 * step), rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(second, (high - 2 * middle + low) / step**2, rtol=1e-3, atol=1e-6)
+        grid_gain, grid_slope = profile.on_grid(np.array([place]))
+        np.testing.assert_allclose(grid_gain[:, 0], middle, rtol=1e-12)
+        np.testing.assert_allclose(grid_slope[:, 0], first, rtol=1e-9)
+
+
+def test_digits_lost_by_squaring_are_found_again():
+    """Dimensions that differ by 1e5 in scale: of the squares of the smallest, float64 keeps six digits."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(300, 12)) * np.logspace(0, -5, 12)
+    y = features[:, -1] * 1e5 + 0.1 * generator.normal(size=300)
+    result = logme(features, y)
+    assert result.rank == 12
+    scaled = np.linalg.svd(features, compute_uv=False)
+    t = result.ratio[0]
+    q = (
+        y @ y
+        - y
+        @ features
+        @ np.linalg.lstsq(
+            np.vstack([features, np.sqrt(t) * np.eye(12)]), np.concatenate([y, np.zeros(12)]), rcond=None
+        )[0]
+    )
+    by_hand = 0.5 * (np.log(300 / q) - np.log1p(scaled**2 / t).sum() / 300 - 1 - np.log(2 * np.pi))
+    assert result.score == pytest.approx(by_hand, abs=1e-9)
+    assert result.gain > 1
+
+
+def test_columns_without_labels(generator):
+    features = generator.normal(size=(40, 5))
+    Y = np.column_stack([features[:, 0], np.zeros(40)])
+    with pytest.raises(InputError, match="column 'second' is zero everywhere"):
+        logme(features, Y, target_names=["first", "second"])
+    with pytest.raises(InputError, match="zero everywhere"):
+        logme(features, np.full(40, 0.1), center=True)
+    assert np.isfinite(logme(features, np.full(40, 0.1)).score), "a constant column can be explained without centring"
+    labels = np.column_stack([features[:, 0] > 0, np.zeros(40, bool), np.ones(40, bool)])
+    assert logme(features, labels).unscored == ("1",)
+    assert logme(features, labels, center=True).unscored == ("1", "2")
+    np.testing.assert_allclose(logme(features, labels, center=True).predict(features)[:, 2], 1)
+    with pytest.raises(InputError, match="nothing to explain"):
+        logme(features, labels[:, 1:2])
