@@ -59,24 +59,3 @@ def pool_map(output: Tensor, *, channels_last: bool = False) -> Tensor:
     if output.ndim == 4:
         return output.mean((1, 2)) if channels_last else output.mean((2, 3))
     return output.flatten(1)
-
-
-def block_names(module: nn.Module, *, least: int = 2) -> tuple[str, ...]:
-    """The blocks of a network in order, as its longest list of layers has them.
-
-    Stages that hold blocks (ResNet, ConvNeXt, MobileNet) are named by stage, since a list of stages is what such
-    networks have at the top.
-    """
-    from torch import nn
-
-    lists = [
-        (name, part)
-        for name, part in module.named_modules()
-        if isinstance(part, nn.ModuleList | nn.Sequential) and len(part) >= least
-    ]
-    if not lists:
-        return ()
-    top = min(name.count(".") for name, _ in lists)
-    name, chosen = max((pair for pair in lists if pair[0].count(".") == top), key=lambda pair: len(pair[1]))
-    prefix = f"{name}." if name else ""
-    return tuple(f"{prefix}{index}" for index, _ in enumerate(chosen))

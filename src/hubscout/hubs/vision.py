@@ -76,6 +76,9 @@ class TorchBackbone(Backbone):
         channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
         with tap(self.module, layers, lambda output: pool_map(output, channels_last=channels_last)) as taps:
             features, logits = self.run(self._inputs(batch))
+        silent = [name for name in layers if name not in taps]
+        if silent:
+            raise ModelError(f"The layer {silent[0]!r} of {self.identifier} takes no part in its forward pass.")
         return Output(features, logits, {name: taps[name] for name in layers})
 
     @property
