@@ -113,7 +113,8 @@ def draw_figure(found: dict, path: Path) -> None:
         axis.set_xlim(noises[0] - 0.02 * noises[-1], noises[-1] * 1.02)
         axis.grid(alpha=0.25)
         if kind == "regression":
-            axis.get_lines()[-1].set_label("Laplace: exact here, so the same")
+            same = not OPTIONS["laplace"]["intercept"]
+            axis.get_lines()[-1].set_label("Laplace: exact here, so the same" if same else "Laplace with intercept")
         axis.legend(frameon=False)
         draw_examples(axes[0, column], kind, noises)
         axes[0, column].set_title(title, fontweight="bold")
@@ -144,7 +145,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--samples", type=int, default=300)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "toy")
+    parser.add_argument("--intercept", action="store_true", help="give the Laplace head its default intercept")
     arguments = parser.parse_args()
+    OPTIONS["laplace"]["intercept"] = arguments.intercept
     arguments.out.mkdir(parents=True, exist_ok=True)
 
     found = measure(arguments.seeds, arguments.samples)
@@ -152,6 +155,7 @@ def main() -> None:
     settings = {
         "seeds": arguments.seeds,
         "samples": arguments.samples,
+        "laplace_intercept": arguments.intercept,
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "scikit-learn": version("scikit-learn"),
