@@ -139,7 +139,7 @@ MODELS: dict[str, PackagedModel] = {
         version="1.0.0",
         file="sre_embedding_model/model_weights/config.json",
         params=22_713_216,
-        source_data="all-MiniLM-L6-v2, then texts of site reliability engineering",
+        source_data="texts of site reliability engineering",
         licence="Apache-2.0",
     ),
     "m3e-small": PackagedModel(
