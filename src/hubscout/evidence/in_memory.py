@@ -85,6 +85,7 @@ def logme(
     n, dim = (int(size) for size in rows.shape)
     labels = check_targets(targets, n, kind=kind, classes=classes, target_names=target_names)
     block_of_row = assign_blocks(n, blocks)
+    check_finite(rows)
     if n < dim and jackknife != "exact" and not SOLVERS[solver].needs_sums:
         return _dual(rows, labels, block_of_row, settings)
     return _primal(rows, labels, block_of_row, settings)
@@ -119,7 +120,7 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
         chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
         part = rows[chosen] if offsets is None else to_float64(rows[chosen]) - offsets[0]
         on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
-        statistics.update(part, values[to_host(chosen) if on_host else chosen], block=block)
+        statistics.add_checked(part, values[to_host(chosen) if on_host else chosen], block=block)
     fitted = fit(statistics, settings if settings.keep_spectrum else replace(settings, keep_spectrum=True), offsets)
     scored = [index for index, name in enumerate(fitted.targets) if name not in fitted.unscored]
     spectrum = kept_spectrum(fitted)
@@ -132,7 +133,6 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
 def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
     n, dim = (int(size) for size in rows.shape)
-    check_finite(rows)
     targets, means, scored = _dense_targets(rows, labels, settings)
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):

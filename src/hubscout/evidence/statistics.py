@@ -143,7 +143,7 @@ class Statistics:
     def update(self, features: object, targets: object, *, block: int = 0) -> Statistics:
         """Add a batch to a block. Nothing is kept of the batch, nothing is changed in it."""
         rows = check_features(features, feature_dim=self.feature_dim)
-        n, dim = rows.shape
+        n = int(rows.shape[0])
         count = len(self.target_names)
         values: Any
         if self.kind == "classification":
@@ -154,6 +154,13 @@ class Statistics:
                 raise InputError(f"features have {n} rows but targets have {len(values)}.")
             values = to_device_of(values, rows)
         check_finite(rows)  # before anything is added: a bad batch leaves the sums as they were
+        self.add_checked(rows, values, block=block)
+        return self
+
+    def add_checked(self, rows: Array, values: Array, *, block: int) -> None:
+        """Add a batch that `update` would accept, without looking at it again."""
+        n, dim = rows.shape
+        count = len(self.target_names)
         self.feature_dim = int(dim)
         if block not in self.blocks:
             self.blocks[int(block)] = Block.empty(dim, count, rows)
@@ -161,7 +168,6 @@ class Statistics:
         for part in chunks(n, dim):
             chunk, chosen = to_float64(rows[part]), values[part]
             _accumulate(sums, to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind)
-        return self
 
     def merge(self, other: Statistics) -> Statistics:
         """Add the sums of another set of samples, block by block. The other one is not changed."""
