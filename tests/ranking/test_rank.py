@@ -245,3 +245,17 @@ def test_fewer_samples_than_dimensions(zoo: str) -> None:
     assert kept.score == not_kept.score == pytest.approx(oracle.score, abs=1e-9)
     assert kept.standard_error is not None
     assert 0 < kept.standard_error < 10
+
+
+def test_regression_does_not_reward_features_for_being_far_from_zero(zoo: str) -> None:
+    """One model sees the signal, the other a constant: the target's mean must not make the second one win."""
+    generator = np.random.default_rng(6)
+    inputs = generator.standard_normal((200, 20)).astype(np.float32)
+    inputs[:, 19] = 3.0
+    targets = 100 + inputs[:, 0] + 0.1 * generator.standard_normal(200)
+    task = Task.from_arrays(inputs, targets, kind="regression", name="offset")
+    sees, constant = f"python:{zoo}:look?first=0&last=4", f"python:{zoo}:look?first=18&last=20"
+    ranking = rank(task, [sees, constant], cache=False)
+    assert ranking.best.identifier == sees
+    assert ranking.settings["center"] is True
+    assert rank(task, [sees, constant], cache=False, center=False).best.identifier == constant

@@ -74,7 +74,10 @@ def rank(
     best_layer: Annotated[
         bool, typer.Option("--best-layer", help="Order the models by their best layer of --layers.")
     ] = False,
-    center: Annotated[bool, typer.Option("--center", help="LogME of centred features and labels.")] = False,
+    center: Annotated[
+        bool | None,
+        typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,

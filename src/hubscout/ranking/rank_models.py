@@ -31,7 +31,7 @@ def rank(
     metrics: Sequence[str] | str = ("logme",),
     layers: Sequence[str] | str | None = None,
     layer: Literal["final", "best"] = "final",
-    center: bool = False,
+    center: bool | None = None,
     device: str = "auto",
     precision: str = "auto",
     batch_size: int | None = None,
@@ -56,7 +56,9 @@ def rank(
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layers: layers to score beside the final features, or "all"; the row then has LogME of each.
         layer: "final" ranks by the final features; "best" by each model's best layer of those scanned.
-        center: whether LogME takes the means of features and labels away first.
+        center: whether LogME takes the means of features and labels away first. None does so for regression: a
+            target that is far from zero is otherwise explained best by whichever features happen to be far from zero
+            too. For classes, None is the paper's way, which does not.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         precision: "auto", "float32", "bfloat16" or "float16".
         batch_size: samples at once; None lets it be found.
@@ -90,6 +92,7 @@ def rank(
         raise UnknownEngineError(engine, ["local"])
     opened = _open(task)
     names = _metric_names(metrics, opened.kind)
+    centred = opened.kind == "regression" if center is None else center
     if layer not in ("final", "best"):
         raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
     subset = _subset(opened, limit, seed)
@@ -101,7 +104,7 @@ def rank(
             metrics=names,
             layers=() if layers is None else (layers if isinstance(layers, str) else tuple(layers)),
             layer=layer,
-            center=center,
+            center=centred,
             blocks=blocks,
             device=device,
             precision=precision,
@@ -114,7 +117,7 @@ def rank(
         )
         question = {
             "metrics": list(names), "layers": list(layers) if isinstance(layers, tuple) else layers, "layer": layer,
-            "center": center, "precision": precision, "limit": limit, "budget_seconds": seconds,
+            "center": centred, "precision": precision, "limit": limit, "budget_seconds": seconds,
             "progressive": growing, "blocks": blocks, "skip_bad": skip_bad, "seed": seed,
         }  # fmt: skip
         run = Run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -104,11 +104,18 @@ def select_teachers(
         k,
         kind="classification" if data.kind == "tagging" else data.kind,
         target_names=data.target_names,
+        center=bool(ranking.settings.get("center")),
     )
 
 
 def greedy_joint(
-    features: Mapping[str, np.ndarray], targets: np.ndarray, k: int, *, kind: str, target_names: Sequence[str]
+    features: Mapping[str, np.ndarray],
+    targets: np.ndarray,
+    k: int,
+    *,
+    kind: str,
+    target_names: Sequence[str],
+    center: bool = False,
 ) -> Teachers:
     """Choose `k` models one at a time, each the one that raises the LogME of the joined features most.
 
@@ -121,6 +128,7 @@ def greedy_joint(
     """
     from hubscout.evidence import logme
 
+    classes = range(len(target_names)) if kind == "classification" else None
     scaled = {name: _normalised(name, matrix) for name, matrix in features.items()}
     chosen: list[str] = []
     steps: list[Step] = []
@@ -129,7 +137,10 @@ def greedy_joint(
         for name in scaled:
             if name not in chosen:
                 joined = np.concatenate([scaled[member] for member in (*chosen, name)], axis=1)
-                found: Any = logme(joined, targets, kind=kind, target_names=target_names, blocks=1)
+                found = logme(
+                    joined, targets, kind=kind, classes=classes, target_names=target_names, center=center,
+                    jackknife="none", keep_spectrum=False,
+                )  # fmt: skip
                 tries[name] = float(found.score)
         best = max(tries, key=lambda name: tries[name])
         steps.append(Step(best, tries[best], tries[best] - steps[-1].score if steps else None))
