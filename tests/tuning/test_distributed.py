@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import distributed_run
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parent / "distributed_run.py"
+
+
+def run_two(out, *, until=99, resume=False):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(SCRIPT), str(out), str(until), "resume" if resume else "new", "b-tuning"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def run_alone(out, *, resume=False):
+    distributed_run.main(out, 99, resume, "b-tuning")
+
+
+def losses(out):
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if line["event"] == "step"]
+
+
+@pytest.mark.slow
+def test_two_processes_do_what_one_does_and_one_resumes_what_two_began(tmp_path):
+    alone, both = tmp_path / "alone", tmp_path / "both"
+    run_alone(alone)
+    # The main process dies after step 8; the last checkpoint is that of step 6.
+    assert run_two(both, until=7).returncode != 0
+    assert [path.name for path in (both / "checkpoints").iterdir()] == ["step-00000006.pt"]
+    np.testing.assert_allclose(losses(both)[:6], losses(alone)[:6], rtol=1e-5)
+    run_alone(both, resume=True)
+    np.testing.assert_allclose(losses(both), losses(alone), rtol=1e-5)
+    results = [json.loads((folder / "result-0.json").read_text()) for folder in (alone, both)]
+    for first, second in zip(results[0]["head"], results[1]["head"], strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)
+
+    # Two processes resume what one finished: what is left is to evaluate, each sample once.
+    shutil.copytree(both, tmp_path / "again")
+    finished = run_two(tmp_path / "again", resume=True)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    gathered = [json.loads((tmp_path / "again" / f"result-{rank}.json").read_text()) for rank in (0, 1)]
+    assert gathered[0]["metrics"] == gathered[1]["metrics"] == results[1]["metrics"]

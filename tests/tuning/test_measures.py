@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from hubscout.tuning import measures
+
+
+@pytest.fixture
+def generator():
+    return np.random.default_rng(0)
+
+
+def test_against_scikit_learn(generator):
+    predicted, targets = generator.dirichlet(np.ones(4), size=60), generator.integers(0, 4, size=60)
+    guesses = predicted.argmax(axis=1)
+    assert measures.accuracy(predicted, targets) == metrics.accuracy_score(targets, guesses)
+    assert measures.macro_f1(predicted, targets) == pytest.approx(metrics.f1_score(targets, guesses, average="macro"))
+    scores, labels = generator.random((60, 3)), generator.integers(0, 2, size=(60, 3))
+    expected = metrics.average_precision_score(labels, scores, average="macro")
+    assert measures.mean_average_precision(scores, labels) == pytest.approx(expected)
+    assert measures.micro_f1(scores, labels) == pytest.approx(metrics.f1_score(labels, scores >= 0.5, average="micro"))
+    values, truth = generator.normal(size=(60, 2)), generator.normal(size=(60, 2))
+    assert measures.r_squared(values, truth) == pytest.approx(metrics.r2_score(truth, values))
+    assert measures.root_mean_squared_error(values, truth) == pytest.approx(
+        metrics.mean_squared_error(truth.ravel(), values.ravel()) ** 0.5
+    )
+
+
+def test_intervals_cover_the_value_and_shrink_with_data(generator):
+    def width(n):
+        targets = generator.integers(0, 2, size=n)
+        predicted = np.eye(2)[np.where(generator.random(n) < 0.8, targets, 1 - targets)]
+        found = measures.measure("classification", predicted, targets, resamples=300)["accuracy"]
+        assert found.low <= found.value <= found.high
+        return found.high - found.low
+
+    small, large = width(50), width(5000)
+    assert large < small / 5
+    # The binomial's own interval: 2 · 1.96 · sqrt(0.8 · 0.2 / 5000).
+    assert large == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 5000), rel=0.25)
+
+
+def test_words_are_resampled_by_sentence(generator):
+    groups = np.repeat(np.arange(20), 10)
+    targets = np.repeat(generator.integers(0, 2, size=20), 10)
+    right = np.repeat(generator.random(20) < 0.7, 10)
+    predicted = np.eye(2)[np.where(right, targets, 1 - targets)]
+    by_word = measures.measure("tagging", predicted, targets, resamples=300)["accuracy"]
+    by_sentence = measures.measure("tagging", predicted, targets, groups=groups, resamples=300)["accuracy"]
+    assert by_sentence.high - by_sentence.low > 2 * (by_word.high - by_word.low)
