@@ -110,14 +110,32 @@ def data_argument(ranking: Ranking) -> str:
     return source if isinstance(source, str) else "DATA"
 
 
+def data_options(ranking: Ranking) -> list[str]:
+    """How the data was read, as options of `hubscout tune`, where a column or a kind was named."""
+    told = (ranking.task.source or {}).get("arguments") or {}
+    options: list[str] = []
+    for name, option in (
+        ("image", "--image"),
+        ("text", "--text"),
+        ("target", "--label"),
+        ("kind", "--kind"),
+        ("split", "--split"),
+    ):
+        value = told.get(name)
+        for part in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
+            options += [option, str(part)]
+    return options
+
+
 def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:
     """The command that puts the answer to work, ready for a shell."""
-    data = data_argument(ranking)
-    run = f"{folder}/" if folder is not None else "run/"
     target = found.small or found.lighter or found.best
-    parts = ["hubscout", "tune", data, "--target", target.identifier]
-    if found.teachers and target is found.small:
-        parts += ["--teachers", run, "--top", str(len(found.teachers)), "--method", "b-tuning"]
-    else:
+    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--target", target.identifier]
+    teachers = [row.identifier for row in found.teachers]
+    if not teachers or target is not found.small:
         parts += ["--method", "fine-tune"]
+    elif folder is not None and teachers == ranking.top(len(teachers)):
+        parts += ["--teachers", f"{folder}/", "--top", str(len(teachers)), "--method", "b-tuning"]
+    else:
+        parts += [word for teacher in teachers for word in ("--teachers", teacher)] + ["--method", "b-tuning"]
     return shlex.join([*parts, "--out", "my-model/"])

@@ -14,6 +14,9 @@ from hubscout.errors import RunError
 
 RECORD = "tuning.json"
 CURVES = "metrics.jsonl"
+TRIALS = "trials.jsonl"
+PRIMARY = "primary metric"
+"""What a comparison's trials measured; they do not say its name."""
 DEEPEST = 3
 """How many folders below the run folder tuning runs are looked for: METHOD/SEED and one above."""
 
@@ -51,8 +54,13 @@ class TuningRun:
 
 
 def find_tuning_runs(folder: Path) -> list[TuningRun]:
-    """The tuning runs in a folder and in the folders below it, in the order of their names."""
-    return [read_tuning_run(place, name) for place, name in _places(folder, "", DEEPEST)]
+    """The tuning runs in a folder and in the folders below it, in the order of their names.
+
+    The trials of a comparison (`tune --method all`) whose curves were not kept are runs with results alone.
+    """
+    runs = [read_tuning_run(place, name) for place, name in _places(folder, "", DEEPEST)]
+    known = {(run.method, run.seed) for run in runs}
+    return runs + [run for run in read_trials(folder / TRIALS) if (run.method, run.seed) not in known]
 
 
 def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
@@ -97,6 +105,27 @@ def read_tuning_run(folder: Path, name: str) -> TuningRun:
         notes=tuple(str(note) for note in record.get("notes") or ()),
         arguments=arguments,
     )
+
+
+def read_trials(path: Path) -> list[TuningRun]:
+    """The finished trials of a comparison of methods; lines of another kind of search are passed over."""
+    runs = []
+    for line in _read_lines(path) if path.is_file() else []:
+        values = {split: line.get(split) for split in ("test", "validation")}
+        if "method" not in line or not _numbers(values):
+            continue
+        told = line.get("run") if isinstance(line.get("run"), dict) else {}
+        runs.append(
+            TuningRun(
+                name=f"{line['method']}-{line.get('seed')}",
+                method=str(line["method"]),
+                target=str(told.get("target") or ""),
+                teachers=tuple(str(teacher) for teacher in told.get("teachers") or ()),
+                seed=line.get("seed"),
+                metrics={split: {PRIMARY: (v, v, v)} for split, v in values.items() if v is not None},
+            )
+        )
+    return runs
 
 
 def _numbers(values: Any) -> bool:

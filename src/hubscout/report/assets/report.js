@@ -118,17 +118,22 @@
 
   // Pointing at a mark, by mouse or by keyboard, says what it is.
   const tip = $("#tip");
-  const showTip = (mark) => {
-    tip.textContent = mark.dataset.tip;
-    tip.hidden = false;
-    const place = mark.querySelector("circle").getBoundingClientRect();
+  let pointed = null;
+  const placeTip = () => {
+    const place = pointed.querySelector("circle").getBoundingClientRect();
     const size = tip.getBoundingClientRect();
     const left = Math.min(Math.max(12, place.x + place.width / 2 - size.width / 2), innerWidth - size.width - 12);
     const above = place.y - size.height - 10;
     tip.style.left = `${left}px`;
     tip.style.top = `${above > 8 ? above : place.bottom + 12}px`;
   };
-  const hideTip = () => { tip.hidden = true; };
+  const showTip = (mark) => {
+    pointed = mark;
+    tip.textContent = mark.dataset.tip;
+    tip.hidden = false;
+    placeTip();
+  };
+  const hideTip = () => { pointed = null; tip.hidden = true; };
   document.addEventListener("pointerover", (event) => {
     const mark = event.target.closest("[data-tip]");
     if (mark) showTip(mark); else hideTip();
@@ -137,7 +142,7 @@
     const mark = event.target.closest("[data-tip]");
     if (mark) showTip(mark); else hideTip();
   });
-  document.addEventListener("scroll", hideTip, { passive: true });
+  document.addEventListener("scroll", () => { if (pointed) placeTip(); }, { passive: true, capture: true });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hideTip();
     const mark = event.target.closest && event.target.closest("[data-tip]");

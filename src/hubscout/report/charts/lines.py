@@ -42,7 +42,7 @@ def lines(
     y_format: Format = significant,
     logarithmic_axes: bool = False,
     diagonal: bool = False,
-    y_range: tuple[float, float] | None = None,
+    whole_x: bool = False,
 ) -> Markup:
     """Curves over a common axis; `diagonal` draws y = x, which fixed points lie on."""
     longest = 16 if frame.narrow else 26
@@ -50,11 +50,15 @@ def lines(
     widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in named), default=0)
     frame = replace(frame, right=min(widest + 22, frame.width * 0.36) if named else frame.right)
     area = frame.area
-    make = logarithmic if logarithmic_axes else linear
     wanted = 4 if frame.narrow else 6
-    x = make([value for curve in curves for value in curve.x], area.left, area.right, padding=0.02, wanted=wanted)
-    heights = y_range or [v for curve in curves for v in (*curve.y, *curve.low, *curve.high)]
-    y = make(heights, area.bottom, area.top, padding=0.05, wanted=5)
+    across = [value for curve in curves for value in curve.x]
+    heights = [value for curve in curves for value in (*curve.y, *curve.low, *curve.high)]
+    if logarithmic_axes:
+        x = logarithmic(across, area.left, area.right, padding=0.02, wanted=wanted)
+        y = logarithmic(heights, area.bottom, area.top, padding=0.05, wanted=5)
+    else:
+        x = linear(across, area.left, area.right, padding=0.02, wanted=wanted, whole=whole_x)
+        y = linear(heights, area.bottom, area.top, padding=0.05, wanted=5)
     parts: list[Markup] = []
     if diagonal:
         low, high = max(x.low, y.low), min(x.high, y.high)

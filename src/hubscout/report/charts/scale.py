@@ -29,8 +29,10 @@ class Scale:
         return self.low <= value <= self.high
 
 
-def linear(values: Iterable[float], start: float, end: float, *, padding: float = 0.06, wanted: int = 5) -> Scale:
-    """A straight axis around the finite ones among `values`, with about `wanted` round ticks.
+def linear(
+    values: Iterable[float], start: float, end: float, *, padding: float = 0.06, wanted: int = 5, whole: bool = False
+) -> Scale:
+    """A straight axis around the finite ones among `values`, with about `wanted` round ticks, `whole` ones if asked.
 
     >>> linear([0.0, 1.0], 0, 100, padding=0).ticks
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -40,7 +42,8 @@ def linear(values: Iterable[float], start: float, end: float, *, padding: float 
         low, high = low - (abs(low) or 1.0) * 0.5, high + (abs(high) or 1.0) * 0.5
     margin = (high - low) * padding
     low, high = low - margin, high + margin
-    return Scale(low, high, start, end, _round_ticks(low, high, wanted))
+    ticks = _round_ticks(low, high, wanted)
+    return Scale(low, high, start, end, tuple(tick for tick in ticks if tick == int(tick)) if whole else ticks)
 
 
 def logarithmic(values: Iterable[float], start: float, end: float, *, padding: float = 0.06, wanted: int = 6) -> Scale:

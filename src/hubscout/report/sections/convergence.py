@@ -43,7 +43,6 @@ def _panel(name: str, found: Convergence) -> Markup:
         (target, "∞ (null model)" if fixed is None else significant(fixed))
         for target, fixed in zip(found.targets, found.fixed_points, strict=True)
     ]
-    low, high = found.t[0], found.t[-1]
     return figure(
         lambda frame: lines(
             frame,
@@ -53,7 +52,6 @@ def _panel(name: str, found: Convergence) -> Markup:
             y_title="f(t)",
             logarithmic_axes=True,
             diagonal=True,
-            y_range=(low, high),
         ),
         caption="The best and the worst explained target and some between." if len(rows) > 2 else "",
         numbers=table(("Target", "Fixed point t"), rows),

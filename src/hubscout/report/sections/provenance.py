@@ -24,8 +24,7 @@ def provenance_section(run: Run) -> Section | None:
     environment = ranking.environment
     parts: list[Markup] = []
     command = repeat_command(environment)
-    if command:
-        parts += [tag("p", "Run it again", class_="label"), copyable(command, "run it again")]
+    parts += [tag("p", "Run it again", class_="label"), copyable(command or repeat_code(ranking), "run it again")]
     parts.append(_definitions(_facts(ranking)))
     if ranking.task.notes:
         parts += [
@@ -51,12 +50,25 @@ def provenance_section(run: Run) -> Section | None:
 def repeat_command(environment: Mapping[str, Any]) -> str:
     """The command line of the run, as one types it; empty where it was not run by a command."""
     command = [str(part) for part in environment.get("command") or ()]
-    if len(command) < 2:
+    if len(command) < 2 or PurePath(command[0]).name not in {"hubscout", "__main__.py"}:
         return ""
-    program = PurePath(command[0]).name
-    if program == "__main__.py":
-        program = "hubscout"
-    return shlex.join([program, *command[1:]]) if program == "hubscout" else ""
+    # Another package's __main__ has other commands.
+    return shlex.join(["hubscout", *command[1:]]) if command[1] in {"rank", "demo"} else ""
+
+
+def repeat_code(ranking: Ranking) -> str:
+    """The same in Python, for a run that was not made by a command."""
+    source = ranking.task.source
+    opened = f"Task.reopen({dict(source)!r})" if source is not None else "...  # data that was in memory"
+    lines = ["from hubscout import Task, rank", "", f"task = {opened}", "models = ["]
+    lines += [f"    {name!r}," for name in sorted([*ranking.identifiers, *(f.identifier for f in ranking.failures)])]
+    lines.append("]")
+    options: dict[str, Any] = {"metrics": ranking.metrics, "seed": ranking.seed}
+    options |= {name: ranking.settings[name] for name in ("limit", "layers") if ranking.settings.get(name)}
+    if ranking.settings.get("budget_seconds"):
+        options["budget"] = ranking.settings["budget_seconds"]
+    lines.append(f"rank(task, models, {', '.join(f'{name}={value!r}' for name, value in options.items())})")
+    return "\n".join(lines)
 
 
 def _facts(ranking: Ranking) -> list[tuple[str, object]]:
@@ -64,9 +76,9 @@ def _facts(ranking: Ranking) -> list[tuple[str, object]]:
     cores, threads = environment.get("cores"), environment.get("threads")
     hardware = [str(environment[key]) for key in ("processor",) if environment.get(key)]
     if cores:
-        hardware.append(f"{cores} cores")
+        hardware.append(f"{cores} {'core' if cores == 1 else 'cores'}")
     if threads:
-        hardware.append(f"{threads} threads")
+        hardware.append(f"{threads} {'thread' if threads == 1 else 'threads'}")
     hardware += [str(name) for name in environment.get("accelerators") or ()]
     return [
         (name, value)

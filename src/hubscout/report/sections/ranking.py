@@ -33,7 +33,9 @@ def ranking_section(run: Run) -> Section | None:
     tied = len(run.ranking.tied_with_best)
     n = max((row.n for row in run.ranking.rows), default=0)
     unit = "words" if run.ranking.task.kind == "tagging" else "samples"
-    lead = f"{count} models on {n:,} training {unit} of {run.ranking.task.name}."
+    lead = f"{count} {'model' if count == 1 else 'models'} on {n:,} training {unit} of {run.ranking.task.name}."
+    if not count:
+        lead = ""
     if tied > 1:
         group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
         lead += f" {group} cannot be told apart from the best."
@@ -82,16 +84,19 @@ def _table(view: View) -> Markup:
         "P(best)": any(row.p_best is not None for row in rows),
     }
     heads += [(name, "number", "") for name, there in optional.items() if there]
-    heads += [(name, "number", "") for name in view.ranking.metrics[1:]]
     prices = {
         "Params": any(row.params is not None for row in rows),
         "FLOPs": any(row.flops is not None for row in rows),
         "Latency": any(row.latency_seconds is not None for row in rows),
+    }
+    heads += [(name, "number", "") for name, there in prices.items() if there]
+    heads += [(name, "number", "") for name in view.ranking.metrics[1:]]
+    speeds = {
         "Samples/s": any(row.samples_per_second is not None for row in rows),
         "Time": any(row.seconds is not None for row in rows),
         "Judged on": len({row.n for row in rows}) > 1,
     }
-    heads += [(name, "number", "") for name, there in prices.items() if there]
+    heads += [(name, "number", "") for name, there in speeds.items() if there]
     names = [name for name, _, _ in heads]
     head = tag("tr", *(_head(name, kind, index) for index, (name, kind, _) in enumerate(heads)))
     body = [_row(view, row, index, names, scale) for index, row in enumerate(rows)]
@@ -238,7 +243,7 @@ def _notes(view: View) -> Markup:
 
 
 def _failures(run: Run) -> Markup:
-    failures = run.ranking.failures if run.ranking else ()
+    failures = run.ranking.failures if run.ranking is not None else ()
     rows = [(failure.identifier, failure.error, failure.reason) for failure in failures]
     found = table(("Model", "Error", "Reason"), rows, text_columns=(0, 1, 2), class_="failures")
     noun = "model" if len(rows) == 1 else "models"

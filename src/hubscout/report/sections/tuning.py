@@ -74,7 +74,7 @@ def _interval(found: list[tuple[float, float, float]]) -> Markup:
         return join(["–"])
     if len(found) == 1:
         value, low, high = found[0]
-        return join([f"{value:.4f} ", tag("small", f"{low:.4f} … {high:.4f}")])
+        return join([f"{value:.4f} ", tag("small", f"{low:.4f} … {high:.4f}") if low < high else ""])
     values = np.array([value for value, _, _ in found])
     return join([f"{values.mean():.4f} ", tag("small", f"± {values.std(ddof=1):.4f}")])
 
@@ -102,6 +102,7 @@ def _validation(groups: dict[str, list[TuningRun]], metric: str) -> list[Markup]
                 drawn,
                 label=f"Validation {metric} of each method over epochs",
                 x_title="Epoch",
+                whole_x=True,
                 y_title=metric,
             ),
             caption="Bands reach from the worst to the best seed." if several else "",

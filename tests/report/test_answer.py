@@ -1,0 +1,111 @@
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hubscout.ranking import Ranking
+from hubscout.report.answer import answer, next_command
+
+
+@pytest.fixture
+def ranking(make_ranking: Callable[..., Ranking]) -> Ranking:
+    """Four models far apart, the best with 50 M parameters."""
+    made = make_ranking(["timm/large", "timm/medium", "timm/small", "timm/tiny"])
+    sizes = {"timm/large": 50e6, "timm/medium": 30e6, "timm/small": 8e6, "timm/tiny": 1e6}
+    scores = {"timm/large": 0.9, "timm/medium": 0.7, "timm/small": 0.5, "timm/tiny": 0.3}
+    blocks = [0.01 * (place - 4.5) for place in range(10)]
+    return replace(
+        made,
+        rows=tuple(
+            replace(
+                row,
+                score=scores[row.identifier],
+                params=int(sizes[row.identifier]),
+                block_scores=tuple(scores[row.identifier] + noise * (1 + place) for noise in blocks),
+            )
+            for place, row in enumerate(made.rows)
+        ),
+    )
+
+
+def with_row(ranking: Ranking, identifier: str, **fields: object) -> Ranking:
+    rows = tuple(replace(row, **fields) if row.identifier == identifier else row for row in ranking.rows)
+    return replace(ranking, rows=rows)
+
+
+def test_a_clear_winner_and_a_smaller_model_with_teachers(ranking: Ranking) -> None:
+    found = answer(ranking)
+    assert found.best.identifier == "timm/large"
+    assert found.tied == ()
+    assert (found.small.identifier, found.limit) == ("timm/small", 20_000_000)
+    assert [row.identifier for row in found.teachers] == ["timm/large", "timm/medium", "timm/tiny"]
+
+
+def test_models_that_cannot_be_told_apart_are_named_and_the_lightest_recommended(ranking: Ranking) -> None:
+    close = ranking["timm/large"]
+    together = with_row(
+        ranking,
+        "timm/small",
+        score=close.score - 0.001,
+        block_scores=tuple(score - 0.001 + (0.05 if i % 2 else -0.05) for i, score in enumerate(close.block_scores)),
+    )
+    found = answer(together)
+    assert [row.identifier for row in found.tied] == ["timm/small"]
+    assert found.lighter.identifier == "timm/small"
+    assert (found.small.identifier, found.limit) == ("timm/tiny", 2_000_000)
+
+
+def test_no_smaller_model_where_sizes_are_not_known(ranking: Ranking) -> None:
+    blind = replace(ranking, rows=tuple(replace(row, params=None) for row in ranking.rows))
+    found = answer(blind)
+    assert found.small is None
+    assert found.lighter is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"complete": False}, "interrupted"),
+        ({"rows": "no gain"}, "better than guessing"),
+        ({"rows": "no errors"}, "no error bars"),
+    ],
+)
+def test_doubts_are_said(ranking: Ranking, change: dict[str, object], words: str) -> None:
+    if change.get("rows") == "no gain":
+        ranking = replace(ranking, rows=tuple(replace(row, gain=0.0) for row in ranking.rows))
+    elif change.get("rows") == "no errors":
+        rows = tuple(replace(row, standard_error=None, block_scores=(), block_sizes=()) for row in ranking.rows)
+        ranking = replace(ranking, rows=rows)
+    else:
+        ranking = replace(ranking, **change)
+    assert any(words in doubt for doubt in answer(ranking).doubts)
+
+
+def test_a_certain_ranking_has_no_doubts(ranking: Ranking) -> None:
+    assert answer(ranking).doubts == ()
+
+
+def test_the_command_is_ready_for_a_shell(ranking: Ranking) -> None:
+    source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "target": "breed", "kind": None}}
+    ranking = replace(ranking, task=replace(ranking.task, source=source))
+    parts = shlex.split(next_command(ranking, answer(ranking), Path("my runs/one")))
+    assert parts[:5] == ["hubscout", "tune", "my pets.parquet", "--label", "breed"]
+    assert parts[parts.index("--target") + 1] == "timm/small"
+    # The target is among the three best, so the teachers are named one by one.
+    assert [parts[i + 1] for i, part in enumerate(parts) if part == "--teachers"] == [
+        "timm/large", "timm/medium", "timm/tiny",
+    ]  # fmt: skip
+
+
+def test_the_command_is_one_that_the_command_line_takes(ranking: Ranking) -> None:
+    import typer.main
+
+    from hubscout.cli.tune import app
+
+    parts = shlex.split(next_command(ranking, answer(ranking), Path("run")))
+    command = typer.main.get_command(app)
+    context = command.make_context("tune", parts[2:], resilient_parsing=False)
+    assert context.params["target"] == "timm/small"
+    assert context.params["method"] == "b-tuning"

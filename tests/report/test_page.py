@@ -1,0 +1,221 @@
+"""The page as text: what it holds, in which order, and that nothing in a run can break out of it."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from hubscout.errors import RunError
+from hubscout.ranking import Ranking
+from hubscout.ranking.ranking import Stage
+from hubscout.ranking.row import Dropped, Failure
+from hubscout.report import Run, open_run, render, write_report
+from hubscout.report.page import sections
+
+NASTY = "<script>alert(1)</script>"
+QUOTES = "\"'><img src=x onerror=alert(2)>"
+CLOSING = "</script><script>alert(3)</script>"
+VOID = {"meta", "input", "br", "hr", "img", "link"}
+
+
+class Elements(HTMLParser):
+    """The elements of a page as a browser's parser sees them; fails on tags that do not match."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.identifiers: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_parts_of_a_real_run_in_order(run: Run) -> None:
+    assert [part.anchor for part in sections(run)] == [
+        "answer", "ranking", "cost", "metrics", "targets", "layers", "convergence", "tuning", "run",
+    ]  # fmt: skip
+
+
+def test_the_page_is_well_formed_small_and_asks_for_nothing(run: Run) -> None:
+    page = render(run)
+    elements = Elements(page)
+    assert len(page.encode()) < 1_000_000
+    assert not [tag for tag, _ in elements.seen if tag in {"link", "img", "iframe", "object", "embed"}]
+    assert not [1 for _, found in elements.seen if {"src", "srcset", "action"} & set(found)]
+    assert all(found["href"].startswith("#") for _, found in elements.seen if "href" in found)
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "url(" not in page
+    identifiers = [found["id"] for _, found in elements.seen if found.get("id")]
+    assert len(identifiers) == len(set(identifiers))
+
+
+def test_every_link_of_the_menu_leads_somewhere(run: Run) -> None:
+    elements = Elements(render(run))
+    anchors = {found["id"] for _, found in elements.seen if found.get("id")}
+    links = [found["href"].removeprefix("#") for tag, found in elements.seen if tag == "a"]
+    assert len(links) == 10
+    assert set(links) <= anchors
+
+
+def test_every_chart_has_its_numbers_as_a_table(run: Run) -> None:
+    page = render(run)
+    figures = re.findall(r"<figure.*?</figure>", page, flags=re.DOTALL)
+    assert len(figures) > 8
+    assert all("<table" in figure for figure in figures)
+    assert all(figure.count("<svg") == 2 for figure in figures)  # for a desk and for a phone
+
+
+def test_the_answer_names_the_best_model_and_the_next_command(run: Run) -> None:
+    page = render(run)
+    answer = page[page.index('id="answer"') : page.index('id="ranking"')]
+    assert "Start from" in answer
+    assert run.view.names[0] in answer
+    assert "hubscout tune" in answer
+
+
+def test_a_model_that_failed_is_there_with_its_reason(run: Run) -> None:
+    (failure,) = run.ranking.failures
+    page = render(run)
+    assert "1 model could not be ranked" in page
+    assert failure.error in page
+    assert "must be tuple of ints" in page
+
+
+@pytest.fixture
+def nasty(make_ranking: Callable[..., Ranking]) -> Ranking:
+    """A ranking in which every name is an attack."""
+    ranking = make_ranking(
+        [NASTY, QUOTES, CLOSING, "$x_1$ & <b>", "пингвин 🐧", "a" * 300],
+        targets=(NASTY, QUOTES, CLOSING, "&amp;"),
+        failures=(Failure(identifier=NASTY + "2", error=NASTY, reason=CLOSING),),
+        environment={"command": ["hubscout", "rank", CLOSING], "packages": {NASTY: CLOSING}, "processor": NASTY},
+        settings={NASTY: CLOSING},
+    )
+    task = replace(ranking.task, name=CLOSING, notes=(NASTY, QUOTES), fingerprint=NASTY)
+    rows = tuple(
+        replace(row, notes=(NASTY,), card={"architecture": QUOTES}, scores={**row.scores, NASTY: row.score})
+        for row in ranking.rows
+    )
+    return replace(ranking, task=task, rows=rows, metrics=("logme", "knn", NASTY))
+
+
+def test_names_of_a_run_stay_text(nasty: Ranking) -> None:
+    page = render(Run(ranking=nasty))
+    elements = Elements(page)
+    scripts = [found for tag, found in elements.seen if tag == "script"]
+    # Ours, and two blocks of data; none of the run's.
+    assert [found.get("type") for found in scripts].count(None) == 1
+    assert len(scripts) == 3
+    assert not [tag for tag, _ in elements.seen if tag in {"img", "b"}]
+    assert not [name for _, found in elements.seen for name in found if name.startswith("on")]
+    for block in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+        json.loads(block)
+    assert NASTY not in page
+    assert CLOSING not in page
+
+
+def test_the_policy_lets_no_other_script_run_and_nothing_load(run: Run) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', render(run))
+    assert policy is not None
+    assert "default-src &#x27;none&#x27;" in policy.group(1)
+    assert "script-src &#x27;sha256-" in policy.group(1)
+
+
+def test_a_large_hub_stays_under_five_megabytes(make_ranking: Callable[..., Ranking]) -> None:
+    targets = tuple(f"class {index}" for index in range(1000))
+    ranking = make_ranking([f"timm/model_number_{index}" for index in range(200)], targets=targets)
+    page = render(Run(ranking=ranking))
+    assert len(page.encode()) < 5_000_000
+    assert page.count("<tr") < 5000
+
+
+def test_dropped_models_and_stages_are_told(make_ranking: Callable[..., Ranking]) -> None:
+    ranking = make_ranking(
+        ["timm/a", "timm/b", "timm/c"], stages=(Stage(n=100, models=("timm/a",), dropped=("timm/c",), seconds=2.0),)
+    )
+    dropped = Dropped(n=100, stage=0, leader="timm/a", probability=0.0004)
+    rows = tuple(replace(row, dropped=dropped) if row.identifier == "timm/c" else row for row in ranking.rows)
+    page = render(Run(ranking=replace(ranking, rows=rows)))
+    assert "Dropped: on 100 samples P(better than timm/a) was 0.04%" in page
+    assert "Dropped after it" in page
+
+
+def test_one_model_alone(make_ranking: Callable[..., Ranking]) -> None:
+    found = [part.anchor for part in sections(Run(ranking=make_ranking(["timm/a"])))]
+    assert found == ["answer", "ranking", "targets", "run"]
+
+
+def test_no_model_at_all(make_ranking: Callable[..., Ranking]) -> None:
+    ranking = make_ranking([], failures=(Failure(identifier="timm/a", error="ModelError", reason="no weights"),))
+    page = render(Run(ranking=ranking))
+    assert "No model could be ranked" in page
+    assert "no weights" in page
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel", "tagging"])
+def test_other_kinds_of_task(make_ranking: Callable[..., Ranking], kind: str) -> None:
+    ranking = make_ranking(["timm/a", "timm/b"])
+    noun = {"regression": "target", "multilabel": "label", "tagging": "tag"}[kind]
+    assert f"By {noun}" in render(Run(ranking=replace(ranking, task=replace(ranking.task, kind=kind))))
+
+
+def test_known_results_are_set_against_the_scores(run_folder: Path, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "accuracies.csv"
+    lines = [f"{row.identifier},{0.9 - 0.01 * row.rank}" for row in run.ranking.rows]
+    file.write_text("model,accuracy\n" + "\n".join(lines))
+    page = render(open_run(run_folder, reference=file))
+    # The reference was made in the order of LogME, so the agreement is perfect.
+    assert "logme: τ<sub>w</sub> = 1.00" in page
+    assert "params (baseline)" in page
+
+
+def test_a_reference_in_the_folder_is_found(make_ranking: Callable[..., Ranking], tmp_path: Path) -> None:
+    make_ranking(["timm/a", "timm/b"]).save(tmp_path)
+    (tmp_path / "reference.json").write_text(json.dumps({"timm/a": 0.9, "timm/b": 0.8}))
+    opened = open_run(tmp_path)
+    assert opened.reference == {"timm/a": 0.9, "timm/b": 0.8}
+    assert "nearly noise" in render(opened)
+
+
+def test_a_tuning_folder_alone(run_folder: Path) -> None:
+    opened = open_run(run_folder / "b-tuning-0")
+    assert [part.anchor for part in sections(opened)] == ["tuning"]
+    assert "handwritten digits" in render(opened)
+
+
+def test_the_page_is_the_same_every_time(run: Run) -> None:
+    assert render(run) == render(run)
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="There is no"):
+        open_run(tmp_path / "missing")
+    with pytest.raises(RunError, match="neither a ranking"):
+        open_run(tmp_path)
+    (tmp_path / "ranking.json").write_text("[]")
+    with pytest.raises(RunError, match="not a saved ranking"):
+        open_run(tmp_path)
+
+
+def test_a_page_replaces_another_at_once_and_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pages" / "report.html"
+    for _ in range(2):
+        assert write_report(run, path) == path
+    assert [found.name for found in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_ranking_writes_its_own_report(run: Run, tmp_path: Path) -> None:
+    assert "Start from" in run.ranking.report(tmp_path / "report.html").read_text(encoding="utf-8")
