@@ -1,7 +1,7 @@
 """The paper's comparison of tuning methods in small: Pets, a MobileNetV2 target, teachers from the whole hub.
 
     python experiments/tuning/run.py rank                    # LogME of the hub on the train split -> ranking.json
-    python experiments/tuning/run.py search --workers 6      # every method over its grid, one seed, judged on validation
+    python experiments/tuning/run.py search --workers 6      # every method over its grid, judged on validation
     python experiments/tuning/run.py final --workers 6       # the best setting of each method over fresh seeds
     python experiments/tuning/table.py                       # table.md and figure.png from results/
 
@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,15 +24,17 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import shared_hub  # noqa: E402
 
+CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TARGET = "mobilenetv2_coral_in1k"
 ONE_ARCHITECTURE = ("mobilenetv2_coral_in1k", "mobilenetv2_coral_inat_bird", "mobilenetv2_coral_inat_insect")
-EPOCHS = 20
+STEPS = 624
+"""Optimiser steps of every run: twelve epochs of the whole train split."""
 BATCH_SIZE = 64
 LEARNING_RATES = (0.003, 0.01, 0.03)
 TRADE_OFFS = {
-    "b-tuning": (1.0, 10.0, 100.0, 1000.0),
-    "b-tuning-live": (1.0, 10.0, 100.0, 1000.0),
-    "kd": (0.001, 0.01, 0.1, 1.0),
+    "b-tuning": (10.0, 100.0, 1000.0),
+    "b-tuning-live": (10.0, 100.0, 1000.0),
+    "kd": (0.001, 0.01, 0.1),
 }
 METHODS = ("fine-tune", "kd", "b-tuning", "b-tuning-live", "zoo", "zoo-lite")
 SEEDS = (1, 2, 3, 4, 5)
@@ -94,10 +97,15 @@ def teachers_for(method: str, top: int) -> list[str]:
     return [shared_hub.identifier(name) for name in list(ranking)[:top]]
 
 
+def batches_per_epoch(task) -> int:
+    return -(-len(task.train) // BATCH_SIZE)
+
+
 def run_one(setting: Setting, task, top: int) -> dict:
+    from hubscout.features import FeatureCache
     from hubscout.tuning import tune
 
-    method, _, variant = setting.method.partition("-live")
+    method = setting.method.removesuffix("-live")
     options: dict = {"teacher_targets": "live"} if setting.method.endswith("-live") else {}
     if setting.method.startswith("zoo"):
         method = "zoo"
@@ -109,13 +117,14 @@ def run_one(setting: Setting, task, top: int) -> dict:
         shared_hub.identifier(TARGET),
         teachers,
         method,
-        epochs=EPOCHS,
+        steps=STEPS,
         batch_size=BATCH_SIZE,
         learning_rate=setting.learning_rate,
         trade_off=setting.trade_off,
         seed=setting.seed,
+        cache=FeatureCache(CACHE),
         data_in_memory=True,
-        validate_every_epochs=2.0,
+        validate_every_epochs=STEPS / 4 / batches_per_epoch(task),
         **options,
     )
     return {
@@ -132,27 +141,23 @@ def run_one(setting: Setting, task, top: int) -> dict:
     }
 
 
-def worker(number: int, settings: list[Setting], results: Path, shots: int | None, top: int) -> None:
+def start_worker(shots: int | None, top: int) -> None:
+    """Open the data once for all runs of this process; held images are taken over from run to run."""
     import torch
 
     torch.set_num_threads(2)
-    task = open_pets(shots)
-    with (results / f"worker-{os.getpid()}-{number}.jsonl").open("a") as file:
-        for setting in settings:
-            try:
-                record = run_one(setting, task, top)
-            except Exception as error:  # one bad setting (a diverged learning rate, say) must not end the others
-                record = {"key": setting.key, **asdict(setting), "error": f"{type(error).__name__}: {error}"}
-                record |= {"validation": -1.0, "test": -1.0}
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            print(
-                record["key"],
-                f"validation {record['validation']:.4f} test {record['test']:.4f}",
-                record.get("error", ""),
-                record.get("seconds"),
-                flush=True,
-            )
+    worker_state.update(task=open_pets(shots), top=top)
+
+
+worker_state: dict = {}
+
+
+def work(setting: Setting) -> dict:
+    try:
+        return run_one(setting, worker_state["task"], worker_state["top"])
+    except Exception as error:  # one bad setting (a diverged learning rate, say) must not end the others
+        failed = {"error": f"{type(error).__name__}: {error}", "validation": -1.0, "test": -1.0, "seconds": 0.0}
+        return {"key": setting.key, **asdict(setting), **failed}
 
 
 def rank_hub(top_only: bool = False) -> None:
@@ -184,20 +189,21 @@ def main() -> None:
         bests = [best_setting(done, method, arguments.shots) for method in arguments.methods]
         settings = [Setting(b.method, b.learning_rate, b.trade_off, seed, b.shots) for seed in SEEDS for b in bests]
     settings = [s for s in settings if s.key not in done]
-    # Long runs first, dealt out like cards, so that the workers end together.
-    settings.sort(key=lambda s: (s.method not in ("b-tuning-live", "zoo"), s.method))
+    settings.sort(key=lambda s: (s.method not in ("b-tuning-live", "zoo"), s.method))  # long runs first
     context = multiprocessing.get_context("spawn")
-    processes = [
-        context.Process(
-            target=worker,
-            args=(n, settings[n :: arguments.workers], arguments.results, arguments.shots, arguments.top),
-        )
-        for n in range(arguments.workers)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
+    start = time.perf_counter()
+    pool = ProcessPoolExecutor(
+        arguments.workers, mp_context=context, initializer=start_worker, initargs=(arguments.shots, arguments.top)
+    )
+    with pool, (arguments.results / f"{arguments.stage}-{arguments.shots or 'all'}.jsonl").open("a") as file:
+        for future in as_completed([pool.submit(work, setting) for setting in settings]):
+            record = future.result()
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            outcome = record.get("error") or f"validation {record['validation']:.4f} test {record['test']:.4f}"
+            print(
+                f"{time.perf_counter() - start:5.0f} s  {record['key']}: {outcome} ({record['seconds']} s)", flush=True
+            )
 
 
 if __name__ == "__main__":
