@@ -98,3 +98,38 @@ def make_task(kind: str = "classification", n: int = 96, *, shape: tuple[int, ..
 def weights_of(backbone: Backbone) -> dict[str, Tensor]:
     assert backbone.module is not None
     return {name: value.detach().clone() for name, value in backbone.module.state_dict().items()}
+
+
+class Images(nn.Module):
+    """A small network over 16×16 images that says, as timm's do, what it takes."""
+
+    def __init__(self, seed: int, width: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.pretrained_cfg = {"input_size": (3, 16, 16), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0}
+        self.num_features = width
+        self.convolution = nn.Conv2d(3, width, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(width)
+        with torch.no_grad():
+            self.convolution.weight.normal_(generator=generator)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.relu(self.norm(self.convolution(images))).mean(dim=(2, 3))
+
+
+def images(seed: int = 0, width: int = 8) -> nn.Module:
+    """For identifiers: `python:tuning_networks:images?seed=1`."""
+    return Images(seed, width)
+
+
+def image_task(n: int = 24) -> Task:
+    """Red, green and blue noise."""
+    generator = np.random.default_rng(0)
+
+    def split(count: int) -> tuple[np.ndarray, list[str]]:
+        labels = np.arange(count) % 3
+        pixels = generator.integers(0, 120, size=(count, 16, 16, 3))
+        pixels[np.arange(count), :, :, labels] += 100
+        return pixels.astype(np.uint8), [("blue", "green", "red")[2 - label] for label in labels]
+
+    return Task.from_arrays(*split(n), validation=split(12), test=split(12), name="colours", modality="image")

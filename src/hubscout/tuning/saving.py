@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
 
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.tuning.arguments import TuningArguments
@@ -45,10 +49,8 @@ def save(tuned: Tuned, folder: Path) -> Path:
             if (folder / path.name).is_dir():
                 shutil.rmtree(folder / path.name)
             path.replace(folder / path.name)
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        reason = f"no room on the disk ({error.strerror})" if full else str(error)
-        raise TuningError(f"The model could not be saved in {folder}: {reason}.") from error
+    except (OSError, SafetensorError) as error:
+        raise TuningError(f"The model could not be saved in {folder}: {_reason(error)}.") from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
@@ -61,6 +63,14 @@ def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mappi
     told = {"format": _FORMAT, **record}
     (folder / RECORD).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / CURVES).write_text("".join(json.dumps(line) + "\n" for line in curves), encoding="utf-8")
+
+
+def _reason(error: Exception) -> str:
+    # safetensors gives the system's error as text alone.
+    number = getattr(error, "errno", None) or next(iter(re.findall(r"os error (\d+)", str(error))), 0)
+    if int(number) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"no room on the disk ({os.strerror(int(number))})"
+    return str(error)
 
 
 def load(folder: Path) -> Tuned:

@@ -74,6 +74,7 @@ class TeacherPanel:
 
     def __post_init__(self) -> None:
         self.by_view = {f"teacher-{k}": teacher for k, teacher in enumerate(self.teachers)}
+        self._ready = False
         self._matrices: list[Tensor] | None = None
         self._intercept: Tensor | None = None
 
@@ -104,14 +105,20 @@ class TeacherPanel:
 
     def live_features(self, views: Mapping[str, Batch]) -> list[Tensor]:
         """Each teacher's features of the inputs it is shown now."""
-        found = []
+        if not self._ready:
+            self._place()
         with torch.no_grad():
-            for name, teacher in self.by_view.items():
-                teacher.to(self.device)
-                if teacher.module is not None:
-                    teacher.module.eval()
-                found.append(teacher.forward(views[name]).features.float())
-        return found
+            return [teacher.forward(views[name]).features.float() for name, teacher in self.by_view.items()]
+
+    def _place(self) -> None:
+        """Bring the teachers to the device, frozen."""
+        for teacher in self.teachers:
+            teacher.to(self.device)
+            if teacher.module is not None:
+                teacher.module.eval().requires_grad_(False)
+                if self.device.type == "cuda":
+                    teacher.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._ready = True
 
     def live_predictions(self, views: Mapping[str, Batch]) -> Tensor:
         """(rows, C) mixed posterior predictions for the inputs the teachers are shown now."""

@@ -18,6 +18,8 @@ from hubscout.tuning.measures import PRIMARY, Measure
 
 if TYPE_CHECKING:
     import torch
+    from matplotlib.figure import Figure
+    from rich.table import Table
     from torch import Tensor, nn
 
     from hubscout.hubs import Backbone
@@ -200,6 +202,24 @@ class Tuned:
             "sizes": dict(self.sizes),
             "arguments": dataclasses.asdict(self.arguments),
         }
+
+    def plot(self) -> Figure:
+        """The validation metric over epochs, as a matplotlib figure."""
+        from hubscout.report import Run
+        from hubscout.report.pictures import draw
+        from hubscout.report.tuning_runs import tuning_run
+
+        return draw(Run(tuning=(tuning_run(self.method, self.record(), self.curves),)), "tuning")
+
+    def __rich__(self) -> Table:
+        from hubscout.tuning.table import as_table
+
+        return as_table(self)
+
+    def _repr_html_(self) -> str:
+        from hubscout.tuning.table import as_html
+
+        return as_html(self)
 
     def __str__(self) -> str:
         lines = [f"{self.target} tuned on {self.task_name} by {self.method}"]

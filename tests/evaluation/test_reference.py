@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tuning"))
+
+from tuning_networks import image_task
+
+from hubscout.errors import InputError, RunError, TuningError
+from hubscout.evaluation import reference as reference_module
+from hubscout.evaluation.reference import Grid, Trial, reference
+
+MODELS = ["python:tuning_networks:images?seed=1", "python:tuning_networks:images?seed=2&width=12"]
+QUICK = {"epochs": 1, "batch_size": 8}
+SMALL = Grid((0.1, 0.01), (1e-4,))
+
+
+def test_the_papers_grid():
+    grid = Grid()
+    assert grid.learning_rates == (0.1, 0.0316228, 0.01, 0.00316228, 0.001, 0.000316228, 0.0001)
+    assert grid.weight_decays == (1e-6, 3.16228e-6, 1e-5, 3.16228e-5, 1e-4, 3.16228e-4, 1e-3)
+
+
+def test_the_best_by_validation_and_its_test_metric(tmp_path):
+    found = reference(image_task(), MODELS, out=tmp_path, grid=SMALL, **QUICK)
+    assert set(found.models) == set(MODELS)
+    assert len(found.trials) == 4
+    for model in MODELS:
+        own = [trial for trial in found.trials if trial.model == model]
+        assert found.best(model).validation == max(trial.validation for trial in own)
+    rows = list(csv.DictReader((tmp_path / "reference.csv").open()))
+    assert {row["model"]: float(row["accuracy"]) for row in rows} == found.to_mapping()
+
+
+def test_a_killed_search_goes_on_after_its_last_finished_trial(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    ran = []
+    real = reference_module._trial
+
+    def counted(*arguments):
+        if len(ran) == 3:
+            raise Killed
+        ran.append(arguments[1:4])
+        return real(*arguments)
+
+    monkeypatch.setattr(reference_module, "_trial", counted)
+    with pytest.raises(Killed):
+        reference(image_task(), MODELS, out=tmp_path, grid=SMALL, **QUICK)
+    lines = (tmp_path / "trials.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    # As a kill in the middle of a write leaves it.
+    (tmp_path / "trials.jsonl").write_text("\n".join(lines)[:-20])
+    ran.clear()
+    found = reference(image_task(), MODELS, out=tmp_path, grid=SMALL, **QUICK)
+    assert len(ran) == 2
+    assert len(found.trials) == 4
+    monkeypatch.undo()
+    whole = reference(image_task(), MODELS, out=tmp_path / "whole", grid=SMALL, **QUICK)
+    assert whole.to_mapping() == found.to_mapping()
+
+
+def test_another_search_in_the_folder_is_refused(tmp_path):
+    reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.01,), (1e-4,)), **QUICK)
+    with pytest.raises(RunError, match="another search"):
+        reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.01,), (1e-4,)), epochs=2, batch_size=8)
+    (tmp_path / "trials.jsonl").write_text("nonsense\nmore\n")
+    with pytest.raises(RunError, match="line 1, is no trial"):
+        reference(image_task(), MODELS[:1], out=tmp_path, **QUICK)
+
+
+def test_divergence_is_a_result_and_a_broken_model_a_failure(tmp_path):
+    models = [MODELS[0], "python:tuning_networks:nothing"]
+    found = reference(image_task(), models, out=tmp_path, grid=Grid((1e30, 0.01), (1e-4,)), **QUICK)
+    assert found.models == (MODELS[0],)
+    assert "has no function 'nothing'" in found.failures[models[1]]
+    diverged = next(trial for trial in found.trials if trial.learning_rate == 1e30)
+    assert diverged.test is None
+    assert "At step" in diverged.failure
+    with pytest.raises(TuningError, match="No trial of"):
+        found.best(models[1])
+
+
+def test_tpe_searches_the_range_and_resumes(tmp_path):
+    pytest.importorskip("optuna")
+    options = {"search": "tpe", "grid": Grid((0.1, 1e-3), (1e-3, 1e-6)), **QUICK}
+    first = reference(image_task(), MODELS[:1], out=tmp_path, trials=2, **options)
+    assert len(first.trials) == 2
+    more = reference(image_task(), MODELS[:1], out=tmp_path, trials=3, **options)
+    assert more.trials[:2] == first.trials
+    assert len(more.trials) == 3
+    assert all(1e-3 <= trial.learning_rate <= 0.1 and isinstance(trial, Trial) for trial in more.trials)
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(InputError, match="allowed are 'grid' and 'tpe'"):
+        reference(image_task(), MODELS, out=tmp_path, search="random")
+    with pytest.raises(InputError, match="learning_rate is what the search is over"):
+        reference(image_task(), MODELS, out=tmp_path, learning_rate=0.1)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import resource
+
+import numpy as np
+import pytest
+import torch
+from tuning_networks import image_task, make_task, perceptron
+
+from hubscout.errors import InputError, RunError, TuningError
+from hubscout.hubs import Identifier, load, prepare_torchvision
+from hubscout.tuning import Tuned, tune
+
+QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 10}
+
+
+@pytest.fixture(scope="module")
+def timm_tuned():
+    """A real timm architecture with random weights, at 32 pixels."""
+    prepare_torchvision()
+    import timm
+
+    from hubscout.hubs.timm_hub import wrap
+
+    torch.manual_seed(0)
+    module = timm.create_model("mobilenetv2_035", num_classes=7)
+    backbone = wrap(module, Identifier.parse("timm/mobilenetv2_035"), image_options={"input_size": 32}, facts={})
+    return tune(image_task(), backbone, [backbone], method="b-tuning", trade_off=1e-3, **QUICK)
+
+
+def test_a_timm_folder_opens_again_here_and_in_plain_timm(timm_tuned, tmp_path):
+    import timm
+
+    task = image_task()
+    timm_tuned.save(tmp_path / "model")
+    expected = timm_tuned.predict(task.test.inputs)
+    again = Tuned.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict(task.test.inputs).values, expected.values, rtol=1e-5, atol=1e-7)
+    assert again.target_names == ("blue", "green", "red")
+    assert again.metrics == timm_tuned.metrics
+    assert again.curves == timm_tuned.curves
+    plain = timm.create_model(
+        "mobilenetv2_035", num_classes=3, checkpoint_path=str(tmp_path / "model" / "model.safetensors")
+    ).eval()
+    folder = timm.create_model(f"local-dir:{tmp_path / 'model'}", pretrained=True).eval()
+    assert tuple(folder.pretrained_cfg["input_size"]) == (3, 32, 32)
+    batch = again.backbone.preprocessing.collate([again.backbone.preprocessing(x) for x in task.test.inputs])
+    config = folder.pretrained_cfg
+    mean, std = (torch.tensor(config[name]).view(1, 3, 1, 1) for name in ("mean", "std"))
+    inputs = (batch["pixel_values"].float() / 255 - mean) / std
+    with torch.no_grad():
+        for network in (plain, folder):
+            np.testing.assert_allclose(network(inputs).double().softmax(1), expected.values, rtol=1e-4, atol=1e-6)
+
+
+def test_the_card_says_target_teachers_data_and_metrics(timm_tuned, tmp_path):
+    text = (timm_tuned.save(tmp_path) / "README.md").read_text()
+    for part in (
+        "`timm/mobilenetv2_035`",
+        "b-tuning, teachers",
+        "colours, 24 train",
+        "| test | accuracy |",
+        "local-dir",
+    ):
+        assert part in text
+    record = json.loads((tmp_path / "tuning.json").read_text())
+    assert record["metrics"]["test"]["accuracy"]["value"] == timm_tuned.metric().value
+
+
+def test_onnx_agrees_with_torch(timm_tuned, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert timm_tuned.export_onnx(tmp_path / "model.onnx") < 1e-3
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    images = [image_task().test.inputs[i] for i in range(3)]
+    preprocessing = timm_tuned.backbone.preprocessing
+    pixels = preprocessing.collate([preprocessing(image) for image in images])["pixel_values"].numpy()
+    (logits,) = session.run(None, {session.get_inputs()[0].name: pixels})
+    expected = timm_tuned.predict(images).values
+    np.testing.assert_allclose(torch.as_tensor(logits).double().softmax(1), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_bare_networks_and_regression_in_their_own_units(tmp_path):
+    task = image_task()
+    numbers = {
+        name: type(split)(split.inputs, np.stack([100.0 + split.targets, -split.targets], axis=1))
+        for name, split in task.splits.items()
+    }
+    regression = type(task)("numbers", "regression", "image", ("up", "down"), numbers, "numbers")
+    tuned = tune(regression, "python:tuning_networks:images?seed=1", method="fine-tune", **QUICK)
+    tuned.save(tmp_path)
+    again = Tuned.load(tmp_path)
+    expected = tuned.predict(task.test.inputs)
+    np.testing.assert_allclose(again.predict(task.test.inputs).values, expected.values, rtol=1e-5, atol=1e-5)
+    assert abs(expected.values[:, 0].mean() - 101) < 3
+    assert set(expected.labels[0]) == {"up", "down"}
+    assert load(f"file:{tmp_path}?arch=python:tuning_networks:images").card.feature_dim == 8
+
+
+def test_predictions_by_kind(task):
+    tuned = tune(task, perceptron(0), method="fine-tune", **QUICK)
+    found = tuned.predict(task.test.inputs[:5])
+    np.testing.assert_allclose(found.values.sum(axis=1), 1.0)
+    assert len(found) == len(found.labels) == 5
+    record = found.records(top=2)[0]
+    assert next(iter(record["probabilities"])) == record["prediction"] == found.labels[0]
+    several = tune(make_task("multilabel"), perceptron(0), method="fine-tune", **QUICK)
+    assert all(set(labels) <= {"a", "b", "c"} for labels in several.predict(task.test.inputs[:5]).labels)
+    with pytest.raises(InputError, match="nothing to predict"):
+        tuned.predict([])
+    with pytest.raises(InputError, match="measured were validation, test"):
+        tuned.metric("train")
+
+
+def test_folders_that_are_no_model(tmp_path):
+    with pytest.raises(RunError, match=r"no tuning\.json"):
+        Tuned.load(tmp_path)
+    (tmp_path / "tuning.json").write_text("{")
+    with pytest.raises(RunError, match="cannot be read"):
+        Tuned.load(tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_model(timm_tuned, tmp_path):
+    timm_tuned.save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limit[1]))
+    try:
+        with pytest.raises(TuningError, match=r"could not be saved.*no room on the disk"):
+            timm_tuned.save(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
