@@ -14,6 +14,7 @@ import pytest
 from hubscout.ranking import Ranking, Row
 from hubscout.ranking.ranking import TaskSummary
 from hubscout.report import Run, open_run
+from hubscout.tasks import Task
 
 ZOO = '''
 import torch
@@ -70,17 +71,21 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def run_folder(tmp_path_factory: pytest.TempPathFactory, zoo: str) -> Path:
-    """The folder of a real ranking with a model that fails, and of a real comparison of tuning methods."""
+def task() -> Task:
+    """The odd rows of the digits, which no model was pre-trained on."""
     from sklearn.datasets import load_digits
-
-    from hubscout.ranking import rank
-    from hubscout.tasks import Task
-    from hubscout.tuning.comparison import compare
 
     inputs, labels = load_digits(return_X_y=True)
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-    task = Task.from_arrays((inputs[1::2] / 16).astype(np.float32), names[labels[1::2]], name="handwritten digits")
+    return Task.from_arrays((inputs[1::2] / 16).astype(np.float32), names[labels[1::2]], name="handwritten digits")
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, zoo: str, task: Task) -> Path:
+    """The folder of a real ranking with a model that fails, and of a real comparison of tuning methods."""
+    from hubscout.ranking import rank
+    from hubscout.tuning.comparison import compare
+
     folder = tmp_path_factory.mktemp("runs") / "digits"
     broken = f"{zoo}name=broken&width=zero"
     ranking = rank(

@@ -156,7 +156,7 @@ def test_the_next_command_is_copied(open_page: Callable[..., Opened]) -> None:
     opened = open_page()
     opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
     opened.page.locator("#answer .copy").click()
-    assert opened.page.locator("#answer .copy").inner_text() == "Copied"
+    opened.page.locator("#answer .copy", has_text="Copied").wait_for()
     assert opened.page.evaluate("navigator.clipboard.readText()").startswith("hubscout tune")
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hubscout.evidence.checks import Kind
 from hubscout.evidence.posterior import predict_mean, predict_variance
 from hubscout.evidence.spectrum import Spectrum
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +88,16 @@ class Evidence:
     def predict_variance(self, features: object) -> np.ndarray:
         """The posterior predictive variance fᵀA⁻¹f + 1/β, (n, C)."""
         return predict_variance(self, features)
+
+    def __rich__(self) -> Table:
+        from hubscout.evidence.table import as_table
+
+        return as_table(self)
+
+    def _repr_html_(self) -> str:
+        from hubscout.evidence.table import as_html
+
+        return as_html(self)
 
     def without_spectrum(self) -> Evidence:
         """The same without what only predictive variances and convergence need: small enough to keep many."""

@@ -79,6 +79,14 @@ def read_tuning_run(folder: Path, name: str) -> TuningRun:
     """Read one folder. A run that is still going on has curves only; its last line may be half written."""
     record = _read_record(folder / RECORD) if (folder / RECORD).is_file() else {}
     lines = _read_lines(folder / CURVES) if (folder / CURVES).is_file() else []
+    return tuning_run(name, record, lines, origin=str(folder / RECORD))
+
+
+def tuning_run(
+    name: str, record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], *, origin: str = "This record"
+) -> TuningRun:
+    """A run out of what `Tuned.record` and `Tuned.curves` hold."""
+    lines = list(lines)
     arguments = record.get("arguments") or {}
     found = record.get("merged_metrics") or record.get("metrics") or {}
     if not found:
@@ -89,7 +97,7 @@ def read_tuning_run(folder: Path, name: str) -> TuningRun:
             for split, values in found.items()
         }
     except (TypeError, KeyError, AttributeError) as error:
-        raise RunError(f"{folder / RECORD} has no metrics that can be read: {error}.") from error
+        raise RunError(f"{origin} has no metrics that can be read: {error}.") from error
     return TuningRun(
         name=name,
         method=str(record.get("method") or name.partition("/")[0]),
@@ -114,7 +122,8 @@ def read_trials(path: Path) -> list[TuningRun]:
         values = {split: line.get(split) for split in ("test", "validation")}
         if "method" not in line or not _numbers(values):
             continue
-        told = line.get("run") if isinstance(line.get("run"), dict) else {}
+        told: Any = line.get("run")
+        told = told if isinstance(told, dict) else {}
         runs.append(
             TuningRun(
                 name=f"{line['method']}-{line.get('seed')}",

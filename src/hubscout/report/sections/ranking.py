@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hubscout.ranking.row import Row
 from hubscout.ranking.table import human_count, human_probability, human_seconds
@@ -73,34 +74,56 @@ def _controls(view: View) -> Markup:
     )
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: `cell` gives what is shown of a model, `key` what it sorts by (None comes last)."""
+
+    title: str
+    cell: Callable[[Row], object]
+    key: Callable[[Row], float | None]
+
+    def known(self, rows: Sequence[Row]) -> bool:
+        """Whether any model has something to say under it."""
+        return any(self.key(row) is not None for row in rows)
+
+
+def _columns(view: View) -> list[Column]:
+    """The columns after rank, model and score, as far as this ranking knows them."""
+    gain = Column("Gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", lambda row: row.gain)
+    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best)
+    prices = [
+        Column("Params", lambda row: human_count(row.params), lambda row: row.params),
+        Column("FLOPs", lambda row: human_count(row.flops), lambda row: row.flops),
+        Column("Latency", lambda row: human_seconds(row.latency_seconds), lambda row: row.latency_seconds),
+    ]
+    metrics = [_metric_column(name) for name in view.ranking.metrics[1:]]
+    speeds = [
+        Column("Samples/s", lambda row: significant(row.samples_per_second), lambda row: row.samples_per_second),
+        Column("Time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), lambda row: row.seconds),
+    ]
+    columns = [column for column in (gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
+    if len({row.n for row in view.rows}) > 1:
+        columns.append(Column("Judged on", lambda row: f"{row.n:,}", lambda row: row.n))
+    return columns
+
+
+def _metric_column(name: str) -> Column:
+    return Column(
+        name, lambda row: f"{row.scores[name]:.4f}" if name in row.scores else "–", lambda row: row.scores.get(name)
+    )
+
+
 def _table(view: View) -> Markup:
-    rows = view.rows
-    scale = linear(_reach(rows), 6, BAR_WIDTH - 6, padding=0.02)
-    heads: list[tuple[str, str, str]] = [("#", "number", ""), ("Model", "text", ""), (view.metric, "number", "")]
-    if any(row.standard_error is not None for row in rows):
-        heads.append((f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", "bar", ""))
-    optional = {
-        "Gain": any(row.gain is not None for row in rows),
-        "P(best)": any(row.p_best is not None for row in rows),
-    }
-    heads += [(name, "number", "") for name, there in optional.items() if there]
-    prices = {
-        "Params": any(row.params is not None for row in rows),
-        "FLOPs": any(row.flops is not None for row in rows),
-        "Latency": any(row.latency_seconds is not None for row in rows),
-    }
-    heads += [(name, "number", "") for name, there in prices.items() if there]
-    heads += [(name, "number", "") for name in view.ranking.metrics[1:]]
-    speeds = {
-        "Samples/s": any(row.samples_per_second is not None for row in rows),
-        "Time": any(row.seconds is not None for row in rows),
-        "Judged on": len({row.n for row in rows}) > 1,
-    }
-    heads += [(name, "number", "") for name, there in speeds.items() if there]
-    names = [name for name, _, _ in heads]
-    head = tag("tr", *(_head(name, kind, index) for index, (name, kind, _) in enumerate(heads)))
-    body = [_row(view, row, index, names, scale) for index, row in enumerate(rows)]
-    return tag("table", tag("thead", head), tag("tbody", *body), id="models", class_="models")
+    columns = _columns(view)
+    scale = None
+    if any(row.standard_error is not None for row in view.rows):
+        scale = linear(_reach(view.rows), 6, BAR_WIDTH - 6, padding=0.02)
+    heads = [_head("#", 0), _head("Model", 1, class_=None), _head(view.metric, 2)]
+    if scale is not None:
+        heads.append(tag("th", f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", scope="col", class_="bar"))
+    heads += [_head(column.title, len(heads) + place) for place, column in enumerate(columns)]
+    body = [_row(view, row, index, columns, scale) for index, row in enumerate(view.rows)]
+    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), id="models", class_="models")
 
 
 def _reach(rows: Sequence[Row]) -> list[float]:
@@ -111,48 +134,28 @@ def _reach(rows: Sequence[Row]) -> list[float]:
     return [score + sign * error for score, error in zip(scores, reach, strict=True) for sign in (-1, 1)]
 
 
-def _head(name: str, kind: str, index: int) -> Markup:
-    if kind == "bar":
-        return tag("th", name, scope="col", class_="bar")
-    order = "ascending" if index == 0 else "none"
-    button = tag("button", name, tag("i", aria_hidden="true"), type="button", data_column=index)
-    return tag("th", button, scope="col", aria_sort=order, class_="number" if kind == "number" else None)
+def _head(name: str, column: int, class_: str | None = "number") -> Markup:
+    button = tag("button", name, tag("i", aria_hidden="true"), type="button", data_column=column)
+    return tag("th", button, scope="col", aria_sort="ascending" if column == 0 else "none", class_=class_)
 
 
-def _row(view: View, row: Row, index: int, names: list[str], scale: Scale) -> Markup:
-    cells: dict[str, tuple[object, float | str | None]] = {
-        "#": (str(row.rank), row.rank),
-        view.metric: (_score(row), row.score),
-        "Gain": ("–" if row.gain is None else f"{row.gain:+.3f}", row.gain),
-        "P(best)": (_probability(row.p_best), row.p_best),
-        "Params": (human_count(row.params), row.params),
-        "FLOPs": (human_count(row.flops), row.flops),
-        "Latency": (human_seconds(row.latency_seconds), row.latency_seconds),
-        "Samples/s": (
-            significant(row.samples_per_second),
-            row.samples_per_second,
-        ),
-        "Time": ("cached" if row.from_cache else human_seconds(row.seconds), row.seconds),
-        "Judged on": (f"{row.n:,}", row.n),
-    }
-    for name in view.ranking.metrics[1:]:
-        value = row.scores.get(name)
-        cells[name] = ("–" if value is None else f"{value:.4f}", value)
-    made = []
-    for name in names:
-        if name == "Model":
-            made.append(_model(view, row, index))
-        elif "standard errors" in name:
-            made.append(tag("td", _bar(view, row, scale), class_="bar"))
-        else:
-            shown, key = cells[name]
-            made.append(tag("td", shown, class_="number", data_value=None if key is None else repr(key)))
+def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Scale | None) -> Markup:
+    cells = [
+        tag("td", str(row.rank), class_="number", data_value=row.rank),
+        _model(view, row, index),
+        tag("td", _score(row), class_="number", data_value=repr(row.score)),
+    ]
+    if scale is not None:
+        cells.append(tag("td", _bar(view, row, scale), class_="bar"))
+    for column in columns:
+        key = column.key(row)
+        cells.append(tag("td", column.cell(row), class_="number", data_value=None if key is None else repr(key)))
     following = view.rows[index + 1] if index + 1 < len(view.rows) else None
     line = row.tied_with_best and following is not None and not following.tied_with_best
     architecture = row.card.get("architecture") or ""
     return tag(
         "tr",
-        *made,
+        *cells,
         class_=f"{view.group(row)}{' line' if line else ''}",
         data_model=index,
         data_search=f"{row.identifier} {architecture}".lower(),

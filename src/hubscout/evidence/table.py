@@ -1,0 +1,83 @@
+"""Evidence as a person reads it: in the terminal and in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hubscout.evidence.evidence import Evidence
+
+SHOWN = 12
+"""Of more targets than this, the best and the worst explained ones are shown."""
+HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
+
+
+def title(evidence: Evidence) -> str:
+    """The score and what it is of."""
+    doubt = f" ± {evidence.standard_error:.4f}" if evidence.standard_error is not None else ""
+    return (
+        f"LogME {evidence.score:.4f}{doubt}, gain {evidence.gain:+.4f} over the null model "
+        f"(n = {evidence.n:,}, {evidence.feature_dim} features of rank {evidence.rank}, {evidence.kind})"
+    )
+
+
+def cells(evidence: Evidence) -> list[tuple[str, ...]]:
+    """One line a target, the best explained first; the middle of many is left out."""
+    gains = np.asarray(evidence.per_target_gain)
+    order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.targets[i] not in evidence.unscored]
+    hidden = len(order) - SHOWN if len(order) > SHOWN + 1 else 0
+    if hidden:
+        order = order[: SHOWN // 2] + order[-(SHOWN // 2) :]
+    lines: list[tuple[str, ...]] = [
+        (
+            str(evidence.targets[i]),
+            f"{evidence.per_target[i]:.4f}",
+            f"{gains[i]:+.4f}",
+            f"{evidence.ratio[i]:.4g}",
+            f"{evidence.beta[i]:.4g}",
+        )
+        for i in order
+    ]
+    if hidden:
+        lines.insert(SHOWN // 2, (f"… {hidden} more", "", "", "", ""))
+    return lines
+
+
+def remarks(evidence: Evidence) -> list[str]:
+    """What must be said below the table."""
+    lines = []
+    if evidence.unscored:
+        lines.append(f"Not scored, no label: {', '.join(str(name) for name in evidence.unscored)}.")
+    if not evidence.converged:
+        lines.append("The solver did not converge for every target.")
+    return lines
+
+
+def as_table(evidence: Evidence) -> Table:
+    """For a rich console. Names are text, never markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title(evidence)), title_justify="left", header_style="bold")
+    for head in HEADS:
+        table.add_column(head, justify="left" if head == "target" else "right")
+    for line in cells(evidence):
+        table.add_row(*(Text(cell) for cell in line))
+    if remarks(evidence):
+        table.caption = Text(" ".join(remarks(evidence)))
+        table.caption_justify = "left"
+    return table
+
+
+def as_html(evidence: Evidence) -> str:
+    """For a notebook. Every name is escaped."""
+    head = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
+    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in line) + "</tr>" for line in cells(evidence))
+    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(evidence))
+    caption = f"<caption>{escape(title(evidence))}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
