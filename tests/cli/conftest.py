@@ -89,3 +89,26 @@ def hubscout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
         return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="hubscout")
 
     return run
+
+
+@pytest.fixture(scope="session")
+def slow_zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A network that takes a second a batch, and the quick one beside it."""
+    path = tmp_path_factory.mktemp("slow") / "slow_networks.py"
+    path.write_text(ZOO + SLOW)
+    return f"python:{path}"
+
+
+SLOW = """
+
+class Slow(Channels):
+    def forward(self, image):
+        import time
+
+        time.sleep(1.0)
+        return super().forward(image)
+
+
+def slow():
+    return Slow([1.0, 1.0, 1.0])
+"""

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,3 +109,53 @@ def test_debug_shows_the_traceback_wherever_it_stands(hubscout: Run) -> None:
     for arguments in (["--debug", "rank", "/nowhere", "-m", "x/y"], ["rank", "/nowhere", "-m", "x/y", "--debug"]):
         result = hubscout(*arguments)
         assert isinstance(result.exception, TaskError)
+
+
+def test_ctrl_c_in_a_real_process_keeps_what_is_finished(images: Path, slow_zoo: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [
+        sys.executable, "-m", "hubscout", "rank", str(images), "-m", f"{slow_zoo}:colours,{slow_zoo}:slow",
+        "--out", str(run), "--no-cache", "--batch-size", "2",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        _wait_until(lambda: _events(run).count("model-started") == 2, seconds=60)
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130, messages
+    assert "1 of 2 models are finished and saved in" in messages
+    assert "Traceback" not in messages
+    saved = Ranking.load(run)
+    assert saved.identifiers == (f"{slow_zoo}:colours",)
+    assert not saved.complete
+
+
+def test_a_killed_process_loses_one_model_at_most(images: Path, slow_zoo: str, tmp_path: Path, hubscout: Run) -> None:
+    run = tmp_path / "run"
+    arguments = ["rank", str(images), "-m", f"{slow_zoo}:colours,{slow_zoo}:slow", "--out", str(run), "--no-cache"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hubscout", *arguments, "--batch-size", "2"], stderr=subprocess.DEVNULL
+    )
+    try:
+        _wait_until(lambda: _events(run).count("model-started") == 2, seconds=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert Ranking.load(run).identifiers == (f"{slow_zoo}:colours",)
+    result = hubscout(*arguments[:3], f"{slow_zoo}:colours,{slow_zoo}:red", *arguments[4:])
+    assert result.exit_code == 0
+    assert f"{slow_zoo}:colours: " not in result.stderr, "the finished model ran again"
+
+
+def _events(run: Path) -> list[str]:
+    file = run / "events.jsonl"
+    return [json.loads(line)["event"] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _wait_until(condition: Callable[[], bool], *, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.1)

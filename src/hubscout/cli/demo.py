@@ -34,7 +34,7 @@ hubscout demo --samples 300 --out /tmp/demo --json"""
 def demo(
     samples: Annotated[
         int, typer.Option("--samples", min=50, max=5000, help="Digits to use; three in ten are held out.")
-    ] = 500,
+    ] = 700,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, cache and runs.")] = Path("hubscout-demo"),
     text: Annotated[bool, typer.Option("--text/--no-text", help="Also rank text encoders on rated words.")] = True,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -69,6 +69,8 @@ def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequenc
     started = time.perf_counter()
     backbone = candidate.open()
     check_modality(backbone.card, task)
+    if len(pieces) > 1 and settings.observer is not None:
+        settings = replace(settings, observer=_without_cached(settings.observer))
     extractions = [_extract(backbone, task, settings, piece) for piece in pieces]
     latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
     scores, parts, remarks, layers, evidence = _score(extractions, backbone.card, task, settings)
@@ -145,6 +147,23 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
         observer=settings.observer,
         prepared=settings.prepared,
     )
+
+
+def _without_cached(observer: Observer) -> Observer:
+    """Keep pieces from display that a stage before has run already: to a person a model runs once a stage."""
+    from hubscout.features.progress import Event, Finished, Started
+
+    hidden: set[str] = set()
+
+    def pass_on(event: Event) -> None:
+        if isinstance(event, Started) and event.rows_done == event.rows:
+            hidden.add(event.model)
+        elif isinstance(event, Finished) and event.model in hidden:
+            hidden.discard(event.model)
+        else:
+            observer(event)
+
+    return pass_on
 
 
 def _score(

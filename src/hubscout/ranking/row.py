@@ -31,7 +31,8 @@ class Dropped:
     @property
     def reason(self) -> str:
         """The reason in words."""
-        return f"on {self.n:,} samples P(better than {self.leader}) was {self.probability:.2%}"
+        chance = "under 0.01%" if self.probability < 1e-4 else f"{self.probability:.2%}"
+        return f"on {self.n:,} samples P(better than {self.leader}) was {chance}"
 
 
 @dataclass(frozen=True, kw_only=True)
