@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hubscout.errors import InputError, UnknownNameError
-from hubscout.optional import require
 from hubscout.report.names import shorten
+from hubscout.report.picture_frame import (
+    BLUE,
+    GREY,
+    ORANGE,
+    SERIES,
+    logarithmic_axis,
+    new_figure,
+    plain,
+    reach,
+    write_names,
+)
 from hubscout.report.run import Run
 from hubscout.report.sections.cost import front_of
 from hubscout.report.sections.layers import FINAL
@@ -22,8 +33,6 @@ from hubscout.report.view import PRICES, View
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BLUE, GREY, ORANGE = "#1c5fb8", "#6b737d", "#c2530d"
-SERIES = ("#1769c2", "#d1480c", "#00806b", "#a3327c", "#836800", "#2f93d1", "#4a4f57")
 MODELS_DRAWN = 40
 
 
@@ -31,20 +40,6 @@ class UnknownPictureError(UnknownNameError):
     """No picture of this name, or not of this run."""
 
     what = "picture"
-
-
-def _figure(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Any]:
-    # The class itself, not pyplot: no global state, no window, no change of the user's backend.
-    figures = require("matplotlib.figure", extra="report", purpose="Drawing pictures")
-    figure = figures.Figure(figsize=(width, height), layout="constrained")
-    axis = figure.subplots()
-    axis.spines[["top", "right"]].set_visible(False)
-    return figure, axis
-
-
-def plain(text: str) -> str:
-    """A name that matplotlib must not read as mathematics."""
-    return text.replace("$", r"\$")
 
 
 def _errors(values: list[float | None]) -> np.ndarray:
@@ -62,25 +57,20 @@ def draw_scores(run: Run) -> Figure:
     """Scores with error bars, best on top."""
     view = _view(run)
     rows = view.rows[:MODELS_DRAWN]
-    figure, axis = _figure(6.4, max(2.2, 0.9 + 0.27 * len(rows)))
+    figure, axis = new_figure(6.4, max(2.2, 0.9 + 0.27 * len(rows)))
     places = np.arange(len(rows))[::-1]
     scores = [row.score for row in rows]
+    errors = _errors([row.standard_error for row in rows])
     colours = [BLUE if row.tied_with_best else GREY for row in rows]
-    axis.errorbar(scores, places, xerr=_errors([row.standard_error for row in rows]), fmt="none", ecolor=colours)
+    axis.errorbar(scores, places, xerr=errors, fmt="none", ecolor=colours)
     axis.scatter(scores, places, c=colours, zorder=3, s=28)
     axis.set_yticks(places, [plain(shorten(view.names[index])) for index in range(len(rows))])
+    axis.set_xlim(*reach(scores, errors))
     axis.set_xlabel(f"{view.metric} (± {ERRORS_SHOWN:g} standard errors)")
-    axis.set_title(plain(f"{view.ranking.task.name}: models in blue cannot be told apart from the best"), fontsize=9)
+    if len(view.ranking.tied_with_best) > 1:
+        axis.set_title("models in blue cannot be told apart from the best", fontsize=9)
     axis.grid(axis="x", alpha=0.3)
-    _limit(axis, scores, axis.set_xlim)
     return figure
-
-
-def _limit(axis: Any, scores: list[float], limit: Callable[[float, float], Any]) -> None:
-    """Error bars that dwarf the scores run out of the picture."""
-    spread = max(scores) - min(scores)
-    if spread > 0:
-        limit(min(scores) - spread, max(scores) + spread)
 
 
 def draw_cost(run: Run, cost: str = "params") -> Figure:
@@ -93,7 +83,7 @@ def draw_cost(run: Run, cost: str = "params") -> Figure:
     known = [(index, row, value) for index, row, value in known if value is not None]
     if not known:
         raise InputError(f"No model of this run has a known cost {cost!r}.")
-    figure, axis = _figure()
+    figure, axis = new_figure()
     scores = [row.score for _, row, _ in known]
     colours = [BLUE if row.tied_with_best else GREY for _, row, _ in known]
     values = [value for _, _, value in known]
@@ -105,18 +95,16 @@ def draw_cost(run: Run, cost: str = "params") -> Figure:
         [price.of(row) for row in front], [row.score for row in front], where="post", color=ORANGE, linestyle="--",
         linewidth=1.2, label="Pareto front",
     )  # fmt: skip
-    on_front = {row.identifier for row in front}
-    for index, row, value in known:
-        if row.identifier in on_front:
-            axis.annotate(
-                plain(shorten(view.names[index], 24)), (value, row.score), xytext=(4, 5), textcoords="offset points",
-                fontsize=7,
-            )  # fmt: skip
-    axis.set_xscale("log")
+    corners = [(price.of(row) or 0.0, row.score) for row in front]
+    axis.set_ylim(*reach(scores, errors))
+    logarithmic_axis(axis, values, price.words)
     axis.set_xlabel(price.title)
     axis.set_ylabel(view.metric)
-    axis.legend(fontsize=8, frameon=False)
-    _limit(axis, scores, axis.set_ylim)
+    axis.legend(fontsize=8, frameon=False, loc="upper left")
+    on_front = {row.identifier for row in front}
+    named = sorted(known, key=lambda entry: (entry[1].identifier not in on_front, entry[1].rank))
+    steps = [((a[0], a[1]), (b[0], a[1])) for a, b in pairwise(corners)]
+    write_names(figure, axis, [(value, row.score, view.names[index]) for index, row, value in named], avoid=steps)
     return figure
 
 
@@ -126,7 +114,7 @@ def draw_metrics(run: Run) -> Figure:
     agreement = view.ranking.agreement()
     names = [plain(name) for name in agreement.metrics]
     size = 1.8 + 0.5 * len(names)
-    figure, axis = _figure(size + 0.6, size)
+    figure, axis = new_figure(size + 0.6, size)
     image = axis.imshow(agreement.weighted_tau, vmin=-1, vmax=1, cmap="RdBu")
     for i in range(len(names)):
         for j in range(len(names)):
@@ -147,16 +135,14 @@ def draw_reference(run: Run) -> Figure:
         raise InputError("This run has no reference results.")
     found = view.ranking.evaluate(run.reference, better=run.better).metrics[view.metric]
     rows = [row for row in view.ranking.compared if row.identifier in run.reference]
-    figure, axis = _figure()
+    figure, axis = new_figure()
     axis.scatter([row.scores[view.metric] for row in rows], [run.reference[row.identifier] for row in rows], c=BLUE)
-    for row in rows:
-        axis.annotate(
-            plain(shorten(view.short[row.identifier], 22)), (row.scores[view.metric], run.reference[row.identifier]),
-            xytext=(4, 4), textcoords="offset points", fontsize=7,
-        )  # fmt: skip
     axis.set_xlabel(view.metric)
     axis.set_ylabel("result of fine-tuning")
-    axis.set_title(f"{view.metric}: $\\tau_w$ = {found.weighted_tau:.2f}")
+    axis.set_title(f"{plain(view.metric)}: $\\tau_w$ = {found.weighted_tau:.2f}")
+    axis.margins(0.1)
+    points = [(row.scores[view.metric], run.reference[row.identifier], view.short[row.identifier]) for row in rows]
+    write_names(figure, axis, points)
     return figure
 
 
@@ -169,7 +155,7 @@ def draw_targets(run: Run) -> Figure:
         raise InputError("This run has no gains by target: they come with the metric logme.")
     gains = np.array([row.per_target for _, row in rows])
     order = order_by_spread(gains)[: 2 * TARGETS_SHOWN]
-    figure, axis = _figure(2.5 + 0.36 * len(rows), 2.2 + 0.22 * len(order))
+    figure, axis = new_figure(2.5 + 0.36 * len(rows), 2.2 + 0.22 * len(order))
     image = axis.imshow(gains[:, order].T, aspect="auto", cmap="Blues")
     axis.set_xticks(range(len(rows)), [plain(shorten(view.names[i], 26)) for i, _ in rows], rotation=60, ha="right")
     axis.set_yticks(range(len(order)), [plain(shorten(str(names[i]), 26)) for i in order])
@@ -183,7 +169,7 @@ def draw_layers(run: Run) -> Figure:
     scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers) > 1][: len(SERIES)]
     if not scanned:
         raise InputError("No layers were scanned in this run: rank with layers='all'.")
-    figure, axis = _figure()
+    figure, axis = new_figure()
     for colour, (index, row) in zip(SERIES, scanned, strict=False):
         layers = sorted(row.layers, key=lambda layer: not layer.name)
         axis.plot(
@@ -203,7 +189,7 @@ def draw_convergence(run: Run) -> Figure:
     if found is None:
         raise InputError("This run has no convergence facts: they come with the metric logme.")
     index, convergence = found
-    figure, axis = _figure()
+    figure, axis = new_figure()
     axis.loglog(convergence.t, convergence.t, color=GREY, linestyle="--", linewidth=1)
     for colour, target, mapped, fixed in zip(
         SERIES, convergence.targets, convergence.mapped, convergence.fixed_points, strict=False
@@ -224,7 +210,7 @@ def draw_tuning(run: Run) -> Figure:
     metric = next((found.primary for found in run.tuning if found.primary), None)
     if metric is None:
         raise InputError("This run has no tuning curves.")
-    figure, axis = _figure()
+    figure, axis = new_figure()
     for place, (method, runs) in enumerate(by_method(run.tuning).items()):
         curve = validation_curve(method, runs, metric)
         if curve is None:
