@@ -159,3 +159,32 @@ def _wait_until(condition: Callable[[], bool], *, seconds: float) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.1)
+
+
+def test_a_full_disk_does_not_cost_the_result(
+    hubscout: Run, images: Path, zoo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+
+    from hubscout.ranking import storage
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "replace", full)
+    result = hubscout("rank", images, "-m", f"{zoo}:colours", "--out", tmp_path / "run", "--no-cache", "-q")
+    assert result.exit_code == 1
+    assert ":colours" in result.stdout, "the table is printed all the same"
+    assert "No space left on device" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not list((tmp_path / "run").glob("*.tmp"))
+
+
+def test_a_run_folder_that_cannot_be_made_is_said_before_any_work(
+    hubscout: Run, images: Path, zoo: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = hubscout("rank", images, "-m", f"{zoo}:colours", "--out", tmp_path / "file" / "run", "--no-cache", "-q")
+    assert result.exit_code == 1
+    assert "cannot be written" in result.stderr
+    assert result.stdout == ""

@@ -103,7 +103,7 @@ def rank(
     Only the train split is used. One pass of each model over the data; features are cached, so that another metric
     costs almost nothing.
     """
-    from hubscout.errors import InputError
+    from hubscout.errors import InputError, RunError
     from hubscout.features.display import display
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -143,6 +143,8 @@ def rank(
         print_json(to_json(ranking))
     else:
         print_result(ranking)
+    if "not_saved" in ranking.environment:
+        raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
     if out is not None:
         say(f"Saved in {out}.", quiet=quiet)
     if ranking.failures:

@@ -25,6 +25,8 @@ class Journal:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
+        self.problem: str | None = None
+        """Why the last writing failed."""
 
     def begin(self, *, task: str, settings: Mapping[str, Any], overwrite: bool) -> dict[str, Row]:
         """Open the folder; the rows of an interrupted run of the same question are given back, to go on from.
@@ -44,8 +46,11 @@ class Journal:
                 )
             if not earlier.complete and not earlier.stages:
                 rows = {row.identifier: row for row in earlier.rows}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / EVENTS).unlink(missing_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / EVENTS).write_text("", encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"The run folder {self.folder} cannot be written: {error.strerror}.") from error
         return rows
 
     def note(self, event: str, **facts: Any) -> None:
@@ -53,13 +58,21 @@ class Journal:
         if self.folder is None:
             return
         line = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, allow_nan=False)
-        with open(self.folder / EVENTS, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        try:
+            with open(self.folder / EVENTS, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            self.problem = error.strerror or str(error)
 
     def keep(self, ranking: Ranking) -> None:
-        """Write the ranking as it stands."""
-        if self.folder is not None:
+        """Write the ranking as it stands; where that fails (a full disk), the work goes on and `problem` says why."""
+        if self.folder is None:
+            return
+        self.problem = None
+        try:
             save_ranking(ranking, self.folder)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
 
 
 def _differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:

@@ -184,7 +184,9 @@ class Run:
         self.journal.note("interrupted")
         self.journal.keep(ranking)
         done = f"{len(ranking)} of {len(self.candidates)} models are finished"
-        if self.journal.folder is not None:
+        if self.journal.problem is not None:
+            where = f" but not saved in {self.journal.folder}: {self.journal.problem}."
+        elif self.journal.folder is not None:
             where = f" and saved in {self.journal.folder}; the same call goes on from there."
         else:
             where = "; give out= (--out) to have them saved."
@@ -196,6 +198,9 @@ class Run:
         """The ranking, saved."""
         ranking = self.ranking(complete=True)
         self.journal.keep(ranking)
+        if self.journal.problem is not None:
+            said = f"not saved in {self.journal.folder}: {self.journal.problem}"
+            return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
 
