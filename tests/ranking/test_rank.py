@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -259,3 +260,19 @@ def test_regression_does_not_reward_features_for_being_far_from_zero(zoo: str) -
     assert ranking.best.identifier == sees
     assert ranking.settings["center"] is True
     assert rank(task, [sees, constant], cache=False, center=False).best.identifier == constant
+
+
+def test_a_model_that_was_saved_anew_is_not_taken_over(
+    array_task: Task, zoo: str, models: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(Path(zoo).read_text())
+    mine = f"python:{file}:look?first=0&last=4"
+    with pytest.raises(InterruptedRunError):
+        rank(array_task, [mine, models["strong"], models["interrupt"]], cache=False, out=tmp_path / "run")
+    later = (tmp_path / "run" / "ranking.json").stat().st_mtime + 5
+    os.utime(file, (later, later))
+    events: list[Event] = []
+    wanted = [mine, models["strong"], models["weak"]]
+    rank(array_task, wanted, cache=False, out=tmp_path / "run", observer=events.append)
+    assert {event.model for event in events if isinstance(event, Started)} == {mine, models["weak"]}
