@@ -3,22 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hubscout.engines.job import Job, JobResult
+from hubscout.engines.shared import Shared
 from hubscout.errors import UnknownEngineError
 from hubscout.registry import Registry
+
+T = TypeVar("T")
+Observer = Callable[[Any], None]
+Follow = Callable[[JobResult], Iterable[Job]]
 
 
 class Engine(Protocol):
     """Runs jobs somewhere."""
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[JobResult]:
+    @property
+    def elsewhere(self) -> bool:
+        """Whether jobs run in other processes than this one, and so must be picklable."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know, such as the address of a dashboard."""
+        ...
+
+    def run(
+        self, jobs: Iterable[Job], *, observer: Observer | None = None, then: Follow | None = None
+    ) -> Iterator[JobResult]:
         """Run independent jobs; results come as they finish, in any order, exactly one for each job.
 
         A job that fails gives a result that says why, and the rest goes on. Closing the iterator, or Ctrl-C while it
         is waited for, stops what is running; results that were given are the caller's to keep.
+
+        Args:
+            jobs: what is to be run.
+            observer: hears what jobs tell with `hubscout.engines.report`, in this thread.
+            then: called with every result before it is given back; the jobs that it returns are run as well.
+
         """
+        ...
+
+    def share(self, value: T) -> Shared[T]:
+        """Make a value available to all jobs; it travels once to each machine, not with each job."""
+        ...
+
+    def places(self, *, cpus: float = 1.0, gpus: float = 0.0) -> int:
+        """How many jobs of this size can run at the same time, at least 1."""
+        ...
+
+    def total(self, resource: str) -> float:
+        """How many "CPU" or "GPU" there are in all."""
+        ...
+
+    def shares_files(self) -> bool:
+        """Whether all jobs see the files of this machine for certain."""
         ...
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,11 @@ class Job:
     """How long it will take compared with the others, in any unit; the longest are started first."""
     group: str = ""
     """Jobs of one group share what is dear to set up, such as a loaded model, and follow one another."""
+    together: bool = False
+    """Whether the group is of no use with one of its jobs missing: when this one fails, those of the group that have
+    not started are given back as failed, with the same reason."""
+    seconds_limit: float | None = None
+    """Engines that run jobs in processes of their own end one that takes longer. None is for ever."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class JobResult:
     value: Any = None
     error: Exception | None = None
     traceback: str = ""
+    attempts: int = 1
+    """How often it was started: more than once where its process died."""
 
     @property
     def failed(self) -> bool:
@@ -51,6 +59,23 @@ class JobResult:
         if self.error is None:
             return ""
         return " ".join(str(self.error).split()) or type(self.error).__name__
+
+
+@dataclass
+class GivenUp:
+    """Groups that lost a job they cannot do without, and why."""
+
+    reasons: dict[str, Exception]
+
+    def note(self, job: Job, result: JobResult) -> None:
+        """Hear of a result."""
+        if result.error is not None and job.together and job.group:
+            self.reasons.setdefault(job.group, result.error)
+
+    def result(self, job: Job) -> JobResult | None:
+        """What becomes of a job that has not started; None if it should run."""
+        error = self.reasons.get(job.group) if job.together and job.group else None
+        return None if error is None else JobResult(job.key, 0.0, error=error, attempts=0)
 
 
 def perform(job: Job) -> JobResult:
@@ -73,8 +98,8 @@ def in_order(jobs: list[Job]) -> list[Job]:
     >>> [job.key for job in in_order([Job("a", str, cost=1), Job("b", str, cost=3), Job("c", str, cost=2)])]
     ['b', 'c', 'a']
     """
-    keys = [job.key for job in jobs]
-    if repeated := {key for key in keys if keys.count(key) > 1}:
+    counts = Counter(job.key for job in jobs)
+    if repeated := [key for key, count in counts.items() if count > 1]:
         raise InputError(f"The keys of jobs must differ; {sorted(repeated)[0]!r} is there more than once.")
     totals: dict[str, float] = {}
     for job in jobs:

@@ -1,0 +1,138 @@
+"""The engine `ray`: a cluster of machines, or this one as if it were."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hubscout.engines.engine import ENGINES, Follow, Observer
+from hubscout.engines.job import Job, JobResult
+from hubscout.engines.shared import Shared
+from hubscout.errors import EngineError, InputError
+from hubscout.optional import require
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class InObjectStore:
+    """A value in Ray's object store; a machine fetches it once, its processes share the memory."""
+
+    reference: Any
+
+    def get(self) -> Any:
+        """The value."""
+        import ray
+
+        return ray.get(self.reference)
+
+
+@ENGINES.register("ray")
+class RayEngine:
+    """Runs jobs on a Ray cluster.
+
+    Ray places worker processes where the CPUs and GPUs are that jobs ask for, and notices when one dies. A job whose
+    worker died is run again, on another worker, `attempts` times in all; the loss of a whole machine is not held
+    against the job. Results are counted once: a job that is run again is one that gave no result.
+
+    Args:
+        address: "auto" for the cluster that this machine is part of, "local" for one of its own on this machine,
+            HOST:PORT or ray://HOST:PORT for another. None is $RAY_ADDRESS, else a cluster that runs here, else "local".
+        attempts: how often a job is started before its death counts as its fault.
+        dashboard: whether a cluster that is started here has a dashboard.
+        options: for `ray.init`, such as `num_cpus`.
+
+    """
+
+    def __init__(
+        self, address: str | None = None, *, attempts: int = 3, dashboard: bool = True, **options: Any
+    ) -> None:
+        if attempts < 1:
+            raise InputError(f"attempts must be at least 1, got {attempts}.")
+        self._ray = require("ray", extra="ray", purpose="The engine 'ray'")
+        self.attempts = attempts
+        self.notes: tuple[str, ...] = ()
+        self._ours = False
+        if not self._ray.is_initialized():
+            self._connect(address, dashboard, options)
+            self._ours = True
+        if url := self._dashboard():
+            self.notes = (f"Ray's dashboard: {url}",)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Jobs run in other processes."""
+        return True
+
+    def run(
+        self, jobs: Iterable[Job], *, observer: Observer | None = None, then: Follow | None = None
+    ) -> Iterator[JobResult]:
+        """Results in the order in which jobs finish; the costliest groups start first."""
+        from hubscout.engines.crew import Crew
+
+        crew = Crew(self, jobs, observer, then)
+        try:
+            yield from crew.results()
+        finally:
+            crew.dismiss()
+
+    def share(self, value: T) -> Shared[T]:
+        """Put a value into the object store."""
+        return InObjectStore(self._ray.put(value))
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The machines that are alive."""
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    def places(self, *, cpus: float = 1.0, gpus: float = 0.0) -> int:
+        """How many such jobs the machines there are hold at once, were they all free; at least 1."""
+        return max(1, self.room(cpus, gpus))
+
+    def room(self, cpus: float, gpus: float) -> int:
+        """The same, 0 where none fits."""
+        needs = {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
+        if not needs:
+            return 10_000
+        return sum(
+            min(math.floor(node["Resources"].get(name, 0.0) / amount + 1e-9) for name, amount in needs.items())
+            for node in self.nodes()
+        )
+
+    def total(self, resource: str) -> float:
+        """CPUs or GPUs of all machines."""
+        return float(sum(node["Resources"].get(resource, 0.0) for node in self.nodes()))
+
+    def shares_files(self) -> bool:
+        """Whether the cluster is this machine alone."""
+        here = self._ray.util.get_node_ip_address()
+        return {node["NodeManagerAddress"] for node in self.nodes()} <= {here, "127.0.0.1"}
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started for this engine is stopped."""
+        if self._ours:
+            self._ours = False
+            self._ray.shutdown()
+
+    def _connect(self, address: str | None, dashboard: bool, options: dict[str, Any]) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING, **options}
+        if address == "local":
+            settings["include_dashboard"] = dashboard
+        try:
+            self._ray.init(address=address, **settings)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            where = "a Ray cluster on this machine" if address in (None, "local") else f"the Ray cluster {address!r}"
+            hint = " Start one with `ray start --head`, or give the address 'local'." if address == "auto" else ""
+            reason = " ".join(str(error).split())
+            raise EngineError(f"Cannot {'start' if address == 'local' else 'reach'} {where}: {reason}{hint}") from error
+
+    def _dashboard(self) -> str:
+        try:
+            url = self._ray.get_runtime_context().worker.node.webui_url_with_protocol
+        except AttributeError:
+            url = None
+        return url or ""
