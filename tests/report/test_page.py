@@ -149,7 +149,7 @@ def test_dropped_models_and_stages_are_told(make_ranking: Callable[..., Ranking]
     dropped = Dropped(n=100, stage=0, leader="timm/a", probability=0.0004)
     rows = tuple(replace(row, dropped=dropped) if row.identifier == "timm/c" else row for row in ranking.rows)
     page = render(Run(ranking=replace(ranking, rows=rows)))
-    assert "Dropped: on 100 samples P(better than timm/a) was 0.04%" in page
+    assert "on 100 samples P(better than timm/a) was 0.04%" in page
     assert "Dropped after it" in page
 
 

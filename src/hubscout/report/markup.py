@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
@@ -23,6 +24,16 @@ def text(value: object) -> Markup:
     '&lt;script&gt;'
     """
     return value if isinstance(value, Markup) else Markup(escape(str(value)))
+
+
+def breakable(name: str) -> Markup:
+    """A long name that may be broken after its separators.
+
+    >>> breakable("vit_small.in1k")
+    'vit_<wbr>small.<wbr>in1k'
+    """
+    parts = re.split(r"(?<=[_./:?&-])(?=\w)", name)
+    return Markup("<wbr>".join(text(part) for part in parts))
 
 
 def join(parts: Iterable[object], separator: str = "") -> Markup:

@@ -78,9 +78,14 @@ class View:
         return "tied" if row.tied_with_best else "rest"
 
     def tip(self, row: Row, *more: str) -> str:
-        """What is said of a model when somebody points at it."""
+        """What is said of a model when somebody points at it: its name, its score, and `more`."""
         doubt = f" ± {row.standard_error:.4f}" if row.standard_error is not None else ""
-        lines = [f"{row.rank}. {row.identifier}", f"{self.metric} {row.score:.4f}{doubt}", *more]
+        lines = [*self.naming(row), f"{self.metric} {row.score:.4f}{doubt}", *more]
         if row.p_best is not None:
             lines.append(f"P(best) {human_probability(row.p_best)}")
         return "\n".join(lines)
+
+    def naming(self, row: Row) -> list[str]:
+        """Rank and short name, then the whole identifier where that says more."""
+        short = self.short[row.identifier]
+        return [f"{row.rank}. {short}"] + ([row.identifier] if short != row.identifier else [])

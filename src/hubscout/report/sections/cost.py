@@ -43,6 +43,15 @@ def front_of(ranking: Ranking, cost: Cost) -> list[Row]:
     return sorted(ranking.pareto(cost.name), key=lambda row: cost.of(row) or 0.0)  # type: ignore[arg-type]
 
 
+def _priority(row: Row, on_front: bool) -> int:
+    """Whose name is written first where there is not room for all."""
+    if row.rank == 1:
+        return 0
+    if row.dropped is not None:
+        return 9
+    return 1 if on_front else 2 if row.tied_with_best else 5
+
+
 def _panel(view: View, cost: Cost) -> Markup:
     front = front_of(view.ranking, cost)
     on_front = {row.identifier for row in front}
@@ -61,7 +70,15 @@ def _panel(view: View, cost: Cost) -> Markup:
                 tip=view.tip(row, f"{cost.title} {cost.words(price)}"),
                 group=view.group(row),
                 error=None if row.standard_error is None else ERRORS_SHOWN * row.standard_error,
-                priority=0 if row.rank == 1 else 1 if row.identifier in on_front else 2 if row.tied_with_best else 5,
+                priority=0
+                if row.rank == 1
+                else 1
+                if row.identifier in on_front
+                else 2
+                if row.tied_with_best
+                else 9
+                if row.dropped
+                else 5,
                 important=important,
             )
         )

@@ -72,7 +72,7 @@ def _curve(view: View, index: int, row: Row, place: int) -> Curve:
         name=view.names[index],
         x=depth,
         y=[layer.score for layer in layers],
-        tips=[f"{row.identifier}\n{layer.name or FINAL}\nLogME {layer.score:.4f}" for layer in layers],
+        tips=[f"{view.names[index]}\n{layer.name or FINAL}\nLogME {layer.score:.4f}" for layer in layers],
         colour=place if place < COLOURS else None,
         model=index,
         named=place < COLOURS,

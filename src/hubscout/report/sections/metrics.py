@@ -93,7 +93,7 @@ def _panel(view: View, first: str, second: str, tau: float) -> Markup:
                 name=view.names[index],
                 x=x,
                 y=y,
-                tip=f"{row.rank}. {row.identifier}\n{first} {x:.4f}\n{second} {y:.4f}",
+                tip="\n".join([*view.naming(row), f"{first} {x:.4f}", f"{second} {y:.4f}"]),
                 group=view.group(row),
                 priority=row.rank,
                 important=row.rank <= 3,

@@ -9,7 +9,7 @@ from hubscout.ranking.row import Row
 from hubscout.ranking.table import human_count, human_probability, human_seconds
 from hubscout.report.charts.frame import details
 from hubscout.report.charts.scale import Scale, linear
-from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.markup import Markup, breakable, join, scrolling, table, tag
 from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
@@ -178,10 +178,10 @@ def _probability(value: float | None) -> Markup:
 def _model(view: View, row: Row, index: int) -> Markup:
     remarks: list[Markup] = []
     if row.dropped is not None:
-        remarks.append(tag("small", f"Dropped: {row.dropped.reason}"))
+        remarks.append(tag("small", row.dropped.reason))
     pin = tag(
         "button",
-        view.names[index],
+        breakable(view.names[index]),
         type="button",
         class_="pin",
         aria_pressed="false",

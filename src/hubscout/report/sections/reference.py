@@ -72,7 +72,7 @@ def _panel(view: View, metric: str, known: Mapping[str, float], agreement: Agree
                 name=view.names[index],
                 x=x,
                 y=y,
-                tip=f"{row.rank}. {row.identifier}\n{metric} {x:.4f}\nreference {y:.4g}",
+                tip="\n".join([*view.naming(row), f"{metric} {x:.4f}", f"reference {y:.4g}"]),
                 group=view.group(row),
                 priority=row.rank,
                 important=len(known) <= 12,
