@@ -112,6 +112,7 @@ class Images(nn.Module):
         self.norm = nn.BatchNorm2d(width)
         with torch.no_grad():
             self.convolution.weight.normal_(generator=generator)
+            nn.init.zeros_(self.convolution.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.relu(self.norm(self.convolution(images))).mean(dim=(2, 3))
