@@ -19,7 +19,7 @@ from hubscout.report.page import sections
 NASTY = "<script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>"
 CLOSING = "</script><script>alert(3)</script>"
-VOID = {"meta", "input", "br", "hr", "img", "link"}
+VOID = {"meta", "input", "br", "hr", "img", "link", "wbr"}
 
 
 class Elements(HTMLParser):

@@ -42,8 +42,8 @@ class UnknownPictureError(UnknownNameError):
     what = "picture"
 
 
-def _errors(values: list[float | None]) -> np.ndarray:
-    return np.array([ERRORS_SHOWN * (value or 0.0) for value in values])
+def _errors(values: list[float | None]) -> list[float]:
+    return [ERRORS_SHOWN * (value or 0.0) for value in values]
 
 
 def _view(run: Run) -> View:
@@ -79,8 +79,8 @@ def draw_cost(run: Run, cost: str = "params") -> Figure:
     price = next((found for found in PRICES if found.name == cost), None)
     if price is None:
         raise InputError(f"cost must be one of {', '.join(found.name for found in PRICES)}, not {cost!r}.")
-    known = [(index, row, price.of(row)) for index, row in enumerate(view.rows) if row.dropped is None]
-    known = [(index, row, value) for index, row, value in known if value is not None]
+    rows = [(index, row) for index, row in enumerate(view.rows) if row.dropped is None]
+    known = [(index, row, value) for index, row in rows if (value := price.of(row)) is not None]
     if not known:
         raise InputError(f"No model of this run has a known cost {cost!r}.")
     figure, axis = new_figure()

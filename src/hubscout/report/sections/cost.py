@@ -70,15 +70,7 @@ def _panel(view: View, cost: Cost) -> Markup:
                 tip=view.tip(row, f"{cost.title} {cost.words(price)}"),
                 group=view.group(row),
                 error=None if row.standard_error is None else ERRORS_SHOWN * row.standard_error,
-                priority=0
-                if row.rank == 1
-                else 1
-                if row.identifier in on_front
-                else 2
-                if row.tied_with_best
-                else 9
-                if row.dropped
-                else 5,
+                priority=_priority(row, row.identifier in on_front),
                 important=important,
             )
         )
