@@ -8,7 +8,7 @@ from torch import nn
 from tuning_networks import convolutional, make_task, perceptron
 
 from hubscout.errors import InputError
-from hubscout.tuning import tune
+from hubscout.tuning import METHODS, tune
 from hubscout.tuning.methods.aggregation import AggregatedLayer
 from hubscout.tuning.methods.zoo import distinct_sources, is_mixture, merge
 
@@ -67,11 +67,24 @@ def test_a_network_of_identical_sources_is_the_target():
     torch.testing.assert_close(tuned.backbone.forward({"inputs": inputs}).features, before, rtol=1e-4, atol=1e-5)
 
 
-def test_lite_merges_without_loss_and_the_gates_learn():
+def test_lite_merges_without_loss_and_the_gates_learn(monkeypatch):
     task = make_task(shape=(3, 8, 8))
     tuned = tune(task, convolutional(0), [convolutional(1), convolutional(2)], method="zoo", zoo_lite=True, epochs=3)
     assert not is_mixture(tuned.backbone.module)
     assert tuned.merged_metrics is None
+    gates = {}
+    method = METHODS["zoo"]
+
+    class Watched(method):
+        def finish(self, target):
+            gates.update({n: m.gate[2].bias.detach() for n, m in target.module.named_modules() if hasattr(m, "gate")})
+            super().finish(target)
+
+    monkeypatch.setitem(METHODS._entries, "zoo", Watched)
+    tune(task, convolutional(0), [convolutional(1), convolutional(2)], method="zoo", zoo_lite=True, epochs=3)
+    start = torch.tensor([0.8, 0.1, 0.1]).log()
+    trained = [name for name, bias in gates.items() if not torch.allclose(bias, start, atol=1e-6)]
+    assert {"body.0", "body.3", "body.6"} <= set(trained)
     assert set(tuned.backbone.module.state_dict()) == set(convolutional(0).module.state_dict())
 
 

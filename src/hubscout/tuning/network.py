@@ -98,10 +98,12 @@ def has_batch_norm(module: nn.Module) -> bool:
 def silence_unused(network: Network, batch: Batch) -> list[str]:
     """Freeze what does not reach the features (a source head, say) and name it.
 
-    Such parameters never get a gradient, and several processes would wait for it. One pass in eval mode tells.
+    Such parameters never get a gradient, and several processes would wait for it. One pass in eval mode tells, except
+    of what a method put in, which may be at work in training only.
     """
     was_training = network.training
-    wanted = {name: p for name, p in network.body.named_parameters() if p.requires_grad}
+    own = {id(parameter) for parameter in network.method.new_parameters(network.body)}
+    wanted = {name: p for name, p in network.body.named_parameters() if p.requires_grad and id(p) not in own}
     if not wanted:
         return []
     network.eval()
