@@ -67,6 +67,10 @@ class TaskError(InputError):
     """Data that cannot be read as a task: a missing folder or column, a broken file, labels of a wrong kind."""
 
 
+class NothingReadableError(TaskError):
+    """Of the samples that were asked for, none could be read."""
+
+
 class ModelError(HubscoutError):
     """A model cannot be loaded or run. One such model does not end a ranking: it becomes a row with this reason."""
 

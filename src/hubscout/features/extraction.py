@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.errors import CacheError, InputError, TaskError
+from hubscout.errors import CacheError, InputError, NothingReadableError, TaskError
 from hubscout.features.accumulate import BlockAccumulator
 from hubscout.features.allocator import memory_kept
 from hubscout.features.batching import BatchSize
@@ -345,7 +345,9 @@ class _Run:
         job = self.job
         parts = tuple(part for part in sorted(self.rows) if len(self.rows[part]))
         if not parts:
-            raise TaskError(f"No sample of split {job.split_name!r} of task {job.task.name!r} could be read.")
+            raise NothingReadableError(
+                f"No sample of split {job.split_name!r} of task {job.task.name!r} could be read."
+            )
         rows = np.concatenate([self.rows[part] for part in parts])
         ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
         later: dict[str, Callable[[], Statistics]] = {}

@@ -73,12 +73,26 @@ def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequenc
         settings = replace(settings, observer=_without_cached(settings.observer))
     extractions = [_extract(backbone, task, settings, piece) for piece in pieces]
     latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
-    scores, parts, remarks, layers, evidence = _score(extractions, backbone.card, task, settings)
+    return assess_extractions(candidate, extractions, task, settings, latency=latency, started=started)
+
+
+def assess_extractions(
+    candidate: Candidate,
+    extractions: Sequence[Extraction],
+    task: Task,
+    settings: Settings,
+    *,
+    latency: float | None,
+    started: float | None = None,
+) -> Assessment:
+    """Score what running a model gave, here or elsewhere. Without `started`, the seconds of running it count as well."""
+    began = time.perf_counter() - sum(e.seconds for e in extractions) if started is None else started
+    card = extractions[0].card
+    scores, parts, remarks, layers, evidence = _score(extractions, card, task, settings)
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
     slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in ran]
-    card = backbone.card
     chosen = _chosen_layer(layers, settings)
     row = Row(
         identifier=candidate.identifier,
@@ -100,7 +114,7 @@ def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequenc
         flops=card.flops,
         samples_per_second=sum(len(e.rows) for e in ran) / sum(slowness) if ran else None,
         latency_seconds=latency,
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - began,
         card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
         from_cache=all(extraction.from_cache for extraction in extractions),
         notes=tuple(dict.fromkeys([*(m for e in extractions for m in e.messages), *remarks])),
@@ -124,12 +138,16 @@ def needs(settings: Settings, kind: str) -> set[str]:
     return {need for name in settings.metrics for need in lookup(name, kind).needs}
 
 
+def features_are_needed(settings: Settings, kind: str, rows: int, feature_dim: int) -> bool:
+    """Whether features must be kept until the model is scored: a metric wants them, or they are smaller than sums."""
+    return bool({"features", "logits"} & needs(settings, kind)) or rows <= min(FEW_ROWS, feature_dim)
+
+
 def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarray | None) -> Extraction:
     from hubscout.features import extract
 
     wanted = needs(settings, task.kind)
     rows = len(task.train) if piece is None else len(piece)
-    few = rows <= min(FEW_ROWS, backbone.card.feature_dim)
     return extract(
         backbone,
         task,
@@ -138,7 +156,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
         layers=settings.layers,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        keep_features=bool({"features", "logits"} & wanted) or few,  # they are smaller than the sums then
+        keep_features=features_are_needed(settings, task.kind, rows, backbone.card.feature_dim),
         device=settings.device,
         batch_size=settings.batch_size,
         precision=settings.precision,
