@@ -30,6 +30,11 @@ def ranking(make_ranking: Callable[..., Ranking]) -> Ranking:
     )
 
 
+def words(command: str) -> list[str]:
+    """What a shell makes of a command: a backslash at the end of a line joins it to the next."""
+    return shlex.split(command.replace("\\\n", " "))
+
+
 def with_row(ranking: Ranking, identifier: str, **fields: object) -> Ranking:
     rows = tuple(replace(row, **fields) if row.identifier == identifier else row for row in ranking.rows)
     return replace(ranking, rows=rows)
@@ -67,7 +72,7 @@ def test_no_smaller_model_where_sizes_are_not_known(ranking: Ranking) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"complete": False}, "interrupted"),
+        ({"complete": False}, "not complete"),
         ({"rows": "no gain"}, "better than guessing"),
         ({"rows": "no errors"}, "no error bars"),
     ],
@@ -90,7 +95,7 @@ def test_a_certain_ranking_has_no_doubts(ranking: Ranking) -> None:
 def test_the_command_is_ready_for_a_shell(ranking: Ranking) -> None:
     source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "target": "breed", "kind": None}}
     ranking = replace(ranking, task=replace(ranking.task, source=source))
-    parts = shlex.split(next_command(ranking, answer(ranking), Path("my runs/one")))
+    parts = words(next_command(ranking, answer(ranking), Path("my runs/one")))
     assert parts[:5] == ["hubscout", "tune", "my pets.parquet", "--label", "breed"]
     assert parts[parts.index("--target") + 1] == "timm/small"
     # The target is among the three best, so the teachers are named one by one.
@@ -104,7 +109,7 @@ def test_the_command_is_one_that_the_command_line_takes(ranking: Ranking) -> Non
 
     from hubscout.cli.tune import app
 
-    parts = shlex.split(next_command(ranking, answer(ranking), Path("run")))
+    parts = words(next_command(ranking, answer(ranking), Path("run")))
     command = typer.main.get_command(app)
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
     assert context.params["target"] == "timm/small"

@@ -244,3 +244,46 @@ def test_screenshots(open_page: Callable[..., Opened], viewport: dict[str, int],
     name = f"report-{'phone' if viewport is PHONE else 'desk'}-{scheme}.png"
     open_page(viewport, scheme).page.screenshot(path=artefacts / name, full_page=True)
     assert (artefacts / name).stat().st_size > 50_000
+
+
+CONTRASTS = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const luminance = (colour) => {
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if (colour !== "rgba(0, 0, 0, 0)") return colour;
+    }
+  };
+  const found = [];
+  const texts = "h1, h2, h3, p, th, td, label, figcaption, summary, small, svg text, .badge, code, dt, dd, a, button";
+  for (const element of document.querySelectorAll(texts)) {
+    if (!element.checkVisibility() || !element.textContent.trim()) continue;
+    const style = getComputedStyle(element);
+    const front = luminance(element.matches("svg text") ? style.fill : style.color);
+    const back = luminance(behind(element));
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    const look = element.className.baseVal ?? element.className;
+    if (ratio < 4.5) found.push(`${element.tagName} ${look}: ${element.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_what_is_behind_it(open_page: Callable[..., Opened], scheme: str) -> None:
+    assert open_page(scheme=scheme).page.evaluate(CONTRASTS) == []
+
+
+def test_every_control_has_a_name(open_page: Callable[..., Opened]) -> None:
+    page = open_page().page
+    nameless = """() => [...document.querySelectorAll("button, input, select, a, [role=button], [role=region]")].filter(
+      (one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.labels?.[0]?.textContent.trim())
+    ).map((one) => one.outerHTML)"""
+    assert page.evaluate(nameless) == []

@@ -149,7 +149,7 @@ def test_dropped_models_and_stages_are_told(make_ranking: Callable[..., Ranking]
     dropped = Dropped(n=100, stage=0, leader="timm/a", probability=0.0004)
     rows = tuple(replace(row, dropped=dropped) if row.identifier == "timm/c" else row for row in ranking.rows)
     page = render(Run(ranking=replace(ranking, rows=rows)))
-    assert "on 100 samples P(better than timm/a) was 0.04%" in page
+    assert "on 100 samples P(better than a) was 0.04%" in page
     assert "Dropped after it" in page
 
 
@@ -219,3 +219,21 @@ def test_a_page_replaces_another_at_once_and_leaves_nothing_behind(run: Run, tmp
 
 def test_a_ranking_writes_its_own_report(run: Run, tmp_path: Path) -> None:
     assert "Start from" in run.ranking.report(tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_next_command_runs_in_a_real_shell(make_ranking: Callable[..., Ranking]) -> None:
+    import shlex
+    import subprocess
+
+    from hubscout.report.answer import answer, next_command
+
+    ranking = make_ranking(["timm/'; touch pwned; '", "timm/$(touch pwned)", "timm/c `touch pwned`"])
+    command = next_command(ranking, answer(ranking), Path("a folder"))
+    seen = subprocess.run(
+        ["sh", "-c", f"hubscout() {{ printf '%s\\n' \"$@\"; }}; {command}"], capture_output=True, text=True, check=True
+    )
+    told = seen.stdout.splitlines()
+    assert told[0] == "tune"
+    assert told[told.index("--target") + 1] in ranking.identifiers
+    assert told == shlex.split(command.replace("\\\n", " "))[1:]
+    assert seen.stderr == ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.row import Row
 from hubscout.ranking.table import human_count
+from hubscout.report.shell import shell_command
 
 TEACHERS = 3
 WORTH_SAVING = 0.5
@@ -79,7 +79,7 @@ def _doubts(ranking: Ranking) -> list[str]:
     best = ranking.best
     doubts = []
     if not ranking.complete:
-        doubts.append("The run was interrupted: models that were not reached are missing.")
+        doubts.append("The run is not complete: models that were not reached are missing.")
     if best.gain is not None and best.gain <= 0:
         doubts.append("No model explains the labels better than guessing does: check the labels.")
     if best.standard_error is None:
@@ -138,4 +138,4 @@ def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:
         parts += ["--teachers", f"{folder}/", "--top", str(len(teachers)), "--method", "b-tuning"]
     else:
         parts += [word for teacher in teachers for word in ("--teachers", teacher)] + ["--method", "b-tuning"]
-    return shlex.join([*parts, "--out", "my-model/"])
+    return shell_command([*parts, "--out", "my-model/"])

@@ -67,7 +67,7 @@ class View:
     @property
     def costs(self) -> list[Cost]:
         """The prices that at least two models have."""
-        return [cost for cost in PRICES if sum(cost.of(row) is not None for row in self.ranking.compared) > 1]
+        return [cost for cost in PRICES if sum(cost.of(row) is not None for row in self.rows) > 1]
 
     def group(self, row: Row) -> str:
         """Where a model stands: `best`, `tied` with it, `rest`, or `dropped` on the way."""

@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
+SAME = 1e-9
+"""Values closer together than this, relative to their size, are drawn as one: ticks between them would all read alike."""
+TINY = 1e-200
+
+
 @dataclass(frozen=True)
 class Scale:
     """A straight or logarithmic axis from the numbers `low`..`high` to the places `start`..`end`."""
@@ -38,8 +43,10 @@ def linear(
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     """
     low, high = _extent(values)
-    if low == high:
-        low, high = low - (abs(low) or 1.0) * 0.5, high + (abs(high) or 1.0) * 0.5
+    size = max(abs(low), abs(high))
+    if high - low <= SAME * size or size < TINY:
+        reach = 0.5 * size if size >= TINY else 0.5
+        low, high = low - reach, high + reach
     margin = (high - low) * padding
     low, high = low - margin, high + margin
     ticks = _round_ticks(low, high, wanted)

@@ -68,6 +68,9 @@ def sentences(view: View, found: Answer) -> list[object]:
     if found.small is not None and found.limit is not None:
         parts += [f"Under {budget_words(found.limit)} take ", _model(view, found.small)]
         parts += [", taught by ", _models(view, [*found.teachers]), "."] if found.teachers else ["."]
+    dropped = sum(row.dropped is not None for row in view.rows)
+    if dropped and len(view.ranking.compared) == 1:
+        parts.append("The others were dropped on the way. " if dropped > 1 else "The other was dropped on the way. ")
     return parts
 
 
@@ -76,7 +79,7 @@ def _facts(view: View, found: Answer) -> Markup:
     facts: list[tuple[str, str, str]] = []
     doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
     facts.append((view.metric, f"{best.score:.4f}", doubt))
-    if best.p_best is not None:
+    if best.p_best is not None and len(ranking.compared) > 1:
         facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
     if best.gain is not None:
         facts.append(("Gain over the null model", f"{best.gain:+.3f}", "nats a sample"))

@@ -16,7 +16,7 @@ from hubscout.report.view import Cost, View
 def cost_section(run: Run) -> Section | None:
     """Score against parameters, FLOPs and latency, with the front of models that nothing beats in both."""
     view = run.view
-    if view is None or len(view.ranking.compared) < 2 or not view.costs:
+    if view is None or not view.costs:
         return None
     panels = [_panel(view, cost) for cost in view.costs]
     keys = [("best", "best"), ("tied", "cannot be told apart from the best"), ("rest", "the others")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -14,6 +13,7 @@ from hubscout.report.charts.frame import details
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
+from hubscout.report.shell import shell_command
 
 
 def provenance_section(run: Run) -> Section | None:
@@ -53,7 +53,7 @@ def repeat_command(environment: Mapping[str, Any]) -> str:
     if len(command) < 2 or PurePath(command[0]).name not in {"hubscout", "__main__.py"}:
         return ""
     # Another package's __main__ has other commands.
-    return shlex.join(["hubscout", *command[1:]]) if command[1] in {"rank", "demo"} else ""
+    return shell_command(["hubscout", *command[1:]]) if command[1] in {"rank", "demo"} else ""
 
 
 def repeat_code(ranking: Ranking) -> str:
@@ -94,7 +94,7 @@ def _facts(ranking: Ranking) -> list[tuple[str, object]]:
             ("Hardware", ", ".join(hardware)),
             ("System", str(environment.get("system") or "")),
             ("Python", str(environment.get("python") or "")),
-            ("Complete", "yes" if ranking.complete else "no, it was interrupted"),
+            ("Complete", "yes" if ranking.complete else "no, it was stopped or is going on"),
         )
         if value
     ]

@@ -178,7 +178,8 @@ def _probability(value: float | None) -> Markup:
 def _model(view: View, row: Row, index: int) -> Markup:
     remarks: list[Markup] = []
     if row.dropped is not None:
-        remarks.append(tag("small", row.dropped.reason))
+        leader = row.dropped.leader
+        remarks.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
     pin = tag(
         "button",
         breakable(view.names[index]),
