@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-
 SAME = 1e-9
-"""Values closer together than this, relative to their size, are drawn as one: ticks between them would all read alike."""
+"""Values closer together than this, relative to their size, are drawn as one: their ticks would all read alike."""
 TINY = 1e-200
 
 
