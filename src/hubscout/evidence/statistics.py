@@ -84,6 +84,10 @@ class Block:
             mine = getattr(self, name)
             mine += to_device_of(getattr(other, name), mine)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled as NumPy arrays: sums from one machine's accelerator are merged on another that may have none."""
+        return {"n": self.n, **{name: to_host(getattr(self, name)) for name in _ARRAYS}}
+
     def copy(self) -> Block:
         """The same sums in memory of their own."""
         fresh = Block.empty(self.cross.shape[1], self.cross.shape[0], self.cross)

@@ -264,7 +264,9 @@ class _Run:
         kept = self.keep_features or entry is not None
         if self.statistics:
             eager = (FINAL,) if kept else (FINAL, *job.layers)
-            self.accumulators = {layer: BlockAccumulator(job.task.kind, job.task.target_names) for layer in eager}
+            self.accumulators = {
+                layer: BlockAccumulator(job.task.kind, job.task.target_names, device=self.device) for layer in eager
+            }
         finished = {} if entry is None else entry.finished(job.parts)
         pending = {part: rows for part, rows in job.parts.items() if part not in finished}
         total = sum(len(rows) for rows in job.parts.values())
