@@ -96,3 +96,13 @@ def test_unused_source_heads_are_not_trained(task):
     tuned = tune(task, perceptron(0), method="fine-tune", epochs=1, weight_decay=0.5, keep_best=False)
     assert torch.equal(weights_of(tuned.backbone)["head.weight"], weights_of(perceptron(0))["head.weight"])
     assert isinstance(tuned.head, nn.Linear)
+
+
+def test_norm_statistics_can_stay_while_their_weights_learn():
+    tuned = tune(
+        make_task(shape=(3, 8, 8)), convolutional(0), method="fine-tune", epochs=1, frozen_norm_statistics=True,
+        keep_best=False,
+    )  # fmt: skip
+    start, end = weights_of(convolutional(0)), weights_of(tuned.backbone)
+    assert torch.equal(start["body.1.running_mean"], end["body.1.running_mean"])
+    assert not torch.equal(start["body.1.weight"], end["body.1.weight"])

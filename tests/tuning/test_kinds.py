@@ -136,8 +136,9 @@ def test_a_really_pretrained_network(tmp_path):
     except HubscoutError as error:
         pytest.skip(str(error))
     tuned = tune(
-        image_task(36), target, [teacher], method="b-tuning", epochs=2, batch_size=12, learning_rate=0.001,
-        head_init="posterior", data_in_memory=True, bootstrap_resamples=20, out=tmp_path / "run",
+        image_task(72), target, [teacher], method="b-tuning", epochs=2, batch_size=12, learning_rate=1e-4,
+        head_init="posterior", frozen_norm_statistics=True, data_in_memory=True, augment="none",
+        bootstrap_resamples=20, out=tmp_path / "run",
     )  # fmt: skip
     assert tuned.metric().value >= 0.9
     assert tuned.save(tmp_path / "model").joinpath("config.json").is_file()

@@ -78,8 +78,8 @@ class TuningArguments:
     """End with the weights of the best validation, not with the last."""
 
     trade_off: float | None = None
-    """λ, the weight of the teachers' term. None: the method's default (b-tuning 100, sensible from 1 to 1000; kd 0.01,
-    sensible from 1e-4 to 1). 0 is fine-tuning, bit for bit."""
+    """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
+    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1). 0 is fine-tuning, bit for bit."""
     teacher_targets: Literal["cached", "live"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `live`: they see the augmented inputs at each step, as in the paper."""
@@ -102,6 +102,10 @@ class TuningArguments:
     """`posterior`: start the head from the posterior weights m of the target's frozen features."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
+
+    frozen_norm_statistics: bool = False
+    """Batch norms use the statistics they came with, in training too; their weights and biases are trained. For small
+    batches, and for b-tuning: its m belong to the features as those statistics give them."""
 
     mixed_precision: Literal["auto", "no", "fp16", "bf16"] = "auto"
     """`auto`: bf16 on a GPU that has it, else none."""

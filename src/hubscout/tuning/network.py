@@ -30,6 +30,8 @@ class Network(nn.Module):
         loss: TaskLoss,
         method: Method,
         penalties: Mapping[str, Penalty] | None = None,
+        *,
+        frozen_norm_statistics: bool = False,
     ) -> None:
         super().__init__()
         if backbone.module is None:
@@ -43,6 +45,7 @@ class Network(nn.Module):
         self.loss = loss
         self.method = method
         self.penalties = dict(penalties or {})
+        self.frozen_norm_statistics = frozen_norm_statistics
 
     def features(self, batch: Batch) -> Tensor:
         """The backbone's features, in float32 at least."""
@@ -70,12 +73,14 @@ class Network(nn.Module):
         return {"rows": rows, "penalties": penalties}
 
     def train(self, mode: bool = True) -> Network:
-        """Training mode, except for norms whose parameters are frozen: their statistics stay frozen too."""
+        """Training mode, except for norms whose parameters are frozen, or all: their statistics stay as they are."""
         super().train(mode)
         if mode:
             for module in self.body.modules():
                 parameters = list(module.parameters(recurse=False))
-                if _keeps_statistics(module) and parameters and not any(p.requires_grad for p in parameters):
+                if not _keeps_statistics(module):
+                    continue
+                if self.frozen_norm_statistics or (parameters and not any(p.requires_grad for p in parameters)):
                     module.eval()
         return self
 

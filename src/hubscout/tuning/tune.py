@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hubscout.errors import InputError
-from hubscout.hubs import Backbone, load
+from hubscout.hubs import Backbone
 from hubscout.tasks import Split, Task
 from hubscout.tuning import measures
 from hubscout.tuning.arguments import TuningArguments
@@ -32,6 +32,7 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
+from hubscout.tuning.models import check_modality, fingerprint, open_model, same_model
 from hubscout.tuning.network import Network, has_batch_norm, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, share_from_main
@@ -116,7 +117,7 @@ class _Run:
             raise InputError(
                 f"target={self.target.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
             )
-        if any(_same_model(teacher, self.target) for teacher in self.teachers):
+        if any(same_model(teacher, self.target) for teacher in self.teachers):
             self._note(f"The target {self.target.card.identifier} is among its own teachers.")
         shared = share_from_main(self.accelerator)
         device = str(self.accelerator.device)
@@ -173,7 +174,9 @@ class _Run:
         for note in self.method.notes:
             self._note(note)
         self.library.forget()
-        network = Network(self.target, head, loss, self.method).to(device)
+        network = Network(
+            self.target, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
+        ).to(device)
         if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
@@ -228,8 +231,8 @@ class _Run:
             return None
         identity = {
             "task": self.task.fingerprint,
-            "target": _fingerprint(self.target),
-            "teachers": [_fingerprint(teacher) for teacher in self.teachers],
+            "target": fingerprint(self.target),
+            "teachers": [fingerprint(teacher) for teacher in self.teachers],
             "method": self.method.name,
             **self.arguments.decisive(),
         }
@@ -321,38 +324,6 @@ class _Run:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         self.observer(Note(text))
-
-
-def open_model(model: Any) -> Backbone:
-    """A backbone of one's own: loaded by its identifier, or copied, since tuning changes it."""
-    if isinstance(model, Backbone):
-        return copy.deepcopy(model)
-    if isinstance(model, str):
-        return load(model)
-    for name in ("identifier", "model"):
-        found = getattr(model, name, None)
-        if isinstance(found, str):
-            return load(found)
-    raise InputError(f"A model must be an identifier, a Backbone or a row of a ranking; {type(model).__name__} came.")
-
-
-def check_modality(role: str, backbone: Backbone, task: Task) -> None:
-    """Raise where a model cannot read the task's inputs."""
-    if task.modality not in backbone.card.modalities:
-        raise InputError(
-            f"{role} {backbone.card.identifier!r} reads {' and '.join(backbone.card.modalities)}, but the inputs of "
-            f"{task.name!r} are {task.modality}: target and teachers must share the task's inputs."
-        )
-
-
-def _same_model(first: Backbone, second: Backbone) -> bool:
-    if first.card.weights_fingerprint:
-        return first.card.weights_fingerprint == second.card.weights_fingerprint
-    return first.card.identifier == second.card.identifier
-
-
-def _fingerprint(backbone: Backbone) -> str:
-    return backbone.card.weights_fingerprint or backbone.card.identifier
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

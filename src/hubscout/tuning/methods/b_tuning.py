@@ -26,23 +26,27 @@ class BTuning(Method):
     temperature), or other weights (see `teachers.mixing_weights`). Regression targets are centred (both predictions
     have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
 
+    λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 10·C is worth a search.
+
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
     computed once: a step costs what fine-tuning costs. With `"live"` the teachers run on the augmented inputs.
 
     Beside `kd` it needs no learnt alignment of features: m maps each model's features to the targets, where they can
     be compared.
 
-    Example: `tune(task, target, teachers=ranking.top(3), method="b-tuning", trade_off=100)`.
+    Example: `tune(task, target, teachers=ranking.top(3), method="b-tuning", trade_off=37)`.
     """
 
     name = "b-tuning"
     uses_teachers = True
-    default_trade_off = 100.0
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of teachers and target; the teachers' mixed predictions where they are cached."""
         arguments = preparation.arguments
-        self.trade_off = arguments.trade_off if arguments.trade_off is not None else self.default_trade_off
+        # As many as there are targets: the mean over them becomes a sum, and the term's curvature, 2λ/C · ‖m‖², stays
+        # what it is for 100 classes with the 100 of the authors' code. 100 for three classes makes tuning diverge.
+        default = float(len(preparation.task.target_names))
+        self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
         self.panel = TeacherPanel.of(preparation)
         self.panel.study()
         cached = arguments.teacher_targets == "cached"

@@ -12,6 +12,8 @@ from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.plan import mixed_seed
 from hubscout.tuning.teachers import TeacherPanel
 
+DEFAULT_TRADE_OFF = 0.01
+
 
 @METHODS.register("kd")
 class Distillation(Method):
@@ -35,12 +37,11 @@ class Distillation(Method):
 
     name = "kd"
     uses_teachers = True
-    default_trade_off = 0.01
 
     def prepare(self, preparation: Preparation) -> None:
         """The matrices W_k, and the teachers' features where they are cached."""
         arguments = preparation.arguments
-        self.trade_off = arguments.trade_off if arguments.trade_off is not None else self.default_trade_off
+        self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.panel = TeacherPanel.of(preparation)
         width = preparation.target.card.feature_dim
         self.extra = nn.ModuleList(nn.Linear(width, t.card.feature_dim, bias=False) for t in preparation.teachers)

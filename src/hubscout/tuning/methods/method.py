@@ -42,7 +42,6 @@ class Method:
 
     name: ClassVar[str]
     uses_teachers: ClassVar[bool] = False
-    default_trade_off: ClassVar[float] = 0.0
 
     def __init__(self) -> None:
         self.extra: nn.Module | None = None
