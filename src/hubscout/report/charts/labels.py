@@ -112,8 +112,8 @@ def _candidates(wish: Wish, size: float) -> list[Label]:
         for x, y, anchor in (
             (wish.x + distance, wish.y, "start"),
             (wish.x - distance, wish.y, "end"),
-            (wish.x, wish.y - distance - height / 2 + 3, "middle"),
-            (wish.x, wish.y + distance + height / 2 - 3, "middle"),
+            (wish.x, wish.y - distance - height / 2, "middle"),
+            (wish.x, wish.y + distance + height / 2, "middle"),
             (wish.x + slant, wish.y - slant - 2, "start"),
             (wish.x + slant, wish.y + slant + 2, "start"),
             (wish.x - slant, wish.y - slant - 2, "end"),

@@ -57,8 +57,8 @@ def scatter(
         frame,
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         _staircase(front, x, y, area) if len(front) > 0 else "",
-        tag("g", *_marks(points, x, y), class_="points"),
         tag("g", *_names(frame, points, x, y, front), class_="names", aria_hidden="true"),
+        tag("g", *_marks(points, x, y), class_="points"),
         label=label,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hubscout.ranking.table import human_count, human_probability
 from hubscout.report.answer import Answer, answer, budget_words, next_command
-from hubscout.report.markup import Markup, breakable, join, tag
+from hubscout.report.markup import Markup, join, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
@@ -44,7 +44,7 @@ def answer_section(run: Run) -> Section | None:
 
 def _model(view: View, row: object) -> Markup:
     identifier = getattr(row, "identifier", str(row))
-    return tag("strong", breakable(view.short.get(identifier, identifier)), class_="model", title=identifier)
+    return tag("strong", view.short.get(identifier, identifier), class_="model", title=identifier)
 
 
 def _models(view: View, rows: list[object], more: int = 0) -> Markup:
