@@ -32,6 +32,18 @@ def test_pictures_and_reference(run_folder: Path, tmp_path: Path) -> None:
     assert "logme: τ<sub>w</sub> = 1.00" in page.read_text(encoding="utf-8")
 
 
+def test_tuning_runs_of_other_folders(run_folder: Path, tmp_path: Path) -> None:
+    from hubscout.ranking import Ranking
+
+    Ranking.load(run_folder).save(tmp_path / "alone")
+    arguments = ["report", str(tmp_path / "alone"), "--tuning", str(run_folder / "b-tuning-0")]
+    assert runner.invoke(app, arguments).exit_code == 0
+    assert "Validation accuracy" in (tmp_path / "alone" / "report.html").read_text(encoding="utf-8")
+    result = runner.invoke(app, [*arguments, "--tuning", str(tmp_path / "alone")])
+    assert result.exit_code == 1
+    assert "holds no tuning run" in result.stderr
+
+
 def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
     result = runner.invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 1

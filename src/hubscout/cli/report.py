@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,7 +18,9 @@ hubscout report run/                              # writes run/report.html
 
 hubscout report run/ -o report.html --png figures/
 
-hubscout report run/ --reference accuracies.csv   # columns: model, accuracy"""
+hubscout report run/ --reference accuracies.csv   # columns: model, accuracy
+
+hubscout report run/ --tuning my-model/ --tuning other-model/"""
 
 
 @app.command(epilog=EPILOG)
@@ -37,6 +39,9 @@ def report(
         Path | None,
         typer.Option("--reference", help="Known results of fine-tuning: CSV of model and accuracy, or JSON."),
     ] = None,
+    tuning: Annotated[
+        list[Path] | None, typer.Option("--tuning", help="Also show the tuning runs of this folder; repeat it.")
+    ] = None,
     lower_is_better: Annotated[
         bool, typer.Option("--lower-is-better", help="The reference holds errors, not accuracies.")
     ] = False,
@@ -51,7 +56,8 @@ def report(
     from hubscout.report import open_run, write_report
     from hubscout.report.pictures import write_pictures
 
-    opened = open_run(run, reference=reference, better="lower" if lower_is_better else "higher")
+    better: Literal["higher", "lower"] = "lower" if lower_is_better else "higher"
+    opened = open_run(run, reference=reference, better=better, tuning=tuning or [])
     home = opened.folder if opened.folder is not None else Path()
     page = write_report(opened, out if out is not None else home / "report.html")
     pictures = write_pictures(opened, png) if png is not None else []

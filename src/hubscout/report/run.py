@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +45,29 @@ class Run:
         return named or (self.folder.resolve().name if self.folder is not None else "Run")
 
 
-def open_run(folder: str | Path, *, reference: str | Path | None = None, better: Better = "higher") -> Run:
-    """Open a run folder (or a `ranking.json`). A `reference` file goes before one that lies in the folder."""
+def open_run(
+    folder: str | Path,
+    *,
+    reference: str | Path | None = None,
+    better: Better = "higher",
+    tuning: Sequence[str | Path] = (),
+) -> Run:
+    """Open a run folder (or a `ranking.json`).
+
+    A `reference` file goes before one that lies in the folder; `tuning` are further folders of tuning runs.
+    """
     path = Path(folder)
     if not path.exists():
         raise RunError(f"There is no {path}: give the --out folder of a `hubscout rank` or `hubscout tune`.")
     home = path if path.is_dir() else path.parent
     ranking = load_ranking(path) if path.is_file() or (path / RANKING_FILE).exists() else None
-    tuning = tuple(find_tuning_runs(home)) if path.is_dir() else ()
-    if ranking is None and not tuning:
+    runs = find_tuning_runs(home) if path.is_dir() else []
+    for further in tuning:
+        found_there = find_tuning_runs(Path(further)) if Path(further).is_dir() else []
+        if not found_there:
+            raise RunError(f"{further} holds no tuning run: give the --out folder of a `hubscout tune`.")
+        runs += found_there
+    if ranking is None and not runs:
         raise RunError(
             f"The folder {path} holds neither a ranking ({RANKING_FILE}) nor a tuning run (metrics.jsonl): "
             "give the --out folder of a `hubscout rank` or `hubscout tune`."
@@ -62,7 +76,7 @@ def open_run(folder: str | Path, *, reference: str | Path | None = None, better:
     return Run(
         folder=home,
         ranking=ranking,
-        tuning=tuning,
+        tuning=tuple(runs),
         reference=read_reference(found) if found is not None else None,
         better=better,
     )
