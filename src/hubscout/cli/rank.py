@@ -17,6 +17,7 @@ from hubscout.cli.data import (
     TextOption,
     open_data,
 )
+from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import parse_count, split_list, split_models
 
@@ -27,6 +28,8 @@ EPILOG = """Examples:
 hubscout rank flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/
 
 hubscout rank trec/ -m hf/bert-base-uncased -m sentence-transformers/all-MiniLM-L6-v2 --metrics logme,knn
+
+hubscout rank /nfs/flowers -m @models.txt --engine ray --address auto --cache /nfs/features --out run/
 
 hubscout rank pets.parquet --target breed -m @models.txt --budget 10min --device cuda --json > pets.json
 
@@ -82,11 +85,25 @@ def rank(
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
     cache: Annotated[
-        Path | None, typer.Option("--cache", help="Folder of the feature cache; $HUBSCOUT_CACHE or a standard place.")
+        str | None,
+        typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
     ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", help="Where models run: local, or ray for a cluster of machines.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address", help="With --engine ray: auto (the cluster here), local (one of its own) or HOST:PORT."
+        ),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option("--time-limit", help="With --engine ray: a job that takes longer, such as 20min, counts as hung."),
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
     out: Annotated[
@@ -131,6 +148,9 @@ def rank(
             limit=None if limit is None else int(parse_count(limit, "--limit")),
             budget=budget,
             progressive=True if progressive else None,
+            engine=engine,
+            engine_options=engine_options(engine, address),
+            time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,
             out=out,

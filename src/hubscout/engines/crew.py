@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.engines.engine import Follow, Observer
 from hubscout.engines.job import GivenUp, Job, JobResult
-from hubscout.engines.ray_worker import Greeting, Mailbox, Surroundings, Worker
+from hubscout.engines.ray_worker import Greeting, Surroundings, Worker
 from hubscout.engines.schedule import Schedule, Shape
 from hubscout.errors import EngineError
 
@@ -22,6 +22,7 @@ Outcome = tuple[Job, JobResult]
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_BETWEEN_HIRING = 1.0
 _SECONDS_TO_WAIT_FOR_ROOM = 30.0
+_SECONDS_TO_WAIT_FOR_MAIL = 2.0
 _MOST_LOST_MACHINES = 20
 """A job that outlived so many machines is given up all the same."""
 
@@ -51,7 +52,7 @@ class Crew:
         self._observer = observer
         self._then = then
         self._given_up = GivenUp({})
-        self._members: list[Member] = []
+        self._members, engine.idle = engine.idle, []
         self._attempts: Counter[str] = Counter()
         self._machines_lost: Counter[str] = Counter()
         self._no_room_since: dict[Shape, float] = {}
@@ -59,7 +60,7 @@ class Crew:
         self._last_hiring = 0.0
         self._class: Any = ray.remote(Worker)
         self._surroundings = ray.put(Surroundings.here())
-        self._mailbox = None if observer is None else _open_mailbox(ray)
+        self._mailbox = engine.mailbox
         self._letter: Any = None
 
     def results(self) -> Iterator[JobResult]:
@@ -70,15 +71,15 @@ class Crew:
                     if self._then is not None:
                         self._schedule.add(self._then(settled))
                     yield settled
-        self._read_mail(wait=True)
 
     def dismiss(self) -> None:
-        """End all workers, busy or not."""
+        """End the workers that are busy, or not there yet; the others wait for the next run."""
         for member in self._members:
-            self._ray.kill(member.actor)
-        self._members.clear()
-        if self._mailbox is not None:
-            self._ray.kill(self._mailbox)
+            if member.greeting is not None and member.job is None:
+                self._engine.idle.append(member)
+            else:
+                self._ray.kill(member.actor)
+        self._members = []
 
     def _turn(self) -> list[Outcome]:
         """Hire, hand out, wait a moment, collect."""
@@ -89,7 +90,7 @@ class Crew:
             time.sleep(0.0 if lost else _SECONDS_BETWEEN_LOOKS)
             return lost
         ready, _ = self._ray.wait(list(waited_for), timeout=_SECONDS_BETWEEN_LOOKS, fetch_local=False)
-        self._read_mail()
+        self._read_mail(wait=bool(ready))
         found = [self._collect(waited_for[reference]) for reference in ready]
         found += [self._end_overdue(member) for member in list(self._members)]
         return lost + [outcome for outcome in found if outcome is not None]
@@ -225,30 +226,23 @@ class Crew:
         return member.greeting.node not in {node["NodeID"] for node in self._engine.nodes()}
 
     def _read_mail(self, *, wait: bool = False) -> None:
-        """Pass on what workers reported, without waiting for it unless everything is done."""
+        """Pass on what workers reported. With `wait`, all that came before; otherwise what is here by now."""
         if self._mailbox is None or self._observer is None:
             return
-        if self._letter is None:
-            self._letter = self._mailbox.fetch.remote()
-        ready, _ = self._ray.wait([self._letter], timeout=2.0 if wait else 0.0)
-        if not ready:
-            return
-        letter, self._letter = self._letter, None
-        try:
-            events = self._ray.get(letter)
-        except self._ray.exceptions.RayError:
-            self._mailbox = None  # progress is not worth failing for
-            return
-        for event in events:
-            self._observer(event)
-
-
-def _open_mailbox(ray: Any) -> Any:
-    """On the machine of the driver, so that it is there as long as somebody listens."""
-    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        ray.get_runtime_context().get_node_id(), soft=True
-    )
-    return ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=strategy).remote()
+        for _ in range(2 if wait and self._letter is not None else 1):
+            if self._letter is None:
+                self._letter = self._mailbox.fetch.remote()
+            ready, _ = self._ray.wait([self._letter], timeout=_SECONDS_TO_WAIT_FOR_MAIL if wait else 0.0)
+            if not ready:
+                return
+            letter, self._letter = self._letter, None
+            try:
+                events = self._ray.get(letter)
+            except self._ray.exceptions.RayError:
+                self._mailbox = None  # progress is not worth failing for
+                return
+            for event in events:
+                self._observer(event)
 
 
 def _why_it_died(error: Exception, attempts: int) -> str:

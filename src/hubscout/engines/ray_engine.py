@@ -7,13 +7,16 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubscout.engines.engine import ENGINES, Follow, Observer
 from hubscout.engines.job import Job, JobResult
 from hubscout.engines.shared import Shared
 from hubscout.errors import EngineError, InputError
 from hubscout.optional import require
+
+if TYPE_CHECKING:
+    from hubscout.engines.crew import Member
 
 T = TypeVar("T")
 
@@ -56,12 +59,13 @@ class RayEngine:
         self._ray = require("ray", extra="ray", purpose="The engine 'ray'")
         self.attempts = attempts
         self.notes: tuple[str, ...] = ()
-        self._ours = False
-        if not self._ray.is_initialized():
-            self._connect(address, dashboard, options)
-            self._ours = True
-        if url := self._dashboard():
-            self.notes = (f"Ray's dashboard: {url}",)
+        self.idle: list[Member] = []
+        """Workers that wait for the next `run`, with what they have loaded."""
+        self._mailbox: Any = None
+        self._ours = not self._ray.is_initialized()
+        url = self._connect(address, dashboard, options) if self._ours else ""
+        if url:
+            self.notes = (f"Ray's dashboard: {url if '://' in url else f'http://{url}'}",)
 
     @property
     def elsewhere(self) -> bool:
@@ -74,11 +78,23 @@ class RayEngine:
         """Results in the order in which jobs finish; the costliest groups start first."""
         from hubscout.engines.crew import Crew
 
+        self.mailbox.fetch.remote()  # what an earlier run left
         crew = Crew(self, jobs, observer, then)
         try:
             yield from crew.results()
         finally:
             crew.dismiss()
+
+    @property
+    def mailbox(self) -> Any:
+        """Where workers send what jobs report: on this machine, so that it is there as long as somebody listens."""
+        if self._mailbox is None:
+            from hubscout.engines.ray_worker import Mailbox
+
+            here = self._ray.get_runtime_context().get_node_id()
+            strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+            self._mailbox = self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=strategy).remote()
+        return self._mailbox
 
     def share(self, value: T) -> Shared[T]:
         """Put a value into the object store."""
@@ -112,27 +128,27 @@ class RayEngine:
         return {node["NodeManagerAddress"] for node in self.nodes()} <= {here, "127.0.0.1"}
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for this engine is stopped."""
+        """End the workers and leave the cluster; one that was started for this engine is stopped."""
+        if self._ray.is_initialized():
+            for member in self.idle:
+                self._ray.kill(member.actor)
+            if self._mailbox is not None:
+                self._ray.kill(self._mailbox)
+        self.idle, self._mailbox = [], None
         if self._ours:
             self._ours = False
             self._ray.shutdown()
 
-    def _connect(self, address: str | None, dashboard: bool, options: dict[str, Any]) -> None:
+    def _connect(self, address: str | None, dashboard: bool, options: dict[str, Any]) -> str:
+        """Join or start a cluster; gives the address of its dashboard back."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING, **options}
         if address == "local":
             settings["include_dashboard"] = dashboard
         try:
-            self._ray.init(address=address, **settings)
+            return self._ray.init(address=address, **settings).dashboard_url or ""
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             where = "a Ray cluster on this machine" if address in (None, "local") else f"the Ray cluster {address!r}"
             hint = " Start one with `ray start --head`, or give the address 'local'." if address == "auto" else ""
             reason = " ".join(str(error).split())
             raise EngineError(f"Cannot {'start' if address == 'local' else 'reach'} {where}: {reason}{hint}") from error
-
-    def _dashboard(self) -> str:
-        try:
-            url = self._ray.get_runtime_context().worker.node.webui_url_with_protocol
-        except AttributeError:
-            url = None
-        return url or ""

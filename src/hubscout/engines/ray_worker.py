@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from hubscout.engines.job import JobResult, perform
 from hubscout.errors import EngineError, HubscoutError
 
 _SECONDS_BETWEEN_EVENTS = 0.2
+_SECONDS_TO_WAIT_FOR_MAIL = 5.0
 _OUR_SETTINGS = ("HUBSCOUT_", "HF_", "TRANSFORMERS_", "TORCH_HOME", "TOKENIZERS_PARALLELISM")
 
 
@@ -92,7 +94,7 @@ class Worker:
             return JobResult("", 0.0, error=sendable(error))
         result = perform(job)
         if self._sender is not None:
-            self._sender.flush()
+            self._sender.flush(wait=True)  # what a job tells is heard before it is done
         return result if result.error is None else replace(result, error=sendable(result.error))
 
 
@@ -112,12 +114,16 @@ class _Sender:
                 return
         self.flush()
 
-    def flush(self) -> None:
+    def flush(self, *, wait: bool = False) -> None:
+        import ray
+
         with self._lock:
             events, self._events = self._events, []
             self._last = time.monotonic()
-        if events:
-            self._mailbox.put.remote(events)
+        sent = self._mailbox.put.remote(events)
+        if wait:
+            with suppress(ray.exceptions.RayError):  # nobody listens any more
+                ray.get(sent, timeout=_SECONDS_TO_WAIT_FOR_MAIL)
 
 
 def sendable(error: Exception) -> Exception:

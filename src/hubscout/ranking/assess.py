@@ -85,7 +85,7 @@ def assess_extractions(
     latency: float | None,
     started: float | None = None,
 ) -> Assessment:
-    """Score what running a model gave, here or elsewhere. Without `started`, the seconds of running it count as well."""
+    """Score what running a model gave, here or elsewhere. Without `started`, the seconds of running it count too."""
     began = time.perf_counter() - sum(e.seconds for e in extractions) if started is None else started
     card = extractions[0].card
     scores, parts, remarks, layers, evidence = _score(extractions, card, task, settings)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from hubscout.errors import InputError, UnknownEngineError
+from hubscout.engines import ENGINES, Engine, open_engine
+from hubscout.errors import InputError
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import parse_seconds
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.run import Run
+from hubscout.ranking.spread import Spread
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
     from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
+
+
+_JOB_SECONDS = 3600.0
 
 
 def rank(
@@ -42,7 +47,9 @@ def rank(
     blocks: int = 10,
     skip_bad: bool = False,
     measure_latency: bool = True,
-    engine: str = "local",
+    engine: str | Engine = "local",
+    engine_options: Mapping[str, Any] | None = None,
+    time_limit: float | str | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -70,7 +77,11 @@ def rank(
         blocks: blocks of the jackknife.
         skip_bad: leave samples out that cannot be read, instead of stopping.
         measure_latency: time single samples through each model, for at most 0.3 seconds.
-        engine: where the work runs.
+        engine: where the work runs: "local" is this process; "ray" is a cluster, over which (model, shards) jobs are
+            spread; or an engine that is open already.
+        engine_options: for the engine, such as `{"address": "auto"}` for Ray.
+        time_limit: how long one job of an engine may take before its model is given up as hanging, such as "20min".
+            None is an hour. A job is at most a quarter of a model's pass. The engine "local" cannot end a job.
         seed: of subsets and of the draws for P(best).
         out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped.
         overwrite: whether `out` may replace a ranking of another question.
@@ -88,8 +99,9 @@ def rank(
     from hubscout.features.decoded import PreparedPool
 
     started = time.perf_counter()
-    if engine != "local":
-        raise UnknownEngineError(engine, ["local"])
+    limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit)
+    if isinstance(engine, str):
+        ENGINES[engine]  # a wrong name is said before data is read
     opened = _open(task)
     names = _metric_names(metrics, opened.kind)
     centred = opened.kind == "regression" if center is None else center
@@ -120,6 +132,11 @@ def rank(
             "center": centred, "precision": precision, "limit": limit, "budget_seconds": seconds,
             "progressive": growing, "blocks": blocks, "skip_bad": skip_bad, "seed": seed,
         }  # fmt: skip
+        runner = _open_engine(engine, engine_options or {}, stack, observer)
+        spread = None
+        if runner is not None:
+            seen_by_all = not isinstance(cache, bool) or runner.shares_files()
+            spread = Spread(runner, subset, settings, shared_cache=seen_by_all, seconds_limit=limit_seconds)
         run = Run(
             task=subset,
             candidates=candidates.models,
@@ -131,6 +148,7 @@ def rank(
             started=started,
             notes=candidates.notes,
             seed=seed,
+            spread=spread,
         )
         run.begin(overwrite)
         try:
@@ -141,6 +159,22 @@ def rank(
         except KeyboardInterrupt:
             raise run.interrupted() from None
         return run.finish()
+
+
+def _open_engine(
+    engine: str | Engine, options: Mapping[str, Any], stack: ExitStack, observer: Observer | None
+) -> Engine | None:
+    """The engine, open until the end of the ranking; None where models run in this process one after the other."""
+    from hubscout.features.progress import Message
+
+    opened = engine
+    if isinstance(opened, str):
+        opened = open_engine(opened, **options)
+        stack.callback(opened.close)
+    if observer is not None:
+        for note in opened.notes:
+            observer(Message("engine", note))
+    return opened if opened.elsewhere else None
 
 
 def _open(task: Task | str | Path) -> Task:

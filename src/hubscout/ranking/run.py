@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Failure, Row
 
 if TYPE_CHECKING:
+    from hubscout.ranking.spread import Spread
     from hubscout.tasks import Task
 
 
@@ -36,6 +38,7 @@ class Run:
     started: float
     notes: tuple[str, ...]
     seed: int
+    spread: Spread | None = None
     rows: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     parts: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
@@ -56,10 +59,8 @@ class Run:
 
     def at_once(self) -> None:
         """Every model on all the rows."""
-        for candidate in self.candidates:
-            if candidate.identifier in self.rows:
-                continue
-            found = self.attempt(candidate, [None])
+        missing = [candidate for candidate in self.candidates if candidate.identifier not in self.rows]
+        for _, found in self.attempts(missing, [None]):
             if found is not None:
                 self.take(found)
             self.journal.keep(self.ranking(complete=False))
@@ -77,10 +78,7 @@ class Run:
         while stage < len(sizes):
             began = time.perf_counter()
             current: dict[str, Assessment] = {}
-            for candidate in alive:
-                if deadline is not None and time.perf_counter() > deadline:
-                    break
-                found = self.attempt(candidate, pieces[: stage + 1])
+            for candidate, found in self.attempts(alive, pieces[: stage + 1], deadline):
                 if found is not None:
                     current[candidate.identifier] = found
             unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
@@ -117,16 +115,40 @@ class Run:
                     pieces = pieces_of(self.task, sizes, self.seed)
             stage += 1
 
+    def attempts(
+        self, candidates: Sequence[Candidate], pieces: Sequence[np.ndarray | None], deadline: float | None = None
+    ) -> Iterator[tuple[Candidate, Assessment | None]]:
+        """Assess models, here one after the other or elsewhere at the same time, until the deadline is over."""
+        if self.spread is None:
+            for candidate in candidates:
+                if deadline is not None and time.perf_counter() > deadline:
+                    return
+                yield candidate, self.attempt(candidate, pieces)
+            return
+        for candidate in candidates:
+            self.journal.note("model-started", model=candidate.identifier)
+        with closing(self.spread.assess(candidates, pieces)) as outcomes:
+            for candidate, outcome in outcomes:
+                yield candidate, self.judge(candidate, outcome)
+                if deadline is not None and time.perf_counter() > deadline:
+                    return
+
     def attempt(self, candidate: Candidate, pieces: Sequence[np.ndarray | None]) -> Assessment | None:
-        """Assess a model; whatever is wrong with it becomes its failure, what is wrong with the data is raised."""
+        """Assess a model here; whatever is wrong with it becomes its failure."""
         self.journal.note("model-started", model=candidate.identifier)
         try:
-            found = assess(candidate, self.task, self.settings, pieces)
-        except TaskError:
-            raise
+            outcome: Assessment | Exception = assess(candidate, self.task, self.settings, pieces)
         except Exception as error:
-            reason = " ".join(str(error).split()) or "no reason given"
-            self.fail(candidate, type(error).__name__, reason)
+            outcome = error
+        return self.judge(candidate, outcome)
+
+    def judge(self, candidate: Candidate, found: Assessment | Exception) -> Assessment | None:
+        """Note what became of a model; what is wrong with the data is raised."""
+        if isinstance(found, TaskError):
+            raise found
+        if isinstance(found, Exception):
+            reason = " ".join(str(found).split()) or "no reason given"
+            self.fail(candidate, type(found).__name__, reason)
             return None
         row = found.row
         self.journal.note("model-finished", model=row.identifier, score=row.score, n=row.n, seconds=row.seconds)

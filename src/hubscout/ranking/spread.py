@@ -6,7 +6,7 @@ sums come back, whichever is smaller, and the driver merges them in a fixed orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ class Spread:
 
     def assess(
         self, candidates: Sequence[Candidate], pieces: Sequence[np.ndarray | None]
-    ) -> Iterator[tuple[Candidate, Outcome]]:
+    ) -> Generator[tuple[Candidate, Outcome], None, None]:
         """Each candidate once, in the order in which they are finished: its assessment, or what was wrong with it."""
         sent = tuple(None if piece is None else self._engine.share(piece) for piece in pieces)
         under_way = {candidate.identifier: self._begin(candidate, pieces, sent, candidates) for candidate in candidates}
@@ -71,7 +71,9 @@ class Spread:
         def follow(result: JobResult) -> list[Job]:
             model = under_way[model_of.setdefault(result.key, result.key.removesuffix(_SCORE))]
             model.take(result)
-            return [model.score_job] if model.ready_to_score and self._to_cache else []
+            if self._to_cache and model.ready_to_score and result.key != model.score_job.key:
+                return [model.score_job]
+            return []
 
         for result in self._engine.run(jobs, observer=progress.hear, then=follow):
             model = under_way[model_of[result.key]]
@@ -229,6 +231,7 @@ class _Progress:
         self._rows = rows
         self._model_of = model_of
         self._started: set[str] = set()
+        self._finished: set[str] = set()
         self._of_job: dict[str, int] = {}
         self._shown: dict[str, int] = {}
         self._done: dict[str, int] = {}
@@ -236,6 +239,8 @@ class _Progress:
     def hear(self, told: Told) -> None:
         """Something that a job reported."""
         name = self._model_of.get(told.job, told.job.removesuffix(_SCORE))
+        if name in self._finished:
+            return
         if isinstance(told.event, Message):
             self._tell(Message(name, told.event.text))
         elif isinstance(told.event, Started):
@@ -248,6 +253,7 @@ class _Progress:
 
     def finish(self, name: str, seconds: float) -> None:
         """A model is done."""
+        self._finished.add(name)
         self._tell(Finished(name, seconds))
 
     def _count(self, name: str, job: str, rows: int) -> None:
