@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 from tuning_networks import convolutional, make_task, perceptron
 
 from hubscout.errors import InputError
+from hubscout.tasks import Task
 from hubscout.tuning.comparison import compare
 
 QUICK = {"epochs": 1, "batch_size": 16, "trade_off": 0.1}
@@ -35,3 +39,28 @@ def test_a_method_that_cannot_run_is_named_with_its_reason(task):
     found = compare(task, perceptron(0), [perceptron(1, width=24)], methods=("fine-tune", "zoo"), seeds=(0,), **QUICK)
     assert found.methods == ("fine-tune",)
     assert "one architecture" in found.failures["zoo"]
+
+
+def test_runs_in_other_processes_give_the_same(tmp_path):
+    for label, colour in enumerate(("blue", "green", "red")):
+        for part, count in (("train", 6), ("validation", 3), ("test", 3)):
+            place = tmp_path / "colours" / part / colour
+            place.mkdir(parents=True)
+            for number in range(count):
+                pixels = np.random.default_rng([label, number]).integers(0, 120, size=(16, 16, 3))
+                pixels[:, :, 2 - label] += 100
+                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
+    task = Task.from_image_folder(tmp_path / "colours")
+    # The file, not the module: another process has another search path.
+    network = f"python:{Path(__file__).parent / 'tuning_networks.py'}:images"
+    options = {"methods": ("fine-tune", "kd"), "seeds": (0,), "epochs": 1, "batch_size": 6}
+    here = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], **options)
+    there = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], engine_options={"processes": 2}, **options)
+    assert not there.failures
+    for method in ("fine-tune", "kd"):
+        assert here.values(method) == there.values(method)
+
+
+def test_data_in_memory_cannot_be_sent(task):
+    with pytest.raises(InputError, match="cannot be sent"):
+        compare(task, perceptron(0), [perceptron(1)], seeds=(0,), engine_options={"processes": 2}, **QUICK)

@@ -9,7 +9,15 @@ import pytest
 import torch
 from tuning_networks import convolutional, make_task, perceptron, weights_of
 
-from hubscout.errors import CheckpointError, DivergedError, InputError, TaskError, TuningError, UnknownMethodError
+from hubscout.errors import (
+    CheckpointError,
+    DivergedError,
+    InputError,
+    InterruptedRunError,
+    TaskError,
+    TuningError,
+    UnknownMethodError,
+)
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
 from hubscout.tuning.checkpoints import Checkpoints
@@ -60,6 +68,15 @@ def test_resuming_a_finished_run_changes_nothing(task, tmp_path):
     first = tune(task, perceptron(0), out=tmp_path, **OPTIONS)
     again = tune(task, perceptron(0), out=tmp_path, resume=True, **OPTIONS)
     assert_same(first, again)
+
+
+def test_ctrl_c_says_where_the_checkpoint_is(task, tmp_path):
+    def interrupt(event):
+        if isinstance(event, Validated) and event.step == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match=r"after step 12.*step-00000006\.pt"):
+        tune(task, perceptron(0), out=tmp_path, observer=interrupt, **OPTIONS)
 
 
 def test_equal_seeds_equal_runs_other_seeds_other_runs(task):

@@ -77,6 +77,9 @@ def tune(
     teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached or live.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
+    engine: Annotated[
+        str, typer.Option("--engine", help="With --method all: where the runs go, local or ray.")
+    ] = "local",
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Decode the data once and hold it, images on the device.")
@@ -115,7 +118,7 @@ def tune(
         task = task.subset(limit, seed)
     taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top)
     if method == "all":
-        _compare(task, target, taught_by, seeds, out, options, as_json=as_json, quiet=quiet)
+        _compare(task, target, taught_by, seeds, out, engine, options, as_json=as_json, quiet=quiet)
         return
     from hubscout.tuning import tune as run
     from hubscout.tuning.display import display
@@ -144,6 +147,7 @@ def _compare(
     teachers: list[str],
     seeds: int,
     out: Path | None,
+    engine: str,
     options: dict[str, Any],
     *,
     as_json: bool,
@@ -153,7 +157,9 @@ def _compare(
     from hubscout.tuning.display import display
 
     with display(quiet=quiet, title="compare") as observer:
-        found = compare(task, target, teachers, seeds=range(seeds), out=out, observer=observer, **options)
+        found = compare(
+            task, target, teachers, seeds=range(seeds), out=out, engine=engine, observer=observer, **options
+        )
     if as_json:
         print_json(found.record())
     else:

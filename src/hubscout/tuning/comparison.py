@@ -120,7 +120,10 @@ def compare(
     journal = Path(out) / "trials.jsonl" if out is not None else None
     identity = _identity(task, target, teachers, options)
     done = _read(journal, identity)
-    reference = TaskReference.of(task, elsewhere=engine != "local" or bool((engine_options or {}).get("processes")))
+    elsewhere = engine != "local" or bool((engine_options or {}).get("processes"))
+    reference = TaskReference.of(task, elsewhere=elsewhere)
+    if elsewhere:
+        options.pop("observer", None)  # it belongs to this process's terminal
     jobs = [
         Job(f"{method}-{seed}", partial(_run, reference, target, tuple(teachers), method, seed, options))
         for method in methods

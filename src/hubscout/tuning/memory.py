@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset
 
 from hubscout.errors import InputError
 from hubscout.hubs import Batch, Preprocessing
 from hubscout.tuning.data import TARGET, Share
 from hubscout.tuning.plan import BatchPlan, uniforms
 
+CHUNK = 64
+"""Samples that a thread prepares at a time."""
 CROP_AREA = (0.35, 1.0)
 """Least and greatest share of the image that a random crop keeps."""
 CROP_RATIO = (3 / 4, 4 / 3)
@@ -94,15 +97,15 @@ class _View:
         self.samples: list[Any] = []
         self.images: Tensor | None = None
         self.name = ""
-        loader = DataLoader(
-            _Prepared(inputs, preprocessing, 64), batch_size=None, num_workers=workers, collate_fn=_same
-        )
         stacks: list[Tensor] = []
-        for chunk in loader:
-            if isinstance(chunk, Tensor):
-                stacks.append(chunk.to(device))
-            else:
-                self.samples.extend(chunk)
+        # Threads, not processes: Pillow decodes and resizes outside the interpreter's lock, and a process that is
+        # spawned with the data pickled into it takes longer to start than its share of the decoding.
+        with ThreadPoolExecutor(max(workers, 1)) as pool:
+            for chunk in pool.map(partial(_prepare, inputs, preprocessing), _chunks(len(inputs))):
+                if isinstance(chunk, Tensor):
+                    stacks.append(chunk.to(device))
+                else:
+                    self.samples.extend(chunk)
         if stacks and self.samples:
             raise InputError(
                 "data_in_memory=True needs images that the preprocessing brings to one size; it gave several."
@@ -118,25 +121,15 @@ class _View:
         return {self.name: images if crops is None else crop_and_flip(images, crops.to(self.device))}
 
 
-class _Prepared(Dataset[Any]):
-    def __init__(self, inputs: Sequence[Any], preprocessing: Preprocessing, size: int) -> None:
-        self.inputs, self.preprocessing, self.size = inputs, preprocessing, size
-
-    def __len__(self) -> int:
-        return -(-len(self.inputs) // self.size)
-
-    def __getitem__(self, chunk: int) -> Any:
-        if chunk >= len(self):
-            raise IndexError(chunk)
-        numbers = range(chunk * self.size, min((chunk + 1) * self.size, len(self.inputs)))
-        prepared = [self.preprocessing(self.inputs[number]) for number in numbers]
-        if all(isinstance(p, np.ndarray) and p.ndim == 3 and p.shape == prepared[0].shape for p in prepared):
-            return torch.from_numpy(np.stack(prepared))
-        return prepared
+def _chunks(count: int) -> list[range]:
+    return [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
 
 
-def _same(item: Any) -> Any:
-    return item
+def _prepare(inputs: Sequence[Any], preprocessing: Preprocessing, numbers: range) -> Tensor | list[Any]:
+    prepared = [preprocessing(inputs[number]) for number in numbers]
+    if all(isinstance(p, np.ndarray) and p.ndim == 3 and p.shape == prepared[0].shape for p in prepared):
+        return torch.from_numpy(np.stack(prepared))
+    return prepared
 
 
 def random_crops(samples: np.ndarray, seed: int, epoch: int) -> Tensor:
