@@ -97,7 +97,7 @@ def rank(
     address: Annotated[
         str | None,
         typer.Option(
-            "--address", help="With --engine ray: auto (the cluster here), local (one of its own) or HOST:PORT."
+            "--address", help="With --engine ray: auto (the cluster here), local (one for this) or HOST:PORT."
         ),
     ] = None,
     time_limit: Annotated[

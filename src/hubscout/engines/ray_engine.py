@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hubscout.engines.crew import Member
 
 T = TypeVar("T")
+
+_SECONDS_TO_KNOCK = 5.0
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ class RayEngine:
     def _connect(self, address: str | None, dashboard: bool, options: dict[str, Any]) -> str:
         """Join or start a cluster; gives the address of its dashboard back."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address not in (None, "auto", "local"):
+            check_reachable(address)
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING, **options}
         if address == "local":
             settings["include_dashboard"] = dashboard
@@ -152,3 +157,14 @@ class RayEngine:
             hint = " Start one with `ray start --head`, or give the address 'local'." if address == "auto" else ""
             reason = " ".join(str(error).split())
             raise EngineError(f"Cannot {'start' if address == 'local' else 'reach'} {where}: {reason}{hint}") from error
+
+
+def check_reachable(address: str) -> None:
+    """Knock at HOST:PORT first: Ray itself tries for many minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        raise InputError(f"address must be 'auto', 'local', HOST:PORT or ray://HOST:PORT, not {address!r}.")
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_KNOCK).close()
+    except OSError as error:
+        raise EngineError(f"Cannot reach the Ray cluster {address!r}: {error}.") from error

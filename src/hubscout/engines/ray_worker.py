@@ -99,31 +99,35 @@ class Worker:
 
 
 class _Sender:
-    """Collects events and sends them a few times a second."""
+    """Collects events, and sends them a few times a second from a thread of its own."""
 
     def __init__(self, mailbox: Any) -> None:
         self._mailbox = mailbox
         self._events: list[Any] = []
-        self._last = 0.0
+        self._some = threading.Event()
         self._lock = threading.Lock()
+        threading.Thread(target=self._work, name="hubscout-events", daemon=True).start()
 
     def put(self, event: Any) -> None:
         with self._lock:
             self._events.append(event)
-            if time.monotonic() - self._last < _SECONDS_BETWEEN_EVENTS:
-                return
-        self.flush()
+        self._some.set()
 
     def flush(self, *, wait: bool = False) -> None:
         import ray
 
         with self._lock:
             events, self._events = self._events, []
-            self._last = time.monotonic()
+            self._some.clear()
         sent = self._mailbox.put.remote(events)
         if wait:
             with suppress(ray.exceptions.RayError):  # nobody listens any more
                 ray.get(sent, timeout=_SECONDS_TO_WAIT_FOR_MAIL)
+
+    def _work(self) -> None:
+        while self._some.wait():
+            self.flush()
+            time.sleep(_SECONDS_BETWEEN_EVENTS)
 
 
 def sendable(error: Exception) -> Exception:

@@ -1,0 +1,254 @@
+"""Rankings on a real cluster: the same as here, whatever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubscout.engines import RayEngine
+from hubscout.features.progress import Advanced, Event, Finished, Started
+from hubscout.ranking import Ranking, rank
+from hubscout.ranking import spread as spread_module
+from hubscout.tasks import Task
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+
+def name(zoo: Path, columns: str, fault: str = "", flag: Path | str = "", pace: float = 0.0) -> str:
+    first, last = columns.split("-")
+    return f"python:{zoo}/zoo.py:look?first={first}&last={last}&fault={fault}&flag={flag}&pace={pace}"
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The statistics that the driver merged, by the columns that the model sees."""
+    found: dict[str, Any] = {}
+    real = spread_module.assess_extractions
+
+    def watch(candidate: Any, extractions: Any, *rest: Any, **options: Any) -> Any:
+        found[columns_of(candidate.identifier)] = extractions[0].statistics[""]
+        return real(candidate, extractions, *rest, **options)
+
+    monkeypatch.setattr(spread_module, "assess_extractions", watch)
+    return found
+
+
+def columns_of(identifier: str) -> str:
+    return identifier.partition("first=")[2].partition("&fault")[0].replace("&last=", "-")
+
+
+def facts(ranking: Ranking) -> dict[str, tuple[Any, ...]]:
+    """All that a fault could have changed, to the last bit."""
+    return {
+        columns_of(row.identifier): (row.n, row.score, row.scores, row.block_scores, row.block_sizes, row.per_target)
+        for row in ranking
+    }
+
+
+def arrays_of(statistics: Any) -> dict[tuple[int, str], np.ndarray]:
+    names = ("upper_gram", "cross", "target_squares", "feature_sum", "target_sum")
+    return {
+        (index, name): np.triu(getattr(block, name)) if name == "upper_gram" else getattr(block, name)
+        for index, block in statistics.blocks.items()
+        for name in names
+    }
+
+
+def same_sums(one: Any, other: Any) -> bool:
+    first, second = arrays_of(one), arrays_of(other)
+    return one.n == other.n and first.keys() == second.keys() and all(
+        np.array_equal(first[place], second[place]) for place in first
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(task: Task, zoo: Path, engine: RayEngine) -> Ranking:
+    return rank(task, [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")], cache=False, engine=engine)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_as_local_to_a_billionth(task: Task, zoo: Path, engine: RayEngine, tmp_path: Path, cached: bool) -> None:
+    models = [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")] + [f"python:{zoo}/zoo.py:broken"]
+    options: dict[str, Any] = {"metrics": ("logme", "knn", "gbc"), "layers": "all"}
+    here = rank(task, models, cache=False, **options)
+    events: list[Event] = []
+    cache = tmp_path / "features" if cached else False
+    there = rank(task, models, cache=cache, engine=engine, observer=events.append, **options)
+    assert there.identifiers == here.identifiers
+    for row, other in zip(here, there, strict=True):
+        assert other.n == row.n == len(task.train)
+        assert other.block_sizes == row.block_sizes
+        np.testing.assert_allclose(other.block_scores, row.block_scores, rtol=0, atol=1e-9)
+        assert other.scores == pytest.approx(row.scores, abs=1e-9)
+        assert [layer.name for layer in other.layers] == [layer.name for layer in row.layers]
+        assert [layer.score for layer in other.layers] == pytest.approx([layer.score for layer in row.layers], abs=1e-9)
+        assert other.latency_seconds is not None
+        assert not other.from_cache
+        assert sum(e.rows for e in events if isinstance(e, Advanced) and e.model == row.identifier) == row.n
+        assert [type(e) for e in events if e.model == row.identifier and isinstance(e, Started | Finished)] == [
+            Started,
+            Finished,
+        ]
+    (failure,) = there.failures
+    assert "these weights are cursed" in failure.reason
+    assert failure.error == here.failures[0].error
+    if cached:
+        again = rank(task, models, cache=cache, engine=engine, **options)
+        assert all(row.from_cache for row in again)
+        assert facts(again) == facts(there)
+
+
+def test_a_model_is_loaded_once_a_worker(task: Task, zoo: Path, engine: RayEngine) -> None:
+    log = zoo / "loads.txt"
+    log.write_text("")
+    ranking = rank(task, [name(zoo, columns, flag="loads") for columns in ("0-4", "4-8")], cache=False, engine=engine)
+    assert len(ranking) == 2
+    loads = log.read_text().split("\n")[:-1]
+    assert len(loads) == len(set(loads))
+    assert len({line.split()[0] for line in loads}) <= 2
+
+
+def test_few_rows_in_wide_features(zoo: Path, engine: RayEngine) -> None:
+    generator = np.random.default_rng(1)
+    few = Task.from_arrays(generator.standard_normal((10, 20)).astype(np.float32), ["a", "b"] * 5, name="few")
+    assert len(few.train) < 8
+    here = rank(few, name(zoo, "0-4"), cache=False)
+    assert facts(rank(few, name(zoo, "0-4"), cache=False, engine=engine)) == facts(here)
+
+
+def test_growing_subsets(task: Task, zoo: Path, engine: RayEngine) -> None:
+    models = [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")]
+    here = rank(task, models, cache=False, progressive=True)
+    there = rank(task, models, cache=False, progressive=True, engine=engine)
+    assert facts(there) == facts(here)
+    assert [(stage.n, set(stage.models), set(stage.dropped)) for stage in there.stages] == [
+        (stage.n, set(stage.models), set(stage.dropped)) for stage in here.stages
+    ]
+
+
+def test_a_worker_killed_in_the_middle_of_a_shard(
+    task: Task, zoo: Path, engine: RayEngine, undisturbed: Ranking, sums: dict[str, Any], tmp_path: Path
+) -> None:
+    quiet = [name(zoo, "4-8"), name(zoo, "12-20")]
+    rank(task, [name(zoo, "0-4"), *quiet], cache=False, engine=engine)
+    expected = dict(sums)
+    ranking = rank(task, [name(zoo, "0-4", "kill_once", tmp_path / "met"), *quiet], cache=False, engine=engine)
+    assert (tmp_path / "met").exists()
+    assert not ranking.failures
+    assert facts(ranking) == facts(undisturbed)
+    assert all(same_sums(sums[columns], expected[columns]) for columns in expected)
+
+
+def test_a_machine_lost_in_the_middle_of_a_run(
+    task: Task, zoo: Path, engine: RayEngine, cluster: Any, undisturbed: Ranking, tmp_path: Path
+) -> None:
+    flag = tmp_path / "machine"
+
+    def pull_the_plug() -> None:
+        while not flag.exists():
+            time.sleep(0.05)
+        machine = next(node for node in cluster.worker_nodes if node.node_id == flag.read_text())
+        cluster.remove_node(machine, allow_graceful=False)
+
+    thread = threading.Thread(target=pull_the_plug, daemon=True)
+    thread.start()
+    try:
+        models = [name(zoo, "0-4", "lose_machine", flag), name(zoo, "4-8"), name(zoo, "12-20")]
+        ranking = rank(task, models, cache=False, engine=engine)
+    finally:
+        thread.join(timeout=20)
+        cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=100_000_000)
+    assert not thread.is_alive()
+    assert not ranking.failures
+    assert facts(ranking) == facts(undisturbed)
+
+
+def test_a_model_that_always_crashes_and_one_that_hangs(
+    task: Task, zoo: Path, engine: RayEngine, undisturbed: Ranking, tmp_path: Path
+) -> None:
+    models = [
+        name(zoo, "0-4", "kill_always", tmp_path / "crashes"),
+        name(zoo, "4-8", "hang", tmp_path / "hung"),
+        name(zoo, "12-20"),
+    ]
+    ranking = rank(task, models, cache=False, engine=engine, time_limit=4)
+    reasons = {columns_of(failure.identifier): failure.reason for failure in ranking.failures}
+    assert "died 3 times" in reasons["0-4"]
+    assert "ended after 4 seconds" in reasons["4-8"]
+    # Two of its jobs may be under way at the same time; none of the rest is started.
+    assert 3 <= len((tmp_path / "crashes").read_text()) <= 6
+    assert facts(ranking) == {"12-20": facts(undisturbed)["12-20"]}
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, {tests!r})
+from conftest import columns
+from hubscout.ranking import rank
+from hubscout.tasks import Task
+
+task = Task.from_arrays(*columns(3000), name="columns")
+rank(task, {models!r}, cache={cache!r}, out={out!r}, engine="ray", engine_options={{"address": {address!r}}})
+"""
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(
+    zoo: Path, engine: RayEngine, cluster: Any, undisturbed: Ranking, tmp_path: Path
+) -> None:
+    models = [name(zoo, columns, pace=0.3) for columns in ("0-4", "4-8", "12-20")]
+    out, cache = tmp_path / "run", tmp_path / "features"
+    script = tmp_path / "driver.py"
+    script.write_text(
+        textwrap.dedent(DRIVER).format(
+            tests=str(Path(__file__).parent), models=models, cache=str(cache), out=str(out), address=cluster.address
+        )
+    )
+    for member in engine.idle:  # the cores are wanted by the other driver
+        import ray
+
+        ray.kill(member.actor)
+    engine.idle.clear()
+    driver = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not _some_are_finished(out):
+            assert driver.poll() is None, "the run was over before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(driver.pid, signal.SIGKILL)
+    finally:
+        driver.kill()
+        driver.wait()
+    half = Ranking.load(out)
+    assert 1 <= len(half) < 3
+    assert not half.complete
+    subprocess.run([sys.executable, str(script)], check=True, timeout=90, stderr=subprocess.DEVNULL)
+    whole = Ranking.load(out)
+    assert whole.complete
+    events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    assert len(events[0]["taken_over"]) == len(half)
+    assert facts(whole).keys() == facts(undisturbed).keys()
+    for columns, found in facts(undisturbed).items():
+        n, score, _, block_scores, sizes, _ = facts(whole)[columns]
+        assert (n, sizes) == (found[0], found[4])
+        assert score == pytest.approx(found[1], abs=1e-12)
+        np.testing.assert_allclose(block_scores, found[3], rtol=0, atol=1e-12)
+
+
+def _some_are_finished(out: Path) -> bool:
+    try:
+        return "model-finished" in (out / "events.jsonl").read_text()
+    except FileNotFoundError:
+        return False
