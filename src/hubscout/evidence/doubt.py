@@ -1,12 +1,18 @@
 """How sure a score is: a block jackknife that costs next to nothing.
 
-At its maximum the evidence does not change to first order when α, β or m do, so what one sample adds to it is
+At its maximum the evidence does not change to first order when α or β do, so what a sample adds to it is its log
+density given all the others, at the same α and β. With h_i the leverage f_iᵀ(FᵀF + tI)⁻¹f_i and m the posterior mean,
 
-    ℓ_i = ½ log(β / 2π) - ½ β (y_i - f_iᵀm)² - ½ f_iᵀ(FᵀF + tI)⁻¹f_i
+    ℓ_i = ½ log(β (1 - h_i) / 2π) - ½ β (y_i - f_iᵀm)² / (1 - h_i)
 
-and the sum over a block is a linear function of the block's sums: no block is left out and re-fitted. With centring
-the means count as fixed, which is exact to the same order. Where single samples decide (a feature that only a handful
-of samples have: leverage near one) the first order is too small, and `jackknife="exact"` re-fits instead.
+Rows in memory with fewer samples than dimensions are treated so, one by one. From the sums of a block only what is
+linear in them can be had: the leverages are expanded around their mean h = Σh_i / n,
+
+    ℓ_i ≈ ½ log(β (1 - h) / 2π) - ½ [β (y_i - f_iᵀm)² + h_i - h] / (1 - h)
+
+so that no block is left out and re-fitted, unless the mean leverage of some target is above one half: the expansion is
+no good then, and with as many features as samples nothing at all is left of the residuals. With centring the means count as fixed. Where only a handful of samples have a
+leverage near one (a feature that nobody else has) the expansion is too small, and `jackknife="exact"` re-fits always.
 """
 
 from __future__ import annotations
@@ -69,6 +75,12 @@ def _doubt(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> Doubt:
     return Doubt(math.sqrt(variance), score + deviations, sizes)
 
 
+def mean_leverages(spectrum: Spectrum, ratio: np.ndarray) -> np.ndarray:
+    """The mean leverage of a sample, γ / n, for every target: (C,). Zero for the null model."""
+    values = to_host(spectrum.squared_singular_values)
+    return (1 / (1 + ratio[:, None] / values[None, :])).sum(1) / spectrum.n
+
+
 def contributions_from_sums(
     blocks: Iterable[Block], spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray, weights: Array
 ) -> np.ndarray:
@@ -77,36 +89,44 @@ def contributions_from_sums(
     All targets together need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
-    t, precision = to_device_of(ratio, weights), to_device_of(beta, weights)
-    targets = int(weights.shape[0])
+    leverage = mean_leverages(spectrum, ratio)
+    spare = 1 - leverage
+    constant = float((np.log(beta * spare / (2 * math.pi)) + leverage / spare).mean())
+    # The share of each target in the mean, with its expansion's 1 / (1 - h).
+    share = to_device_of(1 / (spare * len(spare)), weights)
+    t, precision = to_device_of(ratio, weights), to_device_of(beta, weights) * share
     values = spectrum.squared_singular_values
-    scale = xp.sqrt((1 / (values[None, :] + t[:, None])).mean(0))
+    scale = xp.sqrt((share[:, None] / (values[None, :] + t[:, None])).sum(0))
     factor = spectrum.basis * scale[None, :]
-    scaled = weights * xp.sqrt(precision / targets)[:, None]
+    scaled = weights * xp.sqrt(precision)[:, None]
     kernel = add_product(upper_zeros(weights, int(weights.shape[1])), factor.T)
     kernel = add_product(kernel, scaled)
     if is_torch(kernel):
         kernel = xp.triu(kernel)
-    constant = float(np.log(beta / (2 * math.pi)).mean())
-    linear = weights * (precision / targets)[:, None]
+    linear = weights * precision[:, None]
     result = []
     for block in blocks:
         quadratic = upper_inner(kernel, block.upper_gram)
         crossed = float((linear * block.cross).sum())
-        squares = float((block.target_squares * precision).mean())
+        squares = float((block.target_squares * precision).sum())
         result.append(0.5 * (block.n * constant - squares + 2 * crossed - quadratic))
     return np.array(result)
 
 
-def contributions_from_dual(
+def contributions_from_rows(
     spectrum: Spectrum, targets: Array, ratio: np.ndarray, beta: np.ndarray, block_of_row: np.ndarray
 ) -> np.ndarray:
-    """The same in the dual, sample by sample, from U: (B,)."""
-    t = to_device_of(ratio, targets)[:, None]
-    values = spectrum.squared_singular_values[None, :]
-    kept = values / (values + t)
-    residuals = targets - spectrum.basis @ (spectrum.projections * kept).T
-    leverage = to_host((spectrum.basis**2) @ kept.mean(0))
-    errors = to_host((residuals**2) @ to_device_of(beta / len(beta), targets))
-    constant = float(np.log(beta / (2 * math.pi)).mean())
-    return np.bincount(block_of_row, weights=0.5 * (constant - errors - leverage))
+    """The same sample by sample, from U and without expansion: (B,)."""
+    xp = namespace(targets)
+    basis, projections = spectrum.basis, spectrum.projections
+    # t / (t + σ²), written so that t may be ∞
+    shrunk = 1 / (1 + spectrum.squared_singular_values[None, :] / to_device_of(ratio, targets)[:, None])
+    spare = (basis**2) @ shrunk.T
+    residuals = basis @ (projections * shrunk).T
+    if spectrum.rank < spectrum.n:
+        # What no feature reaches. With as many directions as observations that is nothing, and would be rounding here.
+        spare = spare + xp.clip(1 - (basis**2).sum(1), min=0.0)[:, None]
+        residuals = residuals + (targets - basis @ projections.T)
+    precision = to_device_of(beta, targets)[None, :] * spare
+    logs = xp.log(precision / (2 * math.pi)) - precision * (residuals / spare) ** 2
+    return np.bincount(block_of_row, weights=to_host(0.5 * logs.mean(1)))

@@ -21,7 +21,7 @@ from hubscout.evidence.arrays import (
 )
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets
 from hubscout.evidence.convergence import kept_spectrum
-from hubscout.evidence.doubt import contributions_from_dual, doubt_from_contributions
+from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
     Jackknife,
@@ -193,7 +193,7 @@ def _with_row_doubt(
     if settings.jackknife == "none" or block_of_row.max() == 0:
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
-    contributions = contributions_from_dual(spectrum, targets, ratio, beta, block_of_row)
+    contributions = contributions_from_rows(spectrum, targets, ratio, beta, block_of_row)
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 

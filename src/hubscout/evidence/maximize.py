@@ -14,13 +14,22 @@ from hubscout.errors import InputError
 from hubscout.evidence.arrays import Array, add_product, to_device_of, to_host
 from hubscout.evidence.checks import Kind
 from hubscout.evidence.convergence import kept_spectrum
-from hubscout.evidence.doubt import Doubt, contributions_from_sums, doubt_from_contributions, doubt_from_refits
+from hubscout.evidence.doubt import (
+    Doubt,
+    contributions_from_sums,
+    doubt_from_contributions,
+    doubt_from_refits,
+    mean_leverages,
+)
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.posterior import mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
 from hubscout.evidence.solution import SOLVERS, Problem, Solution
 from hubscout.evidence.spectrum import EPSILON, Spectrum, primal_spectrum
 from hubscout.evidence.statistics import Block, Statistics
+
+HIGH_LEVERAGE = 0.5
+"""Above this mean leverage the linear jackknife is too small, and blocks are left out and re-fitted."""
 
 Jackknife = Literal["linear", "exact", "none"]
 
@@ -103,7 +112,7 @@ def fit(statistics: Statistics, settings: Settings, offsets: tuple[Array, Array]
     blocks = [statistics.blocks[index] for index in sorted(statistics.blocks)]
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
-    if settings.jackknife == "exact":
+    if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
         return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
     parts = (select(block.centred(*means) if means else block, scored) for block in blocks)
     contributions = contributions_from_sums(parts, spectrum, solution.ratio, fitted.beta[scored], weights)

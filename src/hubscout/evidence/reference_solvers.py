@@ -104,7 +104,10 @@ def _repeat(problem: Problem, step_for: Callable[[int], Step], tolerance: float,
         while iteration < max_iterations:
             iteration += 1
             before = alpha / beta
-            new_alpha, new_beta = step(alpha, beta)
+            try:
+                new_alpha, new_beta = step(alpha, beta)
+            except ZeroDivisionError:  # nothing left of the residual in float64
+                break
             if not (0 < new_alpha < math.inf and 0 < new_beta < math.inf):
                 break  # Rounding took over (labels without noise); the last whole pair stands, not converged.
             alpha, beta = new_alpha, new_beta
