@@ -37,6 +37,8 @@ TRADE_OFFS = {
     "kd": (0.001, 0.01, 0.1),
 }
 METHODS = ("fine-tune", "kd", "b-tuning", "b-tuning-live", "zoo", "zoo-lite")
+DECODERS = 4
+"""Decoding threads of a run; several runs share a machine."""
 SEEDS = (1, 2, 3, 4, 5)
 
 
@@ -124,6 +126,7 @@ def run_one(setting: Setting, task, top: int) -> dict:
         seed=setting.seed,
         cache=FeatureCache(CACHE),
         data_in_memory=True,
+        workers=DECODERS,
         validate_every_epochs=STEPS / 4 / batches_per_epoch(task),
         **options,
     )
@@ -174,6 +177,8 @@ def main() -> None:
     parser.add_argument("stage", choices=["rank", "search", "final"])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--methods", nargs="*", default=METHODS)
+    parser.add_argument("--rates", type=float, nargs="*", default=LEARNING_RATES, help="learning rates to search")
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS, help="seeds of the final runs")
     parser.add_argument("--shots", type=int, help="train images to keep, stratified; default all")
     parser.add_argument("--top", type=int, default=3, help="how many teachers, by LogME")
     parser.add_argument("--results", type=Path, default=HERE / "results")
@@ -185,9 +190,12 @@ def main() -> None:
     done = load_results(arguments.results)
     if arguments.stage == "search":
         settings = [s for method in arguments.methods for s in grid(method, arguments.shots)]
+        settings = [s for s in settings if s.learning_rate in arguments.rates]
     else:
         bests = [best_setting(done, method, arguments.shots) for method in arguments.methods]
-        settings = [Setting(b.method, b.learning_rate, b.trade_off, seed, b.shots) for seed in SEEDS for b in bests]
+        settings = [
+            Setting(b.method, b.learning_rate, b.trade_off, seed, b.shots) for seed in arguments.seeds for b in bests
+        ]
     settings = [s for s in settings if s.key not in done]
     settings.sort(key=lambda s: (s.method not in ("b-tuning-live", "zoo"), s.method))  # long runs first
     context = multiprocessing.get_context("spawn")
