@@ -17,10 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_pages import command_pages
 from notebook import make_notebook
 
-REFERENCE = {
-    "hubscout": ("tasks", "hubs", "features", "evidence", "metrics", "ranking", "tuning", "evaluation", "engines",
-                 "report", "errors"),
-}  # fmt: skip
 OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md", "Results": "results.md"}
 """Pages that join the menu where they are there."""
 

@@ -27,6 +27,11 @@ def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def data(common: Path) -> Path:
+    """See `write_data`."""
+    return write_data(common)
+
+
+def write_data(common: Path) -> Path:
     """`digits/`, `words.csv`, `sentiment.csv` and `pairs.csv`: digits of MNIST and words that people rated."""
     from filelock import FileLock
 

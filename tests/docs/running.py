@@ -77,28 +77,30 @@ def check_output(expected: str, printed: str, *, roughly: bool = False) -> None:
     Rules of tables and runs of spaces do not count.
     """
     share, size = (0.3, 0.3) if roughly else (0.03, 0.02)
-    actual = [line for line in map(_words, printed.splitlines()) if line]
+    actual = [line for line in map(words_of, printed.splitlines()) if line]
     position = 0
-    for line in filter(None, map(_words, expected.splitlines())):
+    for line in filter(None, map(words_of, expected.splitlines())):
         if line == ["…"]:
             continue
-        place = next((n for n in range(position, len(actual)) if _same(line, actual[n], share, size)), None)
+        place = next((n for n in range(position, len(actual)) if same(line, actual[n], share, size)), None)
         assert place is not None, f"The page promises\n  {' '.join(line)}\nwhich is not in\n{printed}"
         position = place + 1
 
 
-def _words(line: str) -> list[str]:
+def words_of(line: str) -> list[str]:
+    """The words of a line, without the rules of tables."""
     return re.sub(r"[│┃┏┓┗┛┡┩└┘├┤┬┴┼┳┻╇╈━─╭╮╰╯]+", " ", line).split()
 
 
-def _same(expected: list[str], actual: list[str], share: float, size: float) -> bool:
+def same(expected: list[str], actual: list[str], share: float, size: float) -> bool:
+    """Whether two lines say the same, numbers being within `share` of themselves plus `size`."""
     if not expected:
         return not actual
     if expected[0] == "…":
-        return any(_same(expected[1:], actual[skip:], share, size) for skip in range(len(actual) + 1))
+        return any(same(expected[1:], actual[skip:], share, size) for skip in range(len(actual) + 1))
     if not actual or not _same_word(expected[0], actual[0], share, size):
         return False
-    return _same(expected[1:], actual[1:], share, size)
+    return same(expected[1:], actual[1:], share, size)
 
 
 def _same_word(expected: str, actual: str, share: float, size: float) -> bool:

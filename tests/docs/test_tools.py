@@ -20,8 +20,8 @@ def block(language: str, source: str) -> Block:
 
 
 def test_blocks_have_place_language_and_output(tmp_path: Path) -> None:
-    text = "# A\n\n```python\nprint(1)\n```\n\n<!-- output -->\n\n```text\n1\n```\n\n<!-- not run: no net -->\n```bash\nls\n```\n"
-    first, second = read_blocks(page(tmp_path, text))
+    shown = "# A\n\n```python\nprint(1)\n```\n\n<!-- output -->\n\n```text\n1\n```\n\n"
+    first, second = read_blocks(page(tmp_path, shown + "<!-- not run: no net -->\n```bash\nls\n```\n"))
     assert (first.line, first.language, first.source, first.output) == (4, "python", "print(1)\n", "1\n")
     assert (second.language, second.not_run) == ("bash", "no net")
 
