@@ -30,7 +30,7 @@ ONE_ARCHITECTURE = ("mobilenetv2_coral_in1k", "mobilenetv2_coral_inat_bird", "mo
 STEPS = 624
 """Optimiser steps of every run: twelve epochs of the whole train split."""
 BATCH_SIZE = 64
-LEARNING_RATES = (0.003, 0.01, 0.03)
+LEARNING_RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
 TRADE_OFFS = {
     "b-tuning": (10.0, 100.0, 1000.0),
     "b-tuning-live": (10.0, 100.0, 1000.0),
@@ -140,7 +140,7 @@ def run_one(setting: Setting, task, top: int) -> dict:
         "best_step": tuned.best_step,
         "steps": tuned.steps,
         "seconds": round(time.perf_counter() - start, 1),
-        "notes": list(tuned.notes),
+        "teachers": [shared_hub.name_of(teacher) for teacher in tuned.teachers],
     }
 
 
@@ -206,7 +206,7 @@ def main() -> None:
     with pool, (arguments.results / f"{arguments.stage}-{arguments.shots or 'all'}.jsonl").open("a") as file:
         for future in as_completed([pool.submit(work, setting) for setting in settings]):
             record = future.result()
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
             file.flush()
             outcome = record.get("error") or f"validation {record['validation']:.4f} test {record['test']:.4f}"
             print(
