@@ -69,7 +69,7 @@ class Manifest:
         path = folder / MANIFEST
         try:
             content = json.loads(path.read_bytes())
-            shards = {int(index): _record(record) for index, record in content["shards"].items()}
+            shards = {int(index): read_record(record) for index, record in content["shards"].items()}
             return cls(
                 about={str(name): str(value) for name, value in content["about"].items()},
                 layer=str(content["layer"]),
@@ -81,7 +81,8 @@ class Manifest:
             raise CorruptCacheError(f"{path} is no cache manifest: {type(error).__name__}: {error}") from error
 
 
-def _record(content: Mapping[str, Any]) -> ShardRecord:
+def read_record(content: Mapping[str, Any]) -> ShardRecord:
+    """A shard out of its JSON; a file that is no record raises one of the errors of its values."""
     name = str(content["file"])
     if Path(name).name != name:
         raise ValueError(f"file name {name!r} leads out of the folder")

@@ -69,7 +69,8 @@ def rank(
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         precision: "auto", "float32", "bfloat16" or "float16".
         batch_size: samples at once; None lets it be found.
-        cache: True for the default folder, a folder, or False to keep sufficient statistics alone.
+        cache: True for the default folder, a folder, a URL such as s3://bucket/features, or False to keep sufficient
+            statistics alone. With an engine on several machines, a folder that is named must be seen by all of them.
         limit: rank on a stratified subset of so many train samples.
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
@@ -215,9 +216,11 @@ def _open_cache(cache: FeatureCache | str | Path | bool, stack: ExitStack, *, al
     if cache is True:
         return FeatureCache()
     if isinstance(cache, str | Path):
-        return FeatureCache(Path(cache))
+        from hubscout.features.remote_cache import open_cache
+
+        return open_cache(cache)
     return cache
 
 
 def _folder_of(cache: FeatureCache | None) -> str | None:
-    return None if cache is None else str(cache.root)
+    return None if cache is None else str(getattr(cache, "url", cache.root))
