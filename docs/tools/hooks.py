@@ -20,6 +20,22 @@ from notebook import make_notebook
 OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md", "Results": "results.md"}
 """Pages that join the menu where they are there."""
 
+MORE = {
+    "tasks": [
+        f"hubscout.tasks.{module}.{name}"
+        for module, name in {
+            "folder": "from_image_folder",
+            "table": "from_table",
+            "conll": "from_conll",
+            "hf": "from_hf",
+            "arrays": "from_arrays",
+        }.items()
+    ],
+    "ranking": ["hubscout.ranking.comparison.compare"],
+    "tuning": ["hubscout.tuning.teachers.mixing_weights"],
+}
+"""Functions that the docstrings point to and that are no public names."""
+
 _TITLES = {
     "tasks": "Tasks: labelled data",
     "hubs": "Hubs: where models come from",
@@ -145,7 +161,8 @@ def reference_pages() -> dict[str, str]:
         if members is None:
             text += f"::: hubscout.{name}\n    options:\n      show_root_heading: false\n"
         else:
-            text += "\n\n".join(f"::: {_home(module, member)}" for member in members if _documented(module, member))
+            shown = [_home(module, member) for member in _in_order(module, members)]
+            text += "\n\n".join(f"::: {place}" for place in (*shown, *MORE.get(name, ())))
         pages[f"reference/{name}.md"] = text + "\n"
     return pages
 
@@ -154,9 +171,10 @@ def _folder_says(module: Any) -> str:
     return (module.__doc__ or "").strip() if hasattr(module, "__path__") else ""
 
 
-def _documented(module: Any, member: str) -> bool:
-    value = getattr(module, member)
-    return callable(value) or isinstance(value, type)
+def _in_order(module: Any, members: list[str]) -> list[str]:
+    """What has a docstring of its own: functions first, since they are what one calls."""
+    found = [member for member in members if callable(getattr(module, member))]
+    return sorted(found, key=lambda member: isinstance(getattr(module, member), type))
 
 
 def _home(module: Any, member: str) -> str:

@@ -60,6 +60,14 @@ def _with_numbers_of(line: str, wanted: list[str], actual: list[str]) -> str:
     return line
 
 
+def _agrees(expected: str, printed: str) -> bool:
+    try:
+        check_output(expected, printed, roughly=True)
+    except AssertionError:
+        return False
+    return True
+
+
 def main() -> None:
     """Refresh the pages named, or all."""
     root = conftest.REPOSITORY
@@ -81,13 +89,12 @@ def main() -> None:
             printed = state.run(block)
             if block.output is None:
                 continue
-            try:
-                check_output(block.output, printed, roughly=False)
-            except AssertionError:
-                new, lost = refreshed(block.output, printed)
-                for line in lost:
-                    print(f"{block.place}: not printed any more: {line}\n{printed}")
-                text = text.replace(block.output, new, 1)
+            if block.roughly and _agrees(block.output, printed):
+                continue  # training moves a little from machine to machine: no reason to touch the page
+            new, lost = refreshed(block.output, printed)
+            for line in lost:
+                print(f"{block.place}: not printed any more: {line}\n{printed}")
+            text = text.replace(block.output, new, 1)
         if text != path.read_text(encoding="utf-8"):
             path.write_text(text, encoding="utf-8")
             print(f"refreshed {path.relative_to(root)}")

@@ -73,10 +73,10 @@ def _bash(source: str) -> str:
 def check_output(expected: str, printed: str, *, roughly: bool = False) -> None:
     """Every line of `expected` must occur in what was printed, in order.
 
-    Words must be the same and numbers nearly so (3% or 0.02; `roughly`: 30% or 0.3); an ellipsis stands for anything.
-    Rules of tables and runs of spaces do not count.
+    Words must be the same, and numbers nearly so: within 3% and 0.004, or `roughly` within 30% and 0.3. An ellipsis
+    stands for anything. Rules of tables and runs of spaces do not count.
     """
-    share, size = (0.3, 0.3) if roughly else (0.03, 0.02)
+    share, size = (0.3, 0.3) if roughly else (0.03, 0.004)
     actual = [line for line in map(words_of, printed.splitlines()) if line]
     position = 0
     for line in filter(None, map(words_of, expected.splitlines())):

@@ -52,8 +52,8 @@ def test_lines_are_joined() -> None:
 @pytest.mark.parametrize(
     ("expected", "printed", "agrees"),
     [
-        ("score 0.30", "score 0.31", True),
-        ("score 0.30", "score 0.40", False),
+        ("score 0.300", "score 0.310", True),
+        ("score 0.30", "score 0.32", False),
         ("a 1\n…\nc", "a 1\nb\nc", True),
         ("a … z", "a 1 2 z", True),
         ("b\na", "a\nb", False),

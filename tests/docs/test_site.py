@@ -1,0 +1,85 @@
+"""The site builds without a warning, has a page for everything that is registered, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=REPOSITORY, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+def test_every_metric_has_a_page_with_its_formula(site: Path) -> None:
+    from hubscout.metrics import METRICS
+
+    listed = (site / "metrics" / "index.html").read_text()
+    for name in METRICS:
+        assert f'href="{name}.html"' in listed
+        page = (site / "metrics" / f"{name}.html").read_text()
+        assert METRICS[name].function.__name__ in page
+
+
+def test_every_method_has_a_page(site: Path) -> None:
+    from hubscout.tuning import METHODS
+
+    for name in METHODS:
+        assert "loss" in (site / "methods" / f"{name}.html").read_text()
+
+
+def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
+    import typer.main
+
+    from hubscout.cli.app import app
+
+    group = typer.main.get_command(app)
+    context = group.make_context("hubscout", ["doctor"], resilient_parsing=True)
+    page = (site / "reference" / "commands.html").read_text()
+    for name in group.list_commands(context):
+        assert f"hubscout {name}" in page
+        for parameter in getattr(group.get_command(context, name), "params", ()):
+            assert all(option in page for option in parameter.opts if option.startswith("--"))
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    import hubscout
+
+    text = "".join(path.read_text() for path in (site / "reference").glob("*.html"))
+    for name in hubscout.__all__:
+        if not name.startswith("__"):
+            assert re.search(rf'id="hubscout\.[\w.]*\.{name}"', text), name
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source)[^>]+src=\"(https?:)?//|<link[^>]+stylesheet[^>]+href=\"https?://"
+    )
+    for path in site.rglob("*.html"):
+        assert not loaded.search(path.read_text()), path.name
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert not re.search(r"url\(['\"]?https?:|@import ['\"]https?:", styles)
+
+
+def test_the_notebook_is_part_of_the_site(site: Path) -> None:
+    notebook = json.loads((site / "tutorial.ipynb").read_text())
+    assert notebook["cells"][0]["source"][0].startswith("# Tutorial")
+
+
+def test_examples_in_docstrings_are_blocks_of_code(site: Path) -> None:
+    assert "<blockquote>" not in (site / "metrics" / "logme.html").read_text()
