@@ -12,14 +12,16 @@ from hubscout.errors import HubscoutError, InputError, MissingDependencyError, U
 from hubscout.optional import require
 from hubscout.registry import Registry
 
-HEAVY = ("torch", "transformers", "timm", "ray", "sklearn", "pandas", "matplotlib")
+HEAVY = ("torch", "transformers", "timm", "ray", "sklearn", "pandas", "pyarrow", "matplotlib")
 
 
 def run(*arguments):
     return subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("module", ["hubscout", "hubscout.evidence", "hubscout.errors", "hubscout.registry"])
+@pytest.mark.parametrize(
+    "module", ["hubscout", "hubscout.evidence", "hubscout.metrics", "hubscout.errors", "hubscout.registry"]
+)
 def test_importing_pulls_in_nothing_heavy(module):
     loaded = run("-c", f"import sys, {module}; print(*sys.modules)").stdout.split()
     assert not set(HEAVY) & set(loaded)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import permutations as all_permutations
 
 import numpy as np
-from scipy import stats
 
 from hubscout.errors import InputError
 from hubscout.evaluation.pairs import Better, Values, pair
@@ -91,6 +90,8 @@ def plain(scores: np.ndarray, reference: np.ndarray) -> float:
     """τ_b of two arrays, 0 where it is undefined."""
     if _ranks_nothing(scores, reference):
         return 0.0
+    from scipy import stats
+
     return float(stats.kendalltau(scores, reference).statistic)
 
 
@@ -98,6 +99,8 @@ def weighted(scores: np.ndarray, reference: np.ndarray) -> float:
     """τ_w of two arrays, 0 where it is undefined."""
     if _ranks_nothing(scores, reference):
         return 0.0
+    from scipy import stats
+
     return float(stats.weightedtau(scores, reference).statistic)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.covariance import ledoit_wolf_shrinkage
 
 from hubscout.metrics import inputs
 from hubscout.metrics.discriminant import fit_discriminant, span
@@ -61,6 +60,8 @@ def etran(features: Any, targets: Any, kind: str = "classification") -> dict[str
 
 
 def _log_probability(features: np.ndarray, ids: np.ndarray) -> float:
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
     rows = span(features)
     if not rows.shape[1] or not rows.any():
         return float(np.log(np.bincount(ids) / len(ids))[ids].mean())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.metrics import average_precision_score
 
 from hubscout.metrics.inputs import varying
 from hubscout.metrics.registry import Score
@@ -17,6 +16,8 @@ def accuracy(predicted: np.ndarray, ids: np.ndarray) -> Score:
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> Score:
     """Mean over labels of the average precision; labels that are the same for all samples are left out."""
+    from sklearn.metrics import average_precision_score
+
     columns = np.flatnonzero(varying(labels))
     each = [float(average_precision_score(labels[:, column], scores[:, column])) for column in columns]
     return Score(float(np.mean(each)), details={"per_target": np.array(each), "columns": columns})

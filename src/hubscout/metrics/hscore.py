@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.covariance import ledoit_wolf
 
 from hubscout.metrics import inputs
 from hubscout.metrics.registry import Score, metric
@@ -37,6 +36,8 @@ def h_score(features: Any, targets: Any) -> Score:
     >>> bool(0 < far.value < 0.2 and 1.9 < near.value < 2)
     True
     """
+    from sklearn.covariance import ledoit_wolf
+
     features = inputs.real_matrix(features, "features")
     ids, _ = inputs.class_ids(targets, len(features))
     centred = features - features.mean(axis=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
@@ -59,6 +58,8 @@ def knn(
 
 def _others(features: np.ndarray, neighbours: int, distance: str) -> np.ndarray:
     """Indices of the nearest other samples, nearest first."""
+    from sklearn.neighbors import NearestNeighbors
+
     n = len(features)
     k = min(neighbours, n - 1)
     if distance == "euclidean":

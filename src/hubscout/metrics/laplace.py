@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
@@ -147,6 +146,8 @@ def _gaussian(axes: Axes, columns: np.ndarray) -> Score:
 
 def _maximise(evidence: Callable[[float], float], *, low: float = -7.0, high: float = 21.0) -> tuple[float, float]:
     """The maximum over a coarse grid from the strongest prior to the weakest, refined between its neighbours."""
+    from scipy.optimize import minimize_scalar
+
     grid = np.linspace(high, low, 9)
     values = [evidence(point) for point in grid]
     place = int(np.argmax(values))

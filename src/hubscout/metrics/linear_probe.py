@@ -6,9 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
@@ -89,6 +86,10 @@ def inverse_strengths(trials: int) -> np.ndarray:
 
 def _logistic(rows: np.ndarray, ids: np.ndarray, strengths: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
     """Predicted class of every sample by the model of the folds it is not in, for each strength."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
     most = int(np.bincount(ids).max())
     if most < 2:
         raise InputError("targets have one sample in every class: none can be predicted from the others.")

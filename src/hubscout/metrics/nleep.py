@@ -6,8 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 
 from hubscout.metrics import inputs
 from hubscout.metrics.leep import log_expected_prediction
@@ -48,6 +46,9 @@ def n_leep(
     >>> n_leep(np.eye(2)[labels] + 0.1 * noise, labels).value > n_leep(noise, labels).value
     True
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))
     at_most = inputs.whole_number(max_components, "max_components")

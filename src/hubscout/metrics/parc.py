@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
-from sklearn.model_selection import train_test_split
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
@@ -74,6 +72,8 @@ def parc(
 
 
 def _sample(ids: np.ndarray | None, n: int, limit: int, seed: int) -> np.ndarray:
+    from sklearn.model_selection import train_test_split
+
     everything = np.arange(n)
     stratify = ids
     if ids is not None and (np.bincount(ids).min() < 2 or ids.max() + 1 > min(limit, n - limit)):
@@ -89,6 +89,8 @@ def _cosines(rows: np.ndarray) -> np.ndarray:
 
 
 def _spearman(first: np.ndarray, second: np.ndarray) -> float:
+    from scipy.stats import rankdata
+
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
     sizes = [np.linalg.norm(rank) for rank in ranks]
     if min(sizes) == 0:

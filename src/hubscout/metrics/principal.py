@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 RELATIVE_TOLERANCE = 1e-12
 """A component with less than this share of the largest variance is rounding, not data."""
@@ -22,6 +21,8 @@ def principal_components(
     >>> coordinates.shape, variances.tolist()
     ((3, 1), [4.0])
     """
+    from sklearn.decomposition import PCA
+
     n, width = features.shape
     spread = np.abs(features - features.mean(axis=0)).max()
     if n < 2 or spread <= 4 * np.finfo(np.float64).eps * np.abs(features).max():

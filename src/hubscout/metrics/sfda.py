@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 from scipy.special import softmax
-from sklearn.covariance import ledoit_wolf_shrinkage
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
@@ -63,6 +62,8 @@ def sfda(features: Any, targets: Any, *, shrinkage: float | None = None) -> Scor
 
 
 def _shrinkage(features: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> float:
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
     within = within_covariance(rows, ids, inputs.class_means(rows, ids))
     last = len(within) - 1
     largest = float(eigh(within, eigvals_only=True, subset_by_index=[last, last])[0])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp
 
 
@@ -51,6 +50,8 @@ def fit_head(
     (r,) may be 0, for an intercept. `squares` (r,) are the sums of squares of the columns. `tolerance` is the largest
     derivative at the end, per sample and in the units of the curvature.
     """
+    from scipy.optimize import minimize
+
     n, classes = labels.shape
     typical = max(1.0 / classes * (1.0 - 1.0 / classes), 0.01) if softmax else 0.25
     units = (1.0 / np.sqrt(squares * typical + precisions))[:, None]

@@ -17,8 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
-from scipy.spatial.distance import cdist
+from scipy.special import stdtr
 
 from hubscout.errors import InputError
 
@@ -85,12 +84,13 @@ def _resolution(scores: np.ndarray) -> float:
 
 def _pairwise(scores: np.ndarray, root: np.ndarray) -> np.ndarray:
     difference = scores[:, None] - scores[None, :]
-    spread = cdist(root, root)
+    # By hand, and the t distribution by its function alone: scipy's modules for these hold 50 MB.
+    spread = np.array([np.linalg.norm(root - row, axis=1) for row in root])
     resolution = _resolution(scores)
     certain = spread <= resolution
     settled = np.where(difference > resolution, 1.0, np.where(difference < -resolution, 0.0, 0.5))
     statistic = difference / np.where(certain, 1.0, spread)
-    return np.where(certain, settled, stats.t.cdf(statistic, root.shape[1] - 1))
+    return np.where(certain, settled, stdtr(root.shape[1] - 1, statistic))
 
 
 def _probability_of_best(scores: np.ndarray, root: np.ndarray, seed: int) -> np.ndarray:
