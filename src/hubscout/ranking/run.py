@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -55,7 +57,10 @@ class Run:
         zoo = [name for name in self.settings.metrics if _is_zoo(name)]
         if not zoo:  # their parts are not saved, so the models must be scored again (from the cache)
             self.rows = {name: row for name, row in earlier.items() if name in wanted}
-        self.journal.note("started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name)
+        self.journal.note(
+            "started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name,
+            pid=os.getpid(), host=platform.node(),
+        )  # fmt: skip
 
     def at_once(self) -> None:
         """Every model on all the rows."""

@@ -1,0 +1,70 @@
+"""`hubscout serve`: a local page over a folder of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_models
+from hubscout.cli.output import QuietOption, say
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout serve runs/                                    # http://127.0.0.1:8765/
+
+hubscout serve runs/ --data ~/data -m 'timm/mobilenetv3*' -m file:weights.pth?arch=timm/resnet18
+
+hubscout serve runs/ --host 0.0.0.0                     # other machines too: a token is printed
+
+ssh -L 8765:127.0.0.1:8765 machine                      # better: stay local and use a tunnel"""
+
+
+@app.command(epilog=EPILOG)
+def serve(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder that run folders lie in; made if need be.")],
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; any but this machine's own wants a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 finds a free one.")] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", envvar="HUBSCOUT_TOKEN", help="The token to ask for; made up where one is needed."),
+    ] = None,
+    data: Annotated[
+        Path, typer.Option("--data", help="Only data below this folder can be ranked from the page.")
+    ] = Path(),
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--models",
+            "-m",
+            help="Models offered for choice; file:, onnx: and python: ones are taken only if named here.",
+            autocompletion=complete_models,
+        ),
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Look at a folder of runs in the browser: search, open reports, compare two, watch live, start and stop rankings.
+
+    The page reads and writes the same run folders as the commands. Stopping it stops no ranking.
+    """
+    from hubscout.cli.values import split_models
+    from hubscout.serve import serve as run_server
+
+    def ready(address: str, wanted: str | None) -> None:
+        link = address if wanted is None else f"{address}?token={wanted}"
+        say(f"{runs} at {link}", quiet=quiet and wanted is None)
+        say("Ctrl-C stops the page, not the rankings that were started from it.", quiet=quiet)
+        if browse:
+            import webbrowser
+
+            webbrowser.open(link)
+
+    run_server(
+        runs, host=host, port=port, token=token, data=data, models=split_models(models or []), ready=ready
+    )  # fmt: skip

@@ -1,0 +1,229 @@
+"""The application: pages for people, a small JSON interface for programs.
+
+| request | gives |
+|---|---|
+| `GET /api/session` | `{"csrf": …, "version": …}`: requests that change something bring `csrf` as `X-CSRF-Token` |
+| `GET /api/runs?q=WORDS` | `{"runs": [summary, …]}`, the latest first; see `hubscout.serve.summary.Summary` |
+| `GET /api/runs/NAME` | a summary, with `ranking` as in `ranking.json` where the run has one |
+| `GET /api/events/NAME` | server-sent events: `line` (`{"file", "line"}`) for every line of `events.jsonl` or |
+|  | `metrics.jsonl`, old ones first; `reset` where the run began anew; `end` (`{"state"}`) when it is over |
+| `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `metrics`, `limit`, `target`, |
+|  | `text`, `image`, as for `hubscout rank`; 201 with the summary |
+| `POST /api/stop/NAME` | interrupt a run that was started here, as Ctrl-C does; `{"force": true}` kills it |
+
+Errors are `{"error": …}` with status 401 (token), 403 (not from our page), 404 (no such run), 422 (bad request).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from hubscout import __version__
+from hubscout.errors import HubscoutError, InputError
+from hubscout.serve.folder import NotHereError
+from hubscout.serve.pages.compare import compare_page
+from hubscout.serve.pages.frame import address, assets, login_page, message_page
+from hubscout.serve.pages.listing import listing_page, rows
+from hubscout.serve.pages.start import start_page
+from hubscout.serve.security import Guard, Protect, Scope
+from hubscout.serve.site import Site, report_policy
+from hubscout.serve.starting import Request as Wanted
+from hubscout.serve.streams import lines_stream, panel_stream
+
+MOST_BYTES = 1 << 16
+
+
+def create_app(site: Site) -> FastAPI:
+    """The ASGI application of a site."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="hubscout")
+    app.add_middleware(Protect, guard=site.guard, refuse=_refusal)  # type: ignore[arg-type]
+    _handle_errors(app)
+    _add_pages(app, site)
+    _add_interface(app, site)
+    return app
+
+
+def _refusal(status: int, reason: str, scope: Scope) -> Any:
+    if scope["path"].startswith("/api/"):
+        return JSONResponse({"error": reason}, status)
+    return HTMLResponse(login_page() if status == 401 else message_page("Not allowed", reason), status)
+
+
+def _handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(NotHereError)
+    async def not_here(request: Request, error: NotHereError) -> Any:
+        return _failed(request, 404, "Not found", str(error))
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> Any:
+        return _failed(request, error.status_code, "Not found" if error.status_code == 404 else "Error", error.detail)
+
+    @app.exception_handler(HubscoutError)
+    async def expected(request: Request, error: HubscoutError) -> Any:
+        return _failed(request, 422, "That did not work", " ".join(str(error).split()))
+
+    @app.exception_handler(OSError)
+    async def unreadable(request: Request, error: OSError) -> Any:
+        return _failed(request, 500, "That did not work", error.strerror or type(error).__name__)
+
+
+def _failed(request: Any, status: int, title: str, reason: str) -> Any:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": reason}, status)
+    return HTMLResponse(message_page(title, reason), status)
+
+
+async def _read(request: Request, guard: Guard, *, csrf: bool = True) -> dict[str, Any]:
+    """The fields of a form or a JSON object. Everything that changes something reads its request through here."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, "The request is too long.")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    try:
+        if kind == "application/json":
+            fields = json.loads(body or b"{}")
+        else:
+            lists = parse_qs(body.decode(), keep_blank_values=True)
+            fields = {key: values if key == "models" else values[-1] for key, values in lists.items()}
+    except ValueError:
+        raise InputError("The request is neither a form nor JSON.") from None
+    if not isinstance(fields, dict):
+        raise InputError("The request must be a JSON object.")
+    if csrf and not guard.is_csrf(str(request.headers.get("x-csrf-token") or fields.get("csrf") or "")):
+        raise HTTPException(
+            403, "The page is older than the server, or the request came from elsewhere. Load it again."
+        )
+    return fields
+
+
+def _add_pages(app: FastAPI, site: Site) -> None:
+    library, guard = site.library, site.guard
+    files = assets()
+
+    def enter() -> Response:
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(guard.cookie_name, guard.cookie, httponly=True, samesite="strict", path="/")
+        return answer
+
+    @app.get("/")
+    def list_runs(q: str = "", token: str = "") -> Response:
+        if token and guard.is_token(token):
+            return enter()
+        return HTMLResponse(listing_page(library.summaries(q), q, site.shown))
+
+    @app.post("/login")
+    async def log_in(request: Request) -> Response:
+        fields = await _read(request, guard, csrf=False)
+        if guard.token is None or guard.is_token(str(fields.get("token") or "")):
+            return enter()
+        return HTMLResponse(login_page(wrong=True), 401)
+
+    @app.get("/rows")
+    def list_rows(q: str = "") -> Response:
+        return HTMLResponse(str(rows(library.summaries(q))))
+
+    @app.get("/assets/{name}")
+    def give_asset(name: str) -> Response:
+        if name not in files:
+            raise NotHereError
+        kind, content = files[name]
+        return Response(content, media_type=kind)
+
+    @app.get("/run/{name:path}")
+    def show_run(name: str) -> Response:
+        return HTMLResponse(site.run_page(name))
+
+    @app.get("/report/{name:path}")
+    def show_report(name: str) -> Response:
+        return HTMLResponse(library.report(name), headers={"Content-Security-Policy": report_policy()})
+
+    @app.get("/live/{name:path}")
+    def watch_run(name: str) -> Response:
+        library.find(name)
+        return StreamingResponse(panel_stream(site, name), media_type="text/event-stream")
+
+    @app.get("/compare")
+    def compare_runs(request: Request) -> Response:
+        names = list(dict.fromkeys(request.query_params.getlist("run")))
+        if len(names) != 2:
+            raise InputError(f"Choose two runs to compare; {len(names)} came.")
+        first, second = (library.open(name) for name in names)
+        return HTMLResponse(compare_page((names[0], names[1]), (first, second)))
+
+    @app.get("/start")
+    def ask() -> Response:
+        return HTMLResponse(_form(site, None))
+
+    @app.post("/start")
+    async def start_run(request: Request) -> Response:
+        wanted = Wanted.read(await _read(request, guard))
+        try:
+            await run_in_threadpool(site.starter.start, wanted)
+        except InputError as error:
+            return HTMLResponse(await run_in_threadpool(_form, site, wanted, str(error)), 422)
+        return RedirectResponse(address("/run", wanted.name), 303)
+
+    @app.post("/stop/{name:path}")
+    async def stop_run(name: str, request: Request) -> Response:
+        fields = await _read(request, guard)
+        await run_in_threadpool(site.stop, name, force=fields.get("force") == "1")
+        return RedirectResponse(address("/run", name), 303)
+
+    @app.post("/resume/{name:path}")
+    async def resume_run(name: str, request: Request) -> Response:
+        await _read(request, guard)
+        await run_in_threadpool(site.resume, name)
+        return RedirectResponse(address("/run", name), 303)
+
+
+def _form(site: Site, wanted: Wanted | None, problem: str = "") -> str:
+    return start_page(
+        site.starter.data.names(),
+        site.starter.offered,
+        wanted,
+        data_folder=str(site.starter.data.folder.path),
+        csrf=site.guard.csrf,
+        problem=problem,
+    )
+
+
+def _add_interface(app: FastAPI, site: Site) -> None:
+    library, guard = site.library, site.guard
+
+    @app.get("/api/session")
+    def session() -> Response:
+        return JSONResponse({"csrf": guard.csrf, "version": __version__})
+
+    @app.get("/api/runs")
+    def list_runs(q: str = "") -> Response:
+        return JSONResponse({"runs": [summary.record() for summary in library.summaries(q)]})
+
+    @app.get("/api/runs/{name:path}")
+    def give_run(name: str) -> Response:
+        return JSONResponse({**library.summary(name).record(), "ranking": site.ranking_record(name)})
+
+    @app.get("/api/events/{name:path}")
+    def follow_run(name: str) -> Response:
+        library.find(name)
+        return StreamingResponse(lines_stream(site, name), media_type="text/event-stream")
+
+    @app.post("/api/runs")
+    async def start_run(request: Request) -> Response:
+        wanted = Wanted.read(await _read(request, guard))
+        await run_in_threadpool(site.starter.start, wanted)
+        return JSONResponse((await run_in_threadpool(library.summary, wanted.name)).record(), 201)
+
+    @app.post("/api/stop/{name:path}")
+    async def stop_run(name: str, request: Request) -> Response:
+        fields = await _read(request, guard)
+        stopped = await run_in_threadpool(site.stop, name, force=fields.get("force") is True)
+        return JSONResponse({"stopped": stopped})

@@ -1,0 +1,132 @@
+"""The one folder that may be read: names from the outside become paths inside it, or nothing.
+
+A link below the folder is never followed, wherever it leads: what a link says may change between the look and the
+reading, and a run folder has no need of links.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubscout.errors import HubscoutError, InputError
+
+LONGEST_NAME = 400
+DEEPEST = 4
+
+
+class NotHereError(HubscoutError):
+    """A name that is no place in the folder. It does not say why: that would tell what lies outside."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no such run in this folder.")
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    r"""The parts of a relative name, each a plain word; anything else is an error.
+
+    >>> split_name("team/pets 2")
+    ('team', 'pets 2')
+    >>> split_name("../etc")
+    Traceback (most recent call last):
+    hubscout.serve.folder.NotHereError: There is no such run in this folder.
+    """
+    parts = tuple(name.split("/"))
+    if not name or len(name) > LONGEST_NAME or len(parts) > DEEPEST or not all(map(_is_plain, parts)):
+        raise NotHereError
+    return parts
+
+
+def _is_plain(part: str) -> bool:
+    """Whether a part of a name is the name of a file on every system: `..`, `C:`, NUL and the like are not."""
+    return bool(part) and not part.startswith(".") and part.isprintable() and not set(part) & set('\\:*?"<>|')
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder by its real path."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path, argument: str) -> Folder:
+        """The folder at `path`, which must be there; the path itself may be a link."""
+        given = Path(path).expanduser()
+        if not given.is_dir():
+            raise InputError(f"{argument}: {str(path)!r} is not a folder.")
+        return cls(given.resolve())
+
+    def find(self, name: str) -> Path:
+        """The folder or file called `name` (relative, with slashes); an error where it is not inside or a link."""
+        path = self.path
+        for part in split_name(name):
+            path = path / part
+            if not _is_real(path):
+                raise NotHereError
+        if not path.resolve().is_relative_to(self.path):
+            raise NotHereError
+        return path
+
+    def name_of(self, path: Path) -> str:
+        """The inverse of `find`."""
+        return path.relative_to(self.path).as_posix()
+
+
+def _is_real(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
+
+
+def real_files(folder: Path, deepest: int = DEEPEST) -> Iterator[Path]:
+    """The regular files in a folder and below, hidden ones and links left out, in the order of their names."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+        elif deepest > 0 and entry.is_dir(follow_symlinks=False):
+            yield from real_files(Path(entry.path), deepest - 1)
+
+
+def links_in(folder: Path, deepest: int = DEEPEST) -> list[Path]:
+    """The links in a folder and below: readers that follow links must not be let into it."""
+    found: list[Path] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                found.append(Path(entry.path))
+            elif deepest > 0 and entry.is_dir(follow_symlinks=False):
+                found += links_in(Path(entry.path), deepest - 1)
+    return found
+
+
+def open_real(path: Path) -> int:
+    """A file descriptor for reading a regular file; a link at its place is refused by the system itself."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no regular file")
+    return descriptor
+
+
+def read_real(path: Path, *, last_bytes: int | None = None) -> bytes:
+    """The content of a regular file, or its last bytes; empty where there is none."""
+    try:
+        descriptor = open_real(path)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        if last_bytes is not None:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - last_bytes))
+        return file.read()

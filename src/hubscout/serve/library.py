@@ -1,0 +1,142 @@
+"""The runs in a folder: found, summarised, opened for reports."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from hubscout.errors import RunError
+from hubscout.report import Run, open_run, render
+from hubscout.serve.folder import DEEPEST, Folder, NotHereError, links_in, real_files
+from hubscout.serve.summary import Summary, is_run, summarise
+
+T = TypeVar("T")
+MOST_RUNS = 5000
+REPORTS_KEPT = 8
+SUMMARIES_KEPT = 2 * MOST_RUNS
+
+
+class Kept:
+    """A few results by the state of the files that they were made from; each is made once, whoever asks."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, object] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making: dict[Hashable, threading.Lock] = {}
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, made by `make` where it is not there."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]  # type: ignore[return-value]
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]  # type: ignore[return-value]
+            try:
+                value = make()
+                with self._lock:
+                    self._values[key] = value
+                    while len(self._values) > self._most:
+                        self._values.popitem(last=False)
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+        return value
+
+
+class Library:
+    """The runs below one folder. Names are paths inside it with slashes; nothing else can be named."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = Folder.open(path, "RUNS")
+        if is_run(self.folder.path):
+            raise RunError(
+                f"{path} is itself a run. Give the folder that it lies in: hubscout serve {Path(path).parent}"
+            )
+        self._summaries = Kept(SUMMARIES_KEPT)
+        self._reports = Kept(REPORTS_KEPT)
+
+    def names(self) -> list[str]:
+        """The runs, by name."""
+        return sorted(self.folder.name_of(path) for path in self._walk(self.folder.path, DEEPEST - 1))
+
+    def _walk(self, folder: Path, deeper: int) -> Iterator[Path]:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            return
+        for entry in entries:
+            # A link may lead out of the folder, or in a circle.
+            if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+                continue
+            path = Path(entry.path)
+            try:
+                self.folder.find(self.folder.name_of(path))
+            except NotHereError:
+                continue  # a name that cannot be asked for, such as one with a backslash
+            if is_run(path):
+                yield path
+            elif deeper > 0:
+                yield from self._walk(path, deeper - 1)
+
+    def find(self, name: str) -> Path:
+        """The folder of a run."""
+        path = self.folder.find(name)
+        if not path.is_dir() or not is_run(path):
+            raise NotHereError
+        return path
+
+    def summary(self, name: str) -> Summary:
+        """One run in a line."""
+        return self._summary(name, self.find(name))
+
+    def _summary(self, name: str, path: Path) -> Summary:
+        made = self._summaries.get((name, _state(path)), lambda: summarise(name, path))
+        if made.state == "running":  # whether a process lives is not written in any file
+            return summarise(name, path)
+        return made
+
+    def summaries(self, query: str = "") -> list[Summary]:
+        """The runs that hold every word of the query, the latest first."""
+        words = query.lower().split()
+        found = []
+        for name in self.names()[:MOST_RUNS]:
+            try:
+                summary = self._summary(name, self.folder.find(name))
+            except (NotHereError, OSError):
+                continue  # removed while we looked
+            if all(word in summary.search for word in words):
+                found.append(summary)
+        return sorted(found, key=lambda summary: (summary.state != "running", -summary.modified, summary.name))
+
+    def open(self, name: str) -> Run:
+        """A run with everything a report needs. One that holds links is refused: its readers would follow them."""
+        path = self.find(name)
+        if links_in(path):
+            raise RunError(f"The run {name} holds links to other places, so it is not opened here.")
+        return open_run(path)
+
+    def report(self, name: str) -> str:
+        """The page that `hubscout report` writes."""
+        path = self.find(name)
+        return self._reports.get((name, _state(path)), lambda: render(self.open(name)))
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Names, times and sizes of a run's files: other content has another state."""
+    found = []
+    for path in real_files(folder):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The pages: plain HTML made here, in the look of the report."""

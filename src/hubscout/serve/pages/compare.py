@@ -1,0 +1,201 @@
+"""Two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hubscout.evaluation import weighted_tau
+from hubscout.ranking.ranking import Ranking
+from hubscout.ranking.row import Row
+from hubscout.ranking.table import human_seconds
+from hubscout.report.charts.frame import Frame, drawing, figure
+from hubscout.report.charts.labels import text_width
+from hubscout.report.markup import Markup, breakable, join, scrolling, tag
+from hubscout.report.names import short_names, shorten
+from hubscout.report.run import Run
+from hubscout.report.sections.section import TAU
+from hubscout.report.sections.tuning import tuning_section
+from hubscout.serve.pages.frame import address, page
+
+MOST_DRAWN = 24
+LEAST_FOR_TAU = 3
+
+
+def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
+    """What is the same, what differs, and how the models or the methods fared in each."""
+    first, second = runs
+    parts: list[object] = [_facts(names, runs)]
+    if first.ranking is not None and second.ranking is not None:
+        parts += _rankings(names, first.ranking, second.ranking)
+    elif (first.ranking is None) != (second.ranking is None) and not (first.tuning and second.tuning):
+        words = "One of these runs is a ranking and the other a tuning: only what was run can be compared."
+        parts.append(tag("p", words, class_="note"))
+    if first.tuning and second.tuning:
+        labels = _labels(names)
+        both = [
+            replace(run, method=f"{run.method} ({label})")
+            for label, opened in zip(labels, runs, strict=True)
+            for run in opened.tuning
+        ]
+        found = tuning_section(Run(tuning=tuple(both)))
+        parts.append(Markup(str(found)) if found is not None else "")
+    heading = join([breakable(names[0]), tag("span", " and ", class_="between"), breakable(names[1])])
+    return page(f"{names[0]} and {names[1]}", *parts, heading=heading)
+
+
+def _labels(names: tuple[str, str]) -> tuple[str, str]:
+    short = tuple(name.rpartition("/")[2] for name in names)
+    return (short[0], short[1]) if short[0] != short[1] else names
+
+
+def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
+    told = [dict(_told(run)) for run in runs]
+    rows = []
+    for key in dict.fromkeys([*told[0], *told[1]]):
+        values = [facts.get(key, "–") for facts in told]
+        differs = values[0] != values[1]
+        rows.append(
+            tag(
+                "tr",
+                tag("th", key, scope="row"),
+                *(tag("td", breakable(value)) for value in values),
+                tag("td", tag("span", "differs", class_="badge") if differs else "", class_="mark"),
+                class_="differs" if differs else None,
+            )
+        )
+    heads = [
+        tag("td"),
+        *(tag("th", tag("a", breakable(name), href=address("/run", name)), scope="col") for name in names),
+        tag("td"),
+    ]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="facts-table", id="facts")
+    return tag("section", tag("h2", "What was run"), scrolling(table, "What was run"), class_="close")
+
+
+def _told(run: Run) -> list[tuple[str, str]]:
+    if run.ranking is None:
+        methods = list(dict.fromkeys(one.method for one in run.tuning))
+        targets = list(dict.fromkeys(one.target for one in run.tuning if one.target))
+        return [
+            ("Task", run.title),
+            ("Target", ", ".join(short_names(targets)) or "–"),
+            ("Methods", ", ".join(methods)),
+        ]
+    ranking = run.ranking
+    environment = ranking.environment
+    facts = [
+        ("Task", ranking.task.name),
+        ("Data", ranking.task.fingerprint[:12]),
+        ("Training samples", f"{max((row.n for row in ranking.rows), default=0):,}"),
+        ("Metrics", ", ".join(ranking.metrics)),
+        ("Models", f"{len(ranking)}" + (f", {len(ranking.failures)} failed" if ranking.failures else "")),
+        ("Best", short_names([ranking.best.identifier])[0] if ranking.rows else "–"),
+        ("Complete", "yes" if ranking.complete else "no"),
+        ("Time", human_seconds(ranking.seconds)),
+        ("Device", str(environment.get("device") or "–")),
+        ("Started, UTC", str(environment.get("started") or "–")[:16].replace("T", " ")),
+        ("Seed", str(ranking.seed)),
+    ]
+    shown = {"metrics", "seed"}
+    for key, value in sorted(ranking.settings.items()):
+        if key not in shown and isinstance(value, str | int | float | bool):
+            facts.append((key.replace("_", " "), str(value)))
+    return facts
+
+
+def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[object]:
+    comparable = first.metrics[0] == second.metrics[0] and first.task.fingerprint == second.task.fingerprint
+    there = {row.identifier: row for row in second.rows}
+    shared = [(row, there[row.identifier]) for row in first.rows if row.identifier in there]
+    order = [*first.identifiers, *(name for name in second.identifiers if name not in set(first.identifiers))]
+    here = {row.identifier: row for row in first.rows}
+    short = dict(zip(order, short_names(order), strict=True))
+    lead: list[object] = [_shared_words(len(shared), len(order))]
+    if len(shared) >= LEAST_FOR_TAU:
+        tau = weighted_tau([a.score for a, _ in shared], [b.score for _, b in shared])
+        lead += [" ", TAU, f" of the two orders is {tau:.3f} (1: the same, 0: unrelated)."]
+    if not comparable:
+        why = "metrics differ" if first.metrics[0] != second.metrics[0] else "data is not the same"
+        lead.append(f" The {why}, so compare ranks, not scores.")
+    rows = [_row(short[name], name, here.get(name), there.get(name), comparable) for name in order]
+    labels = _labels(names)
+    heads = [
+        tag("th", "Model", scope="col"),
+        *(tag("th", f"#, {label}", scope="col", class_="number") for label in labels),
+        *(tag("th", f"{ranking.metrics[0]}, {label}", scope="col", class_="number")
+          for label, ranking in zip(labels, (first, second), strict=True)),
+        tag("th", "Change", scope="col", class_="number") if comparable else "",
+    ]  # fmt: skip
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models", id="models")
+    content: list[object] = [tag("h2", "Models"), tag("p", *lead, class_="lead")]
+    if len(shared) > 1:
+        content.append(_slopes(labels, [(short[a.identifier], a.rank, b.rank) for a, b in shared]))
+    content.append(scrolling(table, "Models of both runs"))
+    return [tag("section", *content)]
+
+
+def _shared_words(shared: int, models: int) -> str:
+    if shared == 0:
+        return "No model is in both runs."
+    return f"{shared} of {models} models {'is' if shared == 1 else 'are'} in both runs."
+
+
+def _row(short: str, name: str, first: Row | None, second: Row | None, comparable: bool) -> Markup:
+    change = "–"
+    if first is not None and second is not None:
+        change = f"{second.score - first.score:+.4f}"
+    return tag(
+        "tr",
+        tag("th", tag("span", breakable(short), title=name), scope="row"),
+        *(tag("td", "–" if row is None else str(row.rank), class_="number") for row in (first, second)),
+        *(tag("td", _score(row), class_="number") for row in (first, second)),
+        tag("td", change, class_="number") if comparable else "",
+        class_="best" if (first and first.rank == 1) or (second and second.rank == 1) else None,
+    )
+
+
+def _score(row: Row | None) -> Markup:
+    if row is None:
+        return join(["–"])
+    doubt = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
+    return join([f"{row.score:.4f} ", doubt])
+
+
+def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> Markup:
+    """Ranks among the shared models, a line a model: lines that cross are models that changed places."""
+    drawn = list(models)[:MOST_DRAWN]
+    orders = (sorted(drawn, key=lambda model: model[1]), sorted(drawn, key=lambda model: model[2]))
+    places = [{name: place for place, (name, *_) in enumerate(order)} for order in orders]
+
+    def draw(frame: Frame) -> Markup:
+        longest = 15 if frame.narrow else 40
+        widest = max(text_width(shorten(name, longest), frame.font) for name, *_ in drawn)
+        left, right = widest + 34, frame.width - widest - 34
+        step = (frame.height - 44) / max(len(drawn), 1)
+        parts = [
+            tag("text", shorten(labels[0], longest), x=left, y=10, class_="end axis-title"),
+            tag("text", shorten(labels[1], longest), x=right, y=10, class_="axis-title"),
+        ]
+        for name, *ranks in drawn:
+            y = [38 + step * places[side][name] for side in (0, 1)]
+            moved = "same" if places[0][name] == places[1][name] else "moved"
+            short = shorten(name, longest)
+            parts.append(
+                tag(
+                    "g",
+                    tag("path", d=f"M{left:.1f} {y[0]:.1f}L{right:.1f} {y[1]:.1f}", class_="slope"),
+                    tag("circle", cx=left, cy=y[0], r=3.5),
+                    tag("circle", cx=right, cy=y[1], r=3.5),
+                    tag("text", f"{short}  {ranks[0]}", x=left - 9, y=y[0], class_="end"),
+                    tag("text", f"{ranks[1]}  {short}", x=right + 9, y=y[1]),
+                    class_=f"model-slope {moved}",
+                )
+            )
+        return drawing(frame, *parts, label=f"Ranks in {labels[0]} and in {labels[1]}; the table below has them")
+
+    caption = "Ranks of the models that both runs have."
+    if len(models) > MOST_DRAWN:
+        caption += f" The first {MOST_DRAWN} of {len(models)} are drawn."
+    height = 50 + 27 * len(drawn)
+    return figure(draw, caption=caption, wide=Frame(width=880, height=height))

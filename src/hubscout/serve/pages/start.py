@@ -1,0 +1,86 @@
+"""The form that starts a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hubscout.report.markup import Markup, tag
+from hubscout.report.names import short_names
+from hubscout.serve.pages.frame import alert, page
+from hubscout.serve.starting import Request
+
+
+def start_page(
+    data: Sequence[str],
+    offered: Sequence[str],
+    request: Request | None,
+    *,
+    data_folder: str,
+    csrf: str,
+    problem: str = "",
+) -> str:
+    """`request` is what was filled in before, where something was wrong with it."""
+    asked = request or Request(name="", data="", models=())
+    others = "\n".join(model for model in asked.models if model not in offered)
+    names = [name for name in dict.fromkeys([*data, asked.data]) if name]
+    chosen = [tag("option", name, value=name, selected=name == asked.data) for name in names]
+    source = _field(
+        "Data",
+        tag("select", tag("option", "Choose …", value=""), *chosen, name="data", required=True, id="data"),
+        f"Folders of images with a folder per class, and tables, below {data_folder}."
+        if data
+        else f"Nothing that can be ranked was found below {data_folder}. Start the server with --data FOLDER.",
+    )
+    form = tag(
+        "form",
+        tag("input", type="hidden", name="csrf", value=csrf),
+        source,
+        _models(offered, asked.models),
+        _field(
+            "Other models, one a line",
+            tag("textarea", others, name="models", rows=3, placeholder="timm/resnet50.a1_in1k", spellcheck="false"),
+            "Identifiers or patterns of a hub, such as timm/mobilenetv3*. What is not on this machine is fetched.",
+        ),
+        _field(
+            "Name of the run",
+            tag("input", type="text", name="name", value=asked.name, required=True, autocomplete="off", id="name"),
+            "A folder of this name is made among the runs.",
+        ),
+        tag(
+            "details",
+            tag("summary", "More"),
+            tag(
+                "div",
+                _field("Metrics", _text("metrics", asked.metrics), "The first one orders the models: logme,knn"),
+                _field("At most so many samples", _text("limit", asked.limit), "A stratified subset, such as 2k."),
+                _field("Column of labels", _text("target", asked.target), "Of a table, where it is not clear."),
+                _field("Column of texts", _text("text", asked.text), ""),
+                _field("Column of images", _text("image", asked.image), ""),
+                class_="fields",
+            ),
+            open=bool(asked.limit or asked.target or asked.text or asked.image),
+        ),
+        tag("p", tag("button", "Start", type="submit", class_="button first"), class_="actions"),
+        method="post",
+        action="/start",
+        class_="form",
+    )
+    content = tag("section", alert(problem) if problem else "", form, class_="close")
+    return page("Start a ranking", content, at="/start")
+
+
+def _models(offered: Sequence[str], chosen: Sequence[str]) -> Markup:
+    boxes = [
+        tag("label", tag("input", type="checkbox", name="models", value=model, checked=model in chosen),
+            tag("span", short, title=model))
+        for model, short in zip(offered, short_names(list(offered)), strict=True)
+    ]  # fmt: skip
+    return tag("fieldset", tag("legend", "Models"), *boxes, class_="choices") if boxes else Markup("")
+
+
+def _field(label: str, control: Markup, hint: str) -> Markup:
+    return tag("label", tag("span", label), control, tag("small", hint) if hint else "", class_="field")
+
+
+def _text(name: str, value: str) -> Markup:
+    return tag("input", type="text", name=name, value=value, autocomplete="off")

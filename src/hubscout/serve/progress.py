@@ -1,0 +1,167 @@
+"""How far a run is, told by its lines: what the page shows while a ranking or a tuning is going on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from hubscout.ranking.table import human_seconds
+from hubscout.report.charts.frame import WIDE, figure
+from hubscout.report.charts.lines import COLOURS, Curve, lines
+from hubscout.report.markup import Markup, breakable, join, scrolling, tag
+from hubscout.report.names import short_names
+from hubscout.report.tuning_runs import MethodCurve, loss_curves, tuning_run, validation_curve
+
+Standing = Literal["waiting", "running", "done", "failed", "dropped"]
+STEPS_KEPT = 1500
+CHART = replace(WIDE, height=300)
+
+
+@dataclass
+class Model:
+    """One model of a ranking in the making."""
+
+    standing: Standing = "waiting"
+    score: float | None = None
+    seconds: float | None = None
+    since: float | None = None
+    remark: str = ""
+
+
+@dataclass
+class Progress:
+    """Takes the lines of a run one by one, and shows where they have led."""
+
+    models: dict[str, Model] = field(default_factory=dict)
+    curves: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    over: bool = False
+
+    def take(self, file: str, line: Mapping[str, Any]) -> None:
+        """Count one line of `file` in."""
+        if file == "events.jsonl":
+            self._take_event(line)
+        elif file.endswith("metrics.jsonl"):
+            self._take_tuning(file.removesuffix("metrics.jsonl").rstrip("/"), line)
+
+    def _take_event(self, line: Mapping[str, Any]) -> None:
+        event, name = line.get("event"), str(line.get("model") or "")
+        if event == "started":
+            self.models = {str(model): Model() for model in line.get("models") or ()}
+            for model in line.get("taken_over") or ():
+                self.models[str(model)] = Model("done", remark="finished in an earlier run")
+        elif event == "finished":
+            self.over = True
+        if not name:
+            return
+        model = self.models.setdefault(name, Model())
+        if event == "model-started":
+            model.standing, model.since = "running", _number(line.get("time"))
+        elif event == "model-finished":
+            model.standing = "done"
+            model.score, model.seconds = _number(line.get("score")), _number(line.get("seconds"))
+        elif event == "model-failed":
+            model.standing, model.remark = "failed", f"{line.get('error')}: {line.get('reason')}"
+        elif event == "dropped":
+            model.standing, model.remark = "dropped", str(line.get("reason") or "")
+
+    def _take_tuning(self, name: str, line: Mapping[str, Any]) -> None:
+        kept = self.curves.setdefault(name, [])
+        kept.append(dict(line))
+        steps = [entry for entry in kept if entry.get("event") == "step"] if len(kept) > 2 * STEPS_KEPT else []
+        if len(steps) > STEPS_KEPT:  # every second one draws the same curve
+            gone = {id(entry) for entry in steps[1::2]}
+            self.curves[name] = [entry for entry in kept if id(entry) not in gone]
+
+    @property
+    def status(self) -> str:
+        """One sentence for those who listen."""
+        if self.models:
+            done = self._count("done", "dropped")
+            failed = self._count("failed")
+            running = [name for name, model in self.models.items() if model.standing == "running"]
+            words = f"{done} of {len(self.models)} models done"
+            if failed:
+                words += f", {failed} failed"
+            return f"{words}; now {', '.join(short_names(running))}" if running and not self.over else words
+        steps = max((int(line.get("step") or 0) for kept in self.curves.values() for line in kept[-1:]), default=0)
+        if not self.curves:
+            return "Nothing is written yet: the data and the first model are being opened."
+        return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {steps}"
+
+    def _count(self, *standings: Standing) -> int:
+        return sum(model.standing in standings for model in self.models.values())
+
+    def markup(self) -> Markup:
+        """The panel."""
+        if self.models:
+            return join([self._bar(), scrolling(self._table(), "Models of this ranking")])
+        if self.curves:
+            return join(self._charts())
+        return tag("p", "Nothing is written yet: the data and the first model are being opened.", class_="note")
+
+    def _bar(self) -> Markup:
+        over = self._count("done", "dropped", "failed")
+        return tag("progress", value=over, max=max(len(self.models), 1), aria_label="Models done")
+
+    def _table(self) -> Markup:
+        names = dict(zip(self.models, short_names(list(self.models)), strict=True))
+        order = {"done": 0, "dropped": 1, "running": 2, "waiting": 3, "failed": 4}
+        ranked = sorted(
+            self.models.items(),
+            key=lambda item: (order[item[1].standing], -(item[1].score if item[1].score is not None else -1e300)),
+        )
+        rows = [
+            tag(
+                "tr",
+                tag("th", breakable(names[name]), tag("small", model.remark) if model.remark else "", scope="row",
+                    title=name),
+                tag("td", tag("span", model.standing, class_=f"state {model.standing}")),
+                tag("td", "–" if model.score is None else f"{model.score:.4f}", class_="number"),
+                tag("td", self._time(model), class_="number"),
+            )
+            for name, model in ranked
+        ]  # fmt: skip
+        heads = [
+            *(tag("th", words, scope="col") for words in ("Model", "State")),
+            *(tag("th", words, scope="col", class_="number") for words in ("Score", "Time")),
+        ]
+        return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models live", id="progress")
+
+    def _time(self, model: Model) -> str:
+        if model.standing == "running" and model.since is not None and not self.over:
+            return human_seconds(max(0.0, time.time() - model.since))
+        return human_seconds(model.seconds)
+
+    def _charts(self) -> list[Markup]:
+        runs = [tuning_run(name or "validation", {}, kept) for name, kept in self.curves.items()]
+        primary = next((run.primary for run in runs if run.primary), None)
+        parts: list[Markup] = []
+        if primary is not None:
+            found = [validation_curve(run.name, [run], primary) for run in runs]
+            parts += _chart(f"Validation {primary}", [c for c in found if c is not None], "Epoch", primary)
+        if len(runs) == 1:
+            parts += _chart("Parts of the loss", loss_curves(runs), "Step", "Loss")
+        return parts or [tag("p", "Training has begun; the first numbers come with the first report.", class_="note")]
+
+
+def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) -> list[Markup]:
+    if not curves:
+        return []
+    drawn = [
+        Curve(
+            name=curve.method, x=curve.epochs, y=curve.mean, colour=place if place < COLOURS else None, dots=True,
+            tips=[f"{curve.method} {x:g}: {y:.4f}" for x, y in zip(curve.epochs, curve.mean, strict=True)]
+            if len(curve.epochs) <= STEPS_KEPT and x_title == "Epoch" else (),
+        )
+        for place, curve in enumerate(curves)
+    ]  # fmt: skip
+    chart = figure(
+        lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title), wide=CHART
+    )
+    return [tag("h3", title), chart]
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

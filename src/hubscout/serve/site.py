@@ -1,0 +1,104 @@
+"""What the application works on: the runs, who may start what, and the rules of the door."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hubscout.errors import HubscoutError, InputError, RunError
+from hubscout.ranking.storage import FILE as RANKING
+from hubscout.report.page import asset
+from hubscout.report.run import Run
+from hubscout.report.shell import shell_command
+from hubscout.serve.folder import read_real
+from hubscout.serve.following import RunFollower
+from hubscout.serve.library import Library
+from hubscout.serve.pages.run import run_page
+from hubscout.serve.processes import LOG, read_note
+from hubscout.serve.progress import Progress
+from hubscout.serve.security import Guard
+from hubscout.serve.starting import Request, Starter
+
+LOG_BYTES = 6000
+
+
+@dataclass
+class Site:
+    """The runs of a server (`shown` is their folder as people call it), its guard, and what it may start."""
+
+    library: Library
+    guard: Guard
+    starter: Starter
+    shown: str
+    closing: bool = False
+    """Set when the server goes down, so that endless answers end."""
+
+    def run_page(self, name: str) -> str:
+        """The page of one run."""
+        folder = self.library.find(name)
+        summary = self.library.summary(name)
+        opened: Run | None = None
+        problem = ""
+        try:
+            opened = self.library.open(name)
+        except HubscoutError as error:
+            problem = " ".join(str(error).split())
+        progress = Progress()
+        follower = RunFollower(folder)
+        while lines := follower.look()[1]:
+            for file, line in lines:
+                progress.take(file, line)
+        note = read_note(folder)
+        command = ""
+        if note is not None:
+            try:
+                command = shell_command(["hubscout", *self.starter.command(Request.read(note.request))[3:]])
+            except HubscoutError:
+                note = None  # a note from elsewhere: its models or data are not ours to run
+        return run_page(
+            summary,
+            progress,
+            opened=opened,
+            problem="" if summary.state in {"failed", "interrupted"} and summary.models == 0 else problem,
+            log=read_real(folder / LOG, last_bytes=LOG_BYTES).decode("utf-8", "replace").strip(),
+            request=note.request if note is not None else None,
+            csrf=self.guard.csrf,
+            command=command,
+        )
+
+    def stop(self, name: str, *, force: bool = False) -> bool:
+        """Stop a run that was started here; False if it is over already."""
+        note = read_note(self.library.find(name))
+        if note is None:
+            raise InputError(f"The run {name} was not started here; stop it where it was started.")
+        return note.stop(force=force)
+
+    def resume(self, name: str) -> None:
+        """Start a run again with what was asked for the first time; finished models are taken over."""
+        note = read_note(self.library.find(name))
+        if note is None:
+            raise InputError(f"The run {name} was not started here; give its command again where it was started.")
+        request = Request.read(note.request)
+        if request.name != name:
+            raise RunError(f"The note in the run {name} is that of another run, {request.name}.")
+        self.starter.start(request, again=True)
+
+    def ranking_record(self, name: str) -> Any:
+        """What `ranking.json` of a run holds, or None."""
+        data = read_real(self.library.find(name) / RANKING)
+        try:
+            return json.loads(data) if data else None
+        except ValueError as error:
+            raise RunError(f"{RANKING} of {name} is not JSON: {error}.") from error
+
+
+def report_policy() -> str:
+    """The policy that the report's page sets for itself, as a header: its own script and style, nothing loaded."""
+    digest = base64.b64encode(hashlib.sha256(asset("report.js").encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )

@@ -1,0 +1,204 @@
+"""One line about a run, read from its files without opening all of them."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from hubscout.ranking.journal import EVENTS
+from hubscout.ranking.storage import FILE as RANKING
+from hubscout.report.names import short_names
+from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS
+from hubscout.serve.folder import read_real, real_files
+from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
+
+State = Literal["running", "finished", "interrupted", "failed"]
+MARKS = frozenset({RANKING, EVENTS, RECORD, CURVES, TRIALS, NOTE})
+"""A folder that holds one of these is a run."""
+QUIET_SECONDS = 120
+"""A run whose process cannot be looked at counts as running while it wrote something so many seconds ago."""
+TAIL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What the list says of a run. `models` were ranked, `failed` could not be; `modified` is seconds since 1970.
+
+    `stoppable` runs were started from the page and are running.
+    """
+
+    name: str
+    kind: Literal["ranking", "tuning"]
+    state: State
+    task: str = ""
+    best: str = ""
+    score: float | None = None
+    metric: str = ""
+    models: int = 0
+    failed: int = 0
+    seconds: float | None = None
+    started: str = ""
+    modified: float = 0.0
+    stoppable: bool = False
+
+    @property
+    def search(self) -> str:
+        """The text that a search looks at, in small letters."""
+        words = (self.name, self.kind, self.state, self.task, self.best, self.metric, self.started)
+        return " ".join(words).lower()
+
+    @property
+    def day(self) -> str:
+        """When the run was started, or last written, to the minute."""
+        if self.started:
+            return self.started[:16].replace("T", " ")
+        return datetime.fromtimestamp(self.modified, UTC).strftime("%Y-%m-%d %H:%M")
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a file of a run itself."""
+    return any((folder / mark).is_file() and not (folder / mark).is_symlink() for mark in MARKS)
+
+
+def summarise(name: str, folder: Path) -> Summary:
+    """Read a run folder. Files that cannot be read are treated as if they were not there: the report says more."""
+    note = read_note(folder)
+    running = note is not None and note.running
+    if any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
+        return _ranking(name, folder, note, running)
+    return _tuning(name, folder)
+
+
+def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
+    record = _json(folder / RANKING)
+    rows = [row for row in _list(record.get("rows")) if isinstance(row, dict)]
+    events = json_lines(folder / EVENTS)
+    began = next((event for event in events if event.get("event") == "started"), {})
+    state: State = "running" if running else _ranking_state(folder, record, events, note)
+    best = rows[0] if rows else {}
+    metrics = _list(record.get("metrics"))
+    environment = record.get("environment") if isinstance(record.get("environment"), dict) else {}
+    asked = note.request.get("data") if note is not None else None
+    started = str((environment or {}).get("started") or "") or _moment(began.get("time"))
+    return Summary(
+        name=name,
+        kind="ranking",
+        state=state,
+        task=str(_dict(record.get("task")).get("name") or began.get("task") or asked or ""),
+        best=short_names([str(best["identifier"])])[0] if best.get("identifier") else "",
+        score=best.get("score") if isinstance(best.get("score"), int | float) else None,
+        metric=str(metrics[0]) if metrics else "",
+        models=len(rows),
+        failed=len(_list(record.get("failures"))),
+        seconds=record.get("seconds") if isinstance(record.get("seconds"), int | float) else None,
+        started=started,
+        modified=_modified(folder),
+        stoppable=running,
+    )
+
+
+def _ranking_state(
+    folder: Path, record: Mapping[str, Any], events: list[dict[str, Any]], note: Started | None
+) -> State:
+    last = events[-1].get("event") if events else None
+    if last == "finished" or (last is None and record.get("complete")):
+        return "finished"
+    if last == "interrupted":
+        return "interrupted"
+    if note is not None and note.host == platform.node():  # and it is not running any more
+        return "interrupted" if record else "failed"
+    began = next((event for event in events if event.get("event") == "started"), None)
+    if began is not None and began.get("host") == platform.node() and isinstance(began.get("pid"), int):
+        return "running" if was_running_at(began["pid"], float(began.get("time") or 0)) else "interrupted"
+    return "running" if time.time() - _modified(folder) < QUIET_SECONDS else "interrupted"
+
+
+def _tuning(name: str, folder: Path) -> Summary:
+    places = [path.parent for path in real_files(folder) if path.name in (RECORD, CURVES)]
+    places = list(dict.fromkeys(places))
+    records = [_json(place / RECORD) for place in places]
+    ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
+    trials = json_lines(folder / TRIALS)
+    over = bool(places) and all(
+        record or any(line.get("event") == "result" for line in lines)
+        for record, lines in zip(records, ends, strict=True)
+    )
+    fresh = time.time() - _modified(folder) < QUIET_SECONDS
+    known: dict[str, Any] = next((record for record in records if record), {})
+    told = _dict(trials[-1].get("run")) if trials else {}
+    target = str(known.get("target") or told.get("target") or "")
+    metric, score = _result(known, [line for lines in ends for line in lines])
+    methods = list(dict.fromkeys(str(record["method"]) for record in records if record.get("method")))
+    return Summary(
+        name=name,
+        kind="tuning",
+        state="finished" if over or (trials and not fresh) else "running" if fresh else "interrupted",
+        task=str(known.get("task") or ""),
+        best=" · ".join(part for part in (short_names([target])[0] if target else "", ", ".join(methods)) if part),
+        score=score,
+        metric=metric,
+        models=max(len(places), len(trials)),
+        modified=_modified(folder),
+    )
+
+
+def _result(record: Mapping[str, Any], lines: list[dict[str, Any]]) -> tuple[str, float | None]:
+    """Name and value of the first metric: on test where it is known, else of the last validation."""
+    found = _dict(record.get("merged_metrics")) or _dict(record.get("metrics"))
+    found = found or next((_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})
+    for split in ("test", "validation"):
+        for metric, measure in _dict(found.get(split)).items():
+            value = _dict(measure).get("value")
+            if isinstance(value, int | float):
+                return f"{metric}, {split}", float(value)
+    for line in reversed(lines):
+        for metric, value in _dict(line.get("metrics")).items() if line.get("event") == "validation" else ():
+            if isinstance(value, int | float):
+                return f"{metric}, validation", float(value)
+    return "", None
+
+
+def json_lines(path: Path, *, last_bytes: int | None = None) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one a line, or those of its last bytes; broken lines are passed over."""
+    found: list[dict[str, Any]] = []
+    for line in read_real(path, last_bytes=last_bytes).splitlines():
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return _dict(json.loads(read_real(path) or b"{}"))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _moment(value: Any) -> str:
+    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds") if isinstance(value, int | float) else ""
+
+
+def _modified(folder: Path) -> float:
+    return max((path.stat().st_mtime for path in real_files(folder)), default=folder.stat().st_mtime)
