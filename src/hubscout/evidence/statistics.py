@@ -239,8 +239,12 @@ class Statistics:
                 for index, n in json.loads(about["counts"]).items():
                     arrays = {name: file.get_tensor(f"{index}.{name}") for name in _ARRAYS}
                     statistics.blocks[int(index)] = Block(n=n, **arrays)
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise InputError(f"{path} is not a whole safetensors file: {error}.") from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} holds no whole hubscout statistics: {error}.") from error
         return statistics
 
     def __repr__(self) -> str:

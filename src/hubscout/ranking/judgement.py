@@ -193,8 +193,11 @@ def _from_json(text: str, path: Path) -> list[tuple[str, Any]]:
 
 
 def _from_csv(text: str, path: Path) -> list[tuple[str, Any]]:
-    rows = list(csv.DictReader(text.splitlines()))
-    heads = list(rows[0]) if rows else []
+    try:
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as error:
+        raise InputError(f"reference: {path} is not CSV: {error}.") from error
+    heads = [head for head in rows[0] if head is not None] if rows else []
     model = next((head for name in _MODEL_COLUMNS for head in heads if head.strip().lower() == name), None)
     value = next((head for name in _VALUE_COLUMNS for head in heads if head.strip().lower() == name), None)
     if value is None and model is not None and len(heads) == 2:

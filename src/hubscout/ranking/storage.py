@@ -10,7 +10,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import RunError
+from hubscout.errors import HubscoutError, RunError
+from hubscout.ranking.checking import check_types
 from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
@@ -65,20 +66,32 @@ def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking
             "Rank again, or install the hubscout that wrote it."
         )
     try:
-        return Ranking(
-            task=TaskSummary(**_tuples(TaskSummary, record["task"])),
+        task = TaskSummary(**_tuples(TaskSummary, record["task"]))
+        rows = tuple(_row(entry) for entry in record["rows"])
+        failures = tuple(Failure(**entry) for entry in record["failures"])
+        stages = tuple(Stage(**_tuples(Stage, entry)) for entry in record["stages"])
+        for part in (task, *rows, *failures, *stages):
+            check_types(part, f"{origin}: {type(part).__name__.lower()}")
+        ranking = Ranking(
+            task=task,
             metrics=tuple(record["metrics"]),
-            rows=tuple(_row(entry) for entry in record["rows"]),
-            failures=tuple(Failure(**entry) for entry in record["failures"]),
-            stages=tuple(Stage(**_tuples(Stage, entry)) for entry in record["stages"]),
+            rows=rows,
+            failures=failures,
+            stages=stages,
             settings=record["settings"],
             environment=record["environment"],
             seconds=record["seconds"],
             complete=record["complete"],
             seed=record["seed"],
         )
-    except (KeyError, TypeError) as error:
-        raise RunError(f"{origin} lacks a field or has one too many: {error}.") from error
+        check_types(ranking, origin)
+        if not ranking.metrics:
+            raise RunError(f"{origin} names no metric.")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, HubscoutError):
+            raise
+        raise RunError(f"{origin} lacks a field or has one too many, or one of another form: {error}.") from error
+    return ranking
 
 
 def _row(entry: dict[str, Any]) -> Row:
