@@ -47,7 +47,7 @@ def test_dropped_models_come_last_and_the_later_ones_first(make_row: Make, make_
     assert ranking.identifiers == ("kept", "late", "early")
     assert ranking["early"].p_best is None
     assert [row.identifier for row in ranking.compared] == ["kept"]
-    assert "on 500 samples P(better than kept) was 0.10%" in str(ranking)
+    assert "on 500 samples P(better than kept) was too low: early 0.10%" in str(ranking)
 
 
 def test_within_ranks_the_rest_among_themselves(make_row: Make, make_ranking: Make) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Annotated, Any
 
@@ -18,10 +19,10 @@ def print_json(record: Any) -> None:
 
 
 def print_result(*parts: Any) -> None:
-    """Rich renderables on standard output; wide where no terminal cuts it, so that a file holds whole lines."""
+    """Rich renderables on standard output; wide where neither a terminal nor $COLUMNS says how wide."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else 200)
     for part in parts:
         console.print(part, highlight=False)
 

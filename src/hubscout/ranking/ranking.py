@@ -223,7 +223,7 @@ class Ranking:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubscout.ranking.table import renderables
 
-        yield from renderables(self)
+        yield from renderables(self, options.max_width)
 
     def __str__(self) -> str:
         from hubscout.ranking.table import as_text

@@ -29,10 +29,14 @@ class Dropped:
     probability: float
 
     @property
+    def chance(self) -> str:
+        """The probability in words."""
+        return "under 0.01%" if self.probability < 1e-4 else f"{self.probability:.2%}"
+
+    @property
     def reason(self) -> str:
         """The reason in words."""
-        chance = "under 0.01%" if self.probability < 1e-4 else f"{self.probability:.2%}"
-        return f"on {self.n:,} samples P(better than {self.leader}) was {chance}"
+        return f"on {self.n:,} samples P(better than {self.leader}) was {self.chance}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hubscout.ranking.names import listing, short_names, shorten
+from hubscout.ranking.remarks import remarks, title
 from hubscout.ranking.row import Row
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hubscout.ranking.ranking import Ranking
+
+EXPENDABLE = ("time", "samples/s", "FLOPs", "gain", "latency", "params", "judged on")
+"""The columns that a narrow terminal does without, the first of these first; then further metrics from the last."""
+SHORTEST_NAME = 16
+"""A name is cut to no less: columns go before that."""
 
 
 def human_count(value: float | None) -> str:
@@ -91,8 +100,8 @@ def columns(ranking: Ranking) -> list[str]:
     return heads
 
 
-def cells(row: Row, ranking: Ranking) -> list[str]:
-    """The texts of one row under `columns`."""
+def cells(row: Row, ranking: Ranking) -> dict[str, str]:
+    """The texts of one row by the headings of `columns`; the model by its whole identifier."""
     best_layer = row.best_layer
     texts = {
         "#": str(row.rank),
@@ -110,75 +119,107 @@ def cells(row: Row, ranking: Ranking) -> list[str]:
     }
     for name in ranking.metrics[1:]:
         texts[name] = f"{row.scores[name]:.4f}" if name in row.scores else "–"
-    return [texts[head] for head in columns(ranking)]
+    return texts
 
 
-def title(ranking: Ranking) -> str:
-    """What was ranked on what."""
-    task = ranking.task
-    n = max((row.n for row in ranking.rows), default=ranking.task.rows.get("train", 0))
-    unit = "words" if task.kind == "tagging" else "samples"
-    return f"{task.name}: {task.kind}, {len(task.target_names)} targets, {n:,} training {unit}"
+@dataclass(frozen=True)
+class Layout:
+    """What of a ranking is shown at a width: headings, what the models are called, and the headings left out."""
+
+    heads: tuple[str, ...]
+    names: Mapping[str, str]
+    left_out: tuple[str, ...] = ()
+
+    def remarks(self, ranking: Ranking) -> list[str]:
+        """What the table had to leave out, and the best model's identifier where its name alone will not open it."""
+        lines = []
+        best = ranking.rows[0].identifier
+        if self.names[best] != best:
+            lines.append(f"Best: {best}")
+        if self.left_out:
+            lines.append(f"Left out at this width: {listing(self.left_out)} (--json has them).")
+        return lines
 
 
-def remarks(ranking: Ranking) -> list[str]:
-    """What must be said below the table."""
-    lines = []
-    tied = ranking.tied_with_best
-    if len(tied) > 1:
-        above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
-        told_apart = [identifier for identifier in above if identifier not in tied]
-        but = f", but {' and '.join(told_apart)} can" if told_apart else ""
-        lines.append(f"The models above the line cannot be told apart from the best (P ≥ 5%){but}.")
-    lines += [f"Dropped: {row.identifier}: {row.dropped.reason}." for row in ranking.rows if row.dropped]
-    lines += [f"Failed: {failure.identifier}: {failure.reason}" for failure in ranking.failures]
-    lines += [f"Note: {row.identifier}: {note}" for row in ranking.rows for note in row.notes]
-    if not ranking.complete:
-        lines.append("Interrupted: this ranking is not complete.")
-    return lines
+def lay_out(ranking: Ranking, width: int) -> Layout:
+    """Fit a ranking into `width` without folding: shorter names first, then fewer columns, then cut names."""
+    identifiers = ranking.identifiers
+    texts = [cells(row, ranking) for row in ranking.rows]
+    heads = columns(ranking)
+    widths = {head: max(cell_len(text) for text in (head, *(row[head] for row in texts))) for head in heads}
+
+    def room(shown: Sequence[str]) -> int:
+        """What the names may take: a column has a border and a space at either side, the table one border more."""
+        return width - 1 - sum(widths[head] + 3 for head in shown if head != "model") - 3
+
+    def longest(names: Sequence[str]) -> int:
+        return max(cell_len(name) for name in ("model", *names))
+
+    if longest(identifiers) <= room(heads):
+        return Layout(tuple(heads), dict(zip(identifiers, identifiers, strict=True)))
+    names = short_names(identifiers)
+    expendable = [
+        head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), "best layer", "P(best)") if head in heads
+    ]
+    shown = list(heads)
+    while longest(names) > room(shown) and expendable:
+        if longest(names) > 2 * SHORTEST_NAME and room(shown) >= 2 * SHORTEST_NAME:
+            break
+        shown.remove(expendable.pop(0))
+    cut = [shorten(name, max(room(shown), SHORTEST_NAME)) for name in names]
+    if len(set(cut)) == len(cut):
+        names = cut
+    left_out = tuple(head for head in heads if head not in shown)
+    return Layout(tuple(shown), dict(zip(identifiers, names, strict=True)), left_out)
 
 
-def renderables(ranking: Ranking) -> Iterator[RenderableType]:
-    """The table and the remarks for a rich console. Names are text, never markup."""
+def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
+    """The table and the remarks for a rich console of this width. Names are text, never markup."""
     if not ranking.rows:
         yield Text(f"{title(ranking)}: no model could be ranked.")
         yield from (Text(remark) for remark in remarks(ranking))
         return
+    layout = lay_out(ranking, width)
     table = Table(title=Text(title(ranking)), title_justify="left", header_style="bold")
-    for head in columns(ranking):
-        table.add_column(
-            Text(head), justify="left" if head in {"model", "best layer"} else "right", no_wrap=head != "model",
-            overflow="fold",
-        )  # fmt: skip
+    for head in layout.heads:
+        left = head in {"model", "best layer"}
+        table.add_column(Text(head), justify="left" if left else "right", no_wrap=head != "model", overflow="fold")
     last_tied = next((row for row in reversed(ranking.rows) if row.tied_with_best), None)
     for index, row in enumerate(ranking.rows):
         following = ranking.rows[index + 1] if index + 1 < len(ranking.rows) else None
         line = row is last_tied or (following is not None and bool(following.dropped) and not row.dropped)
         style = "bold" if row.tied_with_best else ("dim" if row.dropped else "")
-        table.add_row(*(Text(cell) for cell in cells(row, ranking)), style=style, end_section=line)
+        texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
+        table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
     yield table
-    for remark in remarks(ranking):
+    for remark in (*layout.remarks(ranking), *remarks(ranking, layout.names)):
         yield Text(remark)
 
 
 def as_text(ranking: Ranking, width: int = 160) -> str:
     """The table as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-    for part in renderables(ranking):
+    for part in renderables(ranking, width):
         console.print(part)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]
 
 
 def as_html(ranking: Ranking) -> str:
-    """The table for a notebook. Every name is escaped."""
-    head = "".join(f"<th>{escape(text)}</th>" for text in columns(ranking))
+    """The table for a notebook: short names, the identifier where one points at them. Every name is escaped."""
+    names = dict(zip(ranking.identifiers, short_names(ranking.identifiers), strict=True))
+    heads = columns(ranking)
     body = []
     tied = [row for row in ranking.rows if row.tied_with_best]
     for row in ranking.rows:
         style = ' style="border-bottom: 2px solid currentColor"' if tied and row is tied[-1] else ""
-        body.append(f"<tr{style}>" + "".join(f"<td>{escape(text)}</td>" for text in cells(row, ranking)) + "</tr>")
-    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(ranking))
+        texts = cells(row, ranking) | {"model": names[row.identifier]}
+        tips = {"model": f' title="{escape(row.identifier)}"'}
+        body.append(
+            f"<tr{style}>" + "".join(f"<td{tips.get(head, '')}>{escape(texts[head])}</td>" for head in heads) + "</tr>"
+        )
+    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(ranking, names))
     return (
-        f"<table><caption>{escape(title(ranking))}</caption><thead><tr>{head}</tr></thead>"
+        f"<table><caption>{escape(title(ranking))}</caption><thead><tr>"
+        f"{''.join(f'<th>{escape(text)}</th>' for text in heads)}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table>{foot}"
     )

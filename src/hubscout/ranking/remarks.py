@@ -1,0 +1,76 @@
+"""What is said above and below the table of a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from hubscout.ranking.names import listing
+
+if TYPE_CHECKING:
+    from hubscout.ranking.ranking import Ranking
+
+Reason = TypeVar("Reason", bound=Hashable)
+Who = TypeVar("Who")
+
+MOST_NAMES = 8
+"""In one remark; a hub of hundreds would fill the screen with what went as expected."""
+
+
+def title(ranking: Ranking) -> str:
+    """What was ranked on what."""
+    task = ranking.task
+    n = max((row.n for row in ranking.rows), default=ranking.task.rows.get("train", 0))
+    unit = "words" if task.kind == "tagging" else "samples"
+    targets = len(task.target_names)
+    what = {"classification": "classes", "multilabel": "labels", "tagging": "tags"}.get(task.kind, "targets")
+    what = {"classes": "class"}.get(what, what[:-1]) if targets == 1 else what
+    return f"{task.name}: {task.kind}, {targets} {what}, {n:,} training {unit}"
+
+
+def remarks(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[str]:
+    """What must be said below the table. `names` are what the table calls the models."""
+    called = dict(names or {})
+
+    def name(identifier: str) -> str:
+        return called.get(identifier, identifier)
+
+    lines = []
+    tied = ranking.tied_with_best
+    if len(tied) > 1:
+        above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
+        told_apart = [name(identifier) for identifier in above if identifier not in tied]
+        but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""
+        lines.append(f"The models above the line cannot be told apart from the best (P ≥ 5%){but}.")
+    lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
+    lines += [f"Failed: {listing(who)}: {reason}" for reason, who in _grouped(
+        (failure.reason, name(failure.identifier)) for failure in ranking.failures
+    )]  # fmt: skip
+    lines += [f"Note: {listing(who, MOST_NAMES)}: {note}" for note, who in _grouped(
+        (note, name(row.identifier)) for row in ranking.rows for note in row.notes
+    )]  # fmt: skip
+    if not ranking.complete:
+        lines.append("Interrupted: this ranking is not complete.")
+    return lines
+
+
+def _dropped(ranking: Ranking, name: Callable[[str], str]) -> list[str]:
+    """A line for each subset and leader, with the probabilities."""
+    found = _grouped(
+        ((row.dropped.n, row.dropped.leader), (name(row.identifier), row.dropped.chance))
+        for row in ranking.rows
+        if row.dropped is not None
+    )
+    lines = []
+    for (n, leader), who in found:
+        each = listing([f"{short} {chance}" for short, chance in who], MOST_NAMES)
+        lines.append(f"on {n:,} samples P(better than {name(leader)}) was too low: {each}.")
+    return lines
+
+
+def _grouped(pairs: Iterable[tuple[Reason, Who]]) -> list[tuple[Reason, list[Who]]]:
+    """Those of the same reason together, in the order in which the reasons came."""
+    groups: dict[Reason, list[Who]] = {}
+    for reason, who in pairs:
+        groups.setdefault(reason, []).append(who)
+    return list(groups.items())
