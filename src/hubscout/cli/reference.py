@@ -9,6 +9,7 @@ import typer
 
 from hubscout.cli.completion import complete_models
 from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TargetOption, TextOption, open_data
+from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
 from hubscout.cli.values import split_list, split_models
 
@@ -55,6 +56,9 @@ def reference(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
     engine: Annotated[str, typer.Option("--engine", help="Where trials run: local or ray.")] = "local",
+    address: Annotated[
+        str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Other arguments of tune, as name=value.")] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -82,7 +86,16 @@ def reference(
     wanted = [candidate.identifier for candidate in find_candidates(split_models(models)).models]
     with display(quiet=quiet, title="reference") as observer:
         found = run(
-            task, wanted, out=out, grid=grid, search=search, trials=trials, engine=engine, observer=observer, **options
+            task,
+            wanted,
+            out=out,
+            grid=grid,
+            search=search,
+            trials=trials,
+            engine=engine,
+            engine_options=engine_options(engine, address),
+            observer=observer,
+            **options,
         )
     if as_json:
         best = {model: vars(found.best(model)) for model in found.models}

@@ -9,6 +9,7 @@ import typer
 
 from hubscout.cli.completion import complete_models
 from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
+from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import split_list, split_models
 
@@ -84,6 +85,9 @@ def tune(
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Decode the data once and hold it, images on the device.")
     ] = False,
+    address: Annotated[
+        str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
+    ] = None,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
     ] = None,
@@ -118,7 +122,7 @@ def tune(
         task = task.subset(limit, seed)
     taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top)
     if method == "all":
-        _compare(task, target, taught_by, seeds, out, engine, options, as_json=as_json, quiet=quiet)
+        _compare(task, target, taught_by, seeds, out, (engine, address), options, as_json=as_json, quiet=quiet)
         return
     from hubscout.tuning import tune as run
     from hubscout.tuning.display import display
@@ -147,7 +151,7 @@ def _compare(
     teachers: list[str],
     seeds: int,
     out: Path | None,
-    engine: str,
+    place: tuple[str, str | None],
     options: dict[str, Any],
     *,
     as_json: bool,
@@ -158,8 +162,9 @@ def _compare(
 
     with display(quiet=quiet, title="compare") as observer:
         found = compare(
-            task, target, teachers, seeds=range(seeds), out=out, engine=engine, observer=observer, **options
-        )
+            task, target, teachers, seeds=range(seeds), out=out, engine=place[0],
+            engine_options=engine_options(*place), observer=observer, **options,
+        )  # fmt: skip
     if as_json:
         print_json(found.record())
     else:

@@ -167,21 +167,26 @@ def _search_grid(
     options: Mapping[str, Any],
 ) -> None:
     from hubscout.engines import Job, open_engine
-    from hubscout.tuning.task_reference import TaskReference
+    from hubscout.tasks.sending import TaskReference
+    from hubscout.tuning.spreading import options_elsewhere, trial_job
 
-    elsewhere = engine != "local" or bool(engine_options.get("processes"))
-    sent = TaskReference.of(task, elsewhere=elsewhere)
-    settings = dict(options) if elsewhere else {**options, "observer": observer}
     wanted = {
         f"{model} {rate!r} {decay!r}": (model, rate, decay)
         for model in models
         for rate, decay in grid
         if (model, rate, decay) not in journal.done
     }
-    jobs = [Job(key, partial(_trial, sent, *place, settings), group=place[0]) for key, place in wanted.items()]
     runner = open_engine(engine, **engine_options)
     try:
-        for result in runner.run(jobs):
+        sent = TaskReference.of(task, runner)
+
+        def job(key: str, place: tuple[str, float, float]) -> Job:
+            settings = options_elsewhere(options, key, runner, observer)
+            device = str(options.get("device", "auto"))
+            return trial_job(key, partial(_trial, sent, *place, settings), runner, device, group=place[0])
+
+        jobs = [job(key, place) for key, place in wanted.items()]
+        for result in runner.run(jobs, observer=observer if runner.elsewhere else None):
             if result.failed:
                 # Not written: what failed for a reason outside the search is tried again next time.
                 journal.trials.append(Trial(*wanted[result.key], None, None, result.seconds, result.reason))
@@ -218,8 +223,9 @@ def _search_tpe(
     options: Mapping[str, Any],
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
+    from hubscout.engines import LocalEngine
+    from hubscout.tasks.sending import TaskReference
     from hubscout.tuning.journal import Validated
-    from hubscout.tuning.task_reference import TaskReference
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     floats = optuna.distributions.FloatDistribution
@@ -227,6 +233,7 @@ def _search_tpe(
         "learning_rate": floats(min(grid.learning_rates), max(grid.learning_rates), log=True),
         "weight_decay": floats(min(grid.weight_decays), max(grid.weight_decays), log=True),
     }
+    here = TaskReference.of(task, LocalEngine())
     past = [trial for trial in journal.trials if trial.model == model]
     seed = int(options.get("seed", 0)) + len(past)
     study = optuna.create_study(
@@ -251,7 +258,7 @@ def _search_tpe(
                     raise optuna.TrialPruned
 
         try:
-            trial = _trial(TaskReference.of(task, elsewhere=False), model, rate, decay, {**options, "observer": watch})
+            trial = _trial(here, model, rate, decay, {**options, "observer": watch})
         except optuna.TrialPruned:
             study.tell(asked, state=optuna.trial.TrialState.PRUNED)
             journal.add(Trial(model, rate, decay, None, None, 0.0, "pruned"))

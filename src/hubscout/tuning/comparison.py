@@ -13,9 +13,10 @@ import numpy as np
 
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
+from hubscout.tasks.sending import TaskReference
 from hubscout.tuning.measures import PRIMARY
 from hubscout.tuning.saving import write_record
-from hubscout.tuning.task_reference import TaskReference
+from hubscout.tuning.spreading import options_elsewhere, trial_job
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,20 +121,20 @@ def compare(
     journal = Path(out) / "trials.jsonl" if out is not None else None
     identity = _identity(task, target, teachers, options)
     done = _read(journal, identity)
-    elsewhere = engine != "local" or bool((engine_options or {}).get("processes"))
-    reference = TaskReference.of(task, elsewhere=elsewhere)
-    if elsewhere:
-        options.pop("observer", None)  # it belongs to this process's terminal
-    jobs = [
-        Job(f"{method}-{seed}", partial(_run, reference, target, tuple(teachers), method, seed, options))
-        for method in methods
-        for seed in seeds
-        if (method, seed) not in done
-    ]
+    observer = options.pop("observer", None)
     failures: dict[str, str] = {}
     runner = open_engine(engine, **(engine_options or {}))
     try:
-        for result in runner.run(jobs):
+        reference = TaskReference.of(task, runner)
+
+        def job(method: str, seed: int) -> Job:
+            key = f"{method}-{seed}"
+            settings = options_elsewhere(options, key, runner, observer)
+            work = partial(_run, reference, target, tuple(teachers), method, seed, settings)
+            return trial_job(key, work, runner, str(options.get("device", "auto")))
+
+        jobs = [job(method, seed) for method in methods for seed in seeds if (method, seed) not in done]
+        for result in runner.run(jobs, observer=observer if runner.elsewhere else None):
             if result.failed:
                 failures[result.key.rpartition("-")[0]] = result.reason
                 continue
@@ -186,8 +187,13 @@ def _read(journal: Path | None, identity: Mapping[str, Any]) -> dict[tuple[str, 
             record = json.loads(line)
         except ValueError:
             continue  # the last line of a run that was killed while writing it
-        if record.pop("run") != identity:
+        try:
+            same = record.pop("run") == identity
+            trial = Trial(**record)
+            place = (str(trial.method), int(trial.seed))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(f"{journal} holds a line that is no trial: {error}.") from error
+        if not same:
             raise InputError(f"{journal} holds trials of another comparison: give another folder.")
-        trial = Trial(**record)
-        found[trial.method, trial.seed] = trial
+        found[place] = trial
     return found
