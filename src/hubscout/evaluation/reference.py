@@ -146,10 +146,14 @@ def reference(
             _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else Grid(), trials, observer, options)
     else:
         _search_grid(task, models, journal, list(grid or Grid()), engine, engine_options or {}, observer, options)
-    from hubscout.tuning.measures import PRIMARY
+    from hubscout.tuning.measures import primary
 
     wanted = set(models)
-    result = Reference(task.name, PRIMARY[task.kind], tuple(t for t in journal.trials if t.model in wanted))
+    result = Reference(
+        task.name,
+        primary(task.kind, task.target_names),
+        tuple(trial for trial in journal.trials if trial.model in wanted),
+    )
     if not result.models:
         raise TuningError("No trial finished: " + "; ".join(f"{m}: {why}" for m, why in result.failures.items()))
     result.save(folder / TABLE)

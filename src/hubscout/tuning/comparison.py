@@ -14,7 +14,7 @@ import numpy as np
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.tasks.sending import TaskReference
-from hubscout.tuning.measures import PRIMARY
+from hubscout.tuning.measures import primary
 from hubscout.tuning.saving import write_record
 from hubscout.tuning.spreading import options_elsewhere, trial_job
 
@@ -151,7 +151,7 @@ def compare(
     if not trials:
         raise TuningError("No method could run: " + "; ".join(f"{m}: {reason}" for m, reason in failures.items()))
     names = tuple(_name(teacher) for teacher in teachers)
-    return Comparison(task.name, _name(target), names, PRIMARY[task.kind], tuple(trials), failures)
+    return Comparison(task.name, _name(target), names, primary(task.kind, task.target_names), tuple(trials), failures)
 
 
 def _run(

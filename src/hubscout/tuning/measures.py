@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubscout.errors import InputError
+from hubscout.tuning.entities import count_entities, f1_of_counts, tag_scheme
+
+ENTITY_F1 = "entity_f1"
 Predicted = np.ndarray
 Statistic = Callable[[np.ndarray, np.ndarray], float]
 
@@ -23,17 +27,8 @@ class Measure:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
-PRIMARY = {
-    "classification": "accuracy",
-    "multilabel": "mean_average_precision",
-    "regression": "r2",
-    "tagging": "macro_f1",
-}
-"""The metric that validation goes by; higher is better for all of them."""
-
-
 def measures_of(kind: str) -> dict[str, Statistic]:
-    """The metrics of a kind of task: functions of decoded predictions and targets, by row."""
+    """The metrics of a kind of task that are sums over rows, as functions of decoded predictions and targets."""
     if kind == "multilabel":
         return {"mean_average_precision": mean_average_precision, "micro_f1": micro_f1}
     if kind == "regression":
@@ -41,6 +36,31 @@ def measures_of(kind: str) -> dict[str, Statistic]:
     if kind == "tagging":
         return {"macro_f1": macro_f1, "accuracy": accuracy}
     return {"accuracy": accuracy, "macro_f1": macro_f1}
+
+
+def names_of(kind: str, target_names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The metrics of a task, the one that validation goes by first; higher is better for that one.
+
+    Tags that mark entities by B- and I- (or their kin) go by entities; all others by words. Plain tags beside an "O"
+    may or may not be meant as entities, so that theirs is told second.
+
+    >>> names_of("tagging", ["B-PER", "I-PER", "O"]), names_of("tagging", ["NOUN", "VERB"])
+    (('entity_f1', 'macro_f1', 'accuracy'), ('macro_f1', 'accuracy'))
+    """
+    names = tuple(measures_of(kind))
+    scheme = tag_scheme(target_names) if kind == "tagging" else None
+    if scheme is None:
+        return names
+    return (ENTITY_F1, *names) if scheme.prefixed else (names[0], ENTITY_F1, *names[1:])
+
+
+def primary(kind: str, target_names: Sequence[str] = ()) -> str:
+    """The metric that validation goes by.
+
+    >>> primary("regression")
+    'r2'
+    """
+    return names_of(kind, target_names)[0]
 
 
 def accuracy(predicted: Predicted, targets: np.ndarray) -> float:
@@ -96,30 +116,74 @@ def measure(
     targets: np.ndarray,
     *,
     groups: np.ndarray | None = None,
+    target_names: Sequence[str] = (),
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Measure]:
-    """All metrics of a kind with intervals. `groups` holds the sample each row belongs to, where rows are words."""
+    """All metrics of a task with intervals. `groups` holds the sample each row belongs to, where rows are words."""
+    data = _Data(kind, predicted, targets, groups, target_names)
+    names = names_of(kind, target_names)
+    generator = np.random.default_rng(seed)
+    resampled = np.empty((resamples, len(names)))
+    for values_of_draw in resampled:
+        drawn = generator.integers(data.samples, size=data.samples)
+        rows = data.rows(drawn)
+        values_of_draw[:] = [data.value(name, drawn, rows) for name in names]
+    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     found = {}
-    draws = list(_resampled(len(targets), groups, resamples, seed))
-    for name, statistic in measures_of(kind).items():
-        values = [statistic(predicted[rows], targets[rows]) for rows in draws]
-        point = statistic(predicted, targets)
-        low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2]) if values else (point, point)
+    for name, column in zip(names, resampled.T, strict=True):
+        point = data.value(name)
+        low, high = np.quantile(column, ends) if resamples else (point, point)
         found[name] = Measure(point, float(low), float(high))
     return found
 
 
-def values(kind: str, predicted: Predicted, targets: np.ndarray) -> dict[str, float]:
-    """All metrics of a kind, without intervals."""
-    return {name: statistic(predicted, targets) for name, statistic in measures_of(kind).items()}
+def values(
+    kind: str,
+    predicted: Predicted,
+    targets: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    target_names: Sequence[str] = (),
+) -> dict[str, float]:
+    """All metrics of a task, without intervals."""
+    data = _Data(kind, predicted, targets, groups, target_names)
+    return {name: data.value(name) for name in names_of(kind, target_names)}
 
 
-def _resampled(rows: int, groups: np.ndarray | None, resamples: int, seed: int) -> Sequence[np.ndarray]:
-    generator = np.random.default_rng(seed)
-    if groups is None:
-        return [generator.integers(rows, size=rows) for _ in range(resamples)]
-    members = np.split(np.arange(rows), np.flatnonzero(np.diff(groups)) + 1)
-    drawn = (generator.integers(len(members), size=len(members)) for _ in range(resamples))
-    return [np.concatenate([members[sample] for sample in samples]) for samples in drawn]
+class _Data:
+    """Predictions and targets of a split, to be measured over all samples or over a draw of them."""
+
+    def __init__(
+        self,
+        kind: str,
+        predicted: Predicted,
+        targets: np.ndarray,
+        groups: np.ndarray | None,
+        target_names: Sequence[str],
+    ) -> None:
+        self.predicted, self.targets = predicted, targets
+        self.statistics = measures_of(kind)
+        self.members: list[np.ndarray] | None = None
+        if groups is not None:
+            self.members = np.split(np.arange(len(targets)), np.flatnonzero(np.diff(groups)) + 1)
+        self.samples = len(targets) if self.members is None else len(self.members)
+        if ENTITY_F1 in names_of(kind, target_names):
+            scheme = tag_scheme(target_names)
+            assert scheme is not None
+            if groups is None:
+                raise InputError("groups must tell the sentence of each word: entities end where sentences end.")
+            self.entities = count_entities(predicted.argmax(axis=1), targets, groups, scheme)
+
+    def rows(self, samples: np.ndarray) -> np.ndarray:
+        """The rows of drawn samples."""
+        return samples if self.members is None else np.concatenate([self.members[sample] for sample in samples])
+
+    def value(self, name: str, samples: np.ndarray | None = None, rows: np.ndarray | None = None) -> float:
+        """A metric, over everything or over the drawn samples, which have these rows."""
+        if name == ENTITY_F1:
+            return f1_of_counts(self.entities if samples is None else self.entities[samples])
+        if rows is None:
+            return self.statistics[name](self.predicted, self.targets)
+        return self.statistics[name](self.predicted[rows], self.targets[rows])

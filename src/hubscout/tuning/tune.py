@@ -258,8 +258,8 @@ class _Run:
 
     def _validate(self, network: Network, batches: Batches) -> Mapping[str, float]:
         predicted = self._predict(network, batches, self.task.validation)
-        targets, _ = row_targets(self.task.validation, self.task.kind)
-        return measures.values(self.task.kind, predicted, targets)
+        targets, groups = row_targets(self.task.validation, self.task.kind)
+        return measures.values(self.task.kind, predicted, targets, groups=groups, target_names=self.task.target_names)
 
     def _predict(self, network: Network, batches: Batches, split: Split) -> np.ndarray:
         size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
@@ -316,6 +316,7 @@ class _Run:
                     predicted,
                     targets,
                     groups=groups,
+                    target_names=self.task.target_names,
                     resamples=self.arguments.bootstrap_resamples,
                     confidence=self.arguments.confidence,
                 )

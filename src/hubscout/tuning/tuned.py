@@ -14,7 +14,7 @@ import numpy as np
 from hubscout.errors import InputError, RunError
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.measures import PRIMARY, Measure
+from hubscout.tuning.measures import Measure
 
 if TYPE_CHECKING:
     import torch
@@ -106,7 +106,7 @@ class Tuned:
         """The metric that validation goes by, on a split."""
         if split not in self.metrics:
             raise InputError(f"split={split!r}: measured were {', '.join(self.metrics) or 'none'}.")
-        return self.metrics[split][PRIMARY[self.kind]]
+        return next(iter(self.metrics[split].values()))
 
     def predict(self, inputs: Sequence[Any], *, batch_size: int = 64) -> Predictions:
         """Predictions for raw inputs: images, texts, pairs of texts, lists of words, arrays."""
