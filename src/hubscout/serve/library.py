@@ -105,7 +105,7 @@ class Library:
         return made
 
     def summaries(self, query: str = "") -> list[Summary]:
-        """The runs that hold every word of the query, the latest first."""
+        """The runs that hold every word of the query: those that are running, then the latest."""
         words = query.lower().split()
         found = []
         for name in self.names()[:MOST_RUNS]:
@@ -115,7 +115,9 @@ class Library:
                 continue  # removed while we looked
             if all(word in summary.search for word in words):
                 found.append(summary)
-        return sorted(found, key=lambda summary: (summary.state != "running", -summary.modified, summary.name))
+        found.sort(key=lambda summary: summary.name)
+        found.sort(key=lambda summary: summary.moment, reverse=True)
+        return sorted(found, key=lambda summary: summary.state != "running")
 
     def open(self, name: str) -> Run:
         """A run with everything a report needs. One that holds links is refused: its readers would follow them."""

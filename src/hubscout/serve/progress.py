@@ -96,7 +96,7 @@ class Progress:
     def markup(self) -> Markup:
         """The panel."""
         if self.models:
-            return join([self._bar(), scrolling(self._table(), "Models of this ranking")])
+            return join(["" if self.over else self._bar(), scrolling(self._table(), "Models of this ranking")])
         if self.curves:
             return join(self._charts())
         return tag("p", "Nothing is written yet: the data and the first model are being opened.", class_="note")
@@ -158,7 +158,8 @@ def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) ->
         for place, curve in enumerate(curves)
     ]  # fmt: skip
     chart = figure(
-        lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title), wide=CHART
+        lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
+        wide=CHART,
     )
     return [tag("h3", title), chart]
 

@@ -28,7 +28,7 @@ def open_site(
     library = Library(runs)
     source = DataFolder(Folder.open(data, "--data"), without=library.folder.path)
     offered = tuple(models) if models else _models_here()
-    return Site(library, guard, Starter(library.folder, source, offered), shown=_shown(library.folder.path))
+    return Site(library, guard, Starter(library.folder, source, offered), shown=str(library.folder.path))
 
 
 def _models_here() -> tuple[str, ...]:
@@ -103,11 +103,3 @@ def serve(
 def _address(host: str, port: int) -> str:
     name = socket.gethostname() if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/"
-
-
-def _shown(path: Path) -> str:
-    """A path as people write it: relative where it lies below the current folder."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

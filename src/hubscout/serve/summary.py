@@ -54,11 +54,14 @@ class Summary:
         return " ".join(words).lower()
 
     @property
+    def moment(self) -> str:
+        """When the run was started, or else last written, in ISO form."""
+        return self.started or _moment(self.modified)
+
+    @property
     def day(self) -> str:
-        """When the run was started, or last written, to the minute."""
-        if self.started:
-            return self.started[:16].replace("T", " ")
-        return datetime.fromtimestamp(self.modified, UTC).strftime("%Y-%m-%d %H:%M")
+        """The same to the minute, for people."""
+        return self.moment[:16].replace("T", " ")
 
     def record(self) -> dict[str, Any]:
         """As JSON."""

@@ -23,7 +23,7 @@ def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
     heads = [
         tag("th", tag("span", "Compare", class_="unseen"), scope="col"),
         *(tag("th", words, scope="col") for words in ("Run", "State", "Task", "Best")),
-        *(tag("th", words, scope="col", class_="number") for words in ("Score", "Models", "Time", "Started, UTC")),
+        *(tag("th", words, scope="col", class_="number") for words in ("Score", "Models", "Time", "When, UTC")),
     ]
     table = tag("table", tag("thead", tag("tr", *heads)), rows(runs), class_="models runs", id="runs")
     choose = tag(

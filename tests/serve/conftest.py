@@ -1,0 +1,223 @@
+"""Real servers over real runs: small networks on small images, ranked by real subprocesses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+ZOO = '''
+import time
+
+import torch
+from torch import nn
+
+CONFIG = {"input_size": (3, 16, 16), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0}
+
+
+class Channels(nn.Module):
+    """Averages of patches of some colour channels, after a rest."""
+
+    def __init__(self, keep, seconds=0.0):
+        super().__init__()
+        self.pretrained_cfg = CONFIG
+        self.num_features = 12
+        self.pool = nn.AdaptiveAvgPool2d(2)
+        self.keep = nn.Parameter(torch.tensor(keep), requires_grad=False)
+        self.seconds = seconds
+
+    def forward(self, image):
+        time.sleep(self.seconds)
+        return self.pool(image * self.keep[:, None, None]).flatten(1)
+
+
+def colours():
+    return Channels([1.0, 1.0, 1.0])
+
+
+def red():
+    return Channels([1.0, 0.0, 0.0])
+
+
+def green():
+    return Channels([0.0, 1.0, 0.0])
+
+
+def steady():
+    return Channels([1.0, 1.0, 0.0], 0.4)
+
+
+def endless():
+    return Channels([1.0, 1.0, 1.0], 600.0)
+
+
+def broken():
+    raise RuntimeError("these weights are <b>cursed</b>")
+'''
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("zoo") / "networks.py"
+    path.write_text(ZOO)
+    return f"python:{path}"
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder: 90 noisy images, reddish, greenish or bluish, in `colours`; a table; and what is no data."""
+    home = tmp_path_factory.mktemp("data")
+    folder = home / "colours"
+    generator = np.random.default_rng(0)
+    for place, name in enumerate(("red", "green", "blue")):
+        (folder / name).mkdir(parents=True)
+        for index in range(30):
+            pixels = generator.integers(0, 256, (16, 16, 3)) * 0.5
+            pixels[:, :, place] += generator.integers(10, 60)
+            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / name / f"{index}.png")
+    (home / "words.csv").write_text("text,label\ngood,1\nbad,0\n")
+    (home / "notes.md").write_text("nothing to rank")
+    (home / "empty").mkdir()
+    return home
+
+
+def rank(data: Path, models: list[str], out: Path, **options: Any) -> None:
+    from hubscout.ranking import rank as rank_models
+    from hubscout.tasks import open_task
+
+    rank_models(open_task(data), models, cache=False, out=out, **options)
+
+
+@pytest.fixture(scope="session")
+def made_runs(tmp_path_factory: pytest.TempPathFactory, data: Path, zoo: str) -> Path:
+    """Two rankings of the same data and a tuning, made once; tests copy them."""
+    runs = tmp_path_factory.mktemp("made")
+    rank(data / "colours", [f"{zoo}:{name}" for name in ("colours", "red", "broken")], runs / "first")
+    rank(
+        data / "colours",
+        [f"{zoo}:{name}" for name in ("colours", "red", "green")],
+        runs / "team" / "second",
+        metrics=("logme", "knn"),
+        limit=45,
+    )
+    return runs
+
+
+@pytest.fixture
+def runs(made_runs: Path, tmp_path: Path) -> Path:
+    """A folder of runs of the test's own."""
+    return Path(shutil.copytree(made_runs, tmp_path / "runs"))
+
+
+@dataclass
+class Served:
+    """A running `hubscout serve`."""
+
+    process: subprocess.Popen[str]
+    address: str
+    token: str | None
+    runs: Path
+    data: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rstrip("/").rpartition(":")[2])
+
+    def client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.address, timeout=30, trust_env=False, **options)
+
+    def csrf(self) -> dict[str, str]:
+        with self.client() as client:
+            return {"X-CSRF-Token": client.get("/api/session").json()["csrf"]}
+
+    def state(self, name: str) -> str:
+        with self.client() as client:
+            return str(client.get(f"/api/runs/{name}").json().get("state"))
+
+    def wait_for(self, name: str, state: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while (found := self.state(name)) != state:
+            assert time.monotonic() < deadline, f"{name} is {found}, not {state}"
+            time.sleep(0.1)
+
+
+def start_server(runs: Path, data: Path, *options: str) -> Served:
+    environment = {key: value for key, value in os.environ.items() if key != "HUBSCOUT_TOKEN"}
+    environment |= {"HUBSCOUT_CACHE": str(runs.parent / "cache"), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hubscout", "serve", str(runs), "--data", str(data), "--port", "0", *options],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    found = re.search(r"at (http://\S+?:\d+/)(?:\?token=(\S+))?", said)
+    if found is None:
+        process.kill()
+        raise AssertionError(said + process.stderr.read())
+    return Served(process, found[1], found[2], runs, data)
+
+
+@pytest.fixture
+def serve(data: Path, zoo: str) -> Iterator[Callable[..., Served]]:
+    """Start real servers; they are stopped, and what they started with them."""
+    from hubscout.serve.library import Library
+    from hubscout.serve.processes import read_note
+
+    started: list[Served] = []
+
+    def start(runs: Path, *options: str) -> Served:
+        offered = [
+            word for name in ("colours", "red", "steady", "endless", "broken") for word in ("-m", f"{zoo}:{name}")
+        ]
+        started.append(start_server(runs, data, *offered, *options))
+        return started[-1]
+
+    yield start
+    for served in started:
+        for name in Library(served.runs).names():
+            note = read_note(served.runs / name)
+            if note is not None:
+                note.stop(force=True)
+        if served.process.poll() is None:
+            served.process.terminate()
+            served.process.wait(20)
+        assert served.process.stderr is not None
+        served.process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: $HUBSCOUT_ARTEFACTS, to look at them, or a temporary folder."""
+    given = os.environ.get("HUBSCOUT_ARTEFACTS")
+    folder = Path(given) if given else tmp_path_factory.mktemp("artefacts")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, headless; tests that ask for it are skipped where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no browser: install chromium")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+                  "--disable-sync", "--no-first-run"],
+        )  # fmt: skip
+        yield opened
+        opened.close()

@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from hubscout.cli.values import split_models
+from hubscout.errors import InputError
+from hubscout.serve.data_sets import DataFolder
+from hubscout.serve.folder import Folder
+from hubscout.serve.starting import Request, Starter, check_model
+
+
+@pytest.fixture
+def starter(runs: Path, data: Path) -> Starter:
+    folder = Folder.open(runs, "RUNS")
+    return Starter(folder, DataFolder(Folder.open(data, "--data"), folder.path), ("python:zoo.py:a?x=1,2",))
+
+
+def request_for(**fields: object) -> Request:
+    return Request.read({"name": "new", "data": "colours", "models": ["timm/resnet18"], **fields})
+
+
+def test_data_is_listed_by_what_can_be_ranked(starter: Starter) -> None:
+    assert starter.data.names() == ["colours", "words.csv"]
+
+
+def test_runs_and_links_are_no_data(starter: Starter, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("/etc/passwd")
+    whole = DataFolder(Folder.open(tmp_path, "--data"), Folder.open(runs, "RUNS").path)
+    assert whole.names() == []
+    for name in ("runs", "runs/first", "link.csv"):
+        with pytest.raises(InputError, match="Data"):
+            whole.find(name)
+
+
+def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
+    command = starter.command(
+        request_for(models="timm/resnet18\n\nhf/facebook/dinov2-small", limit="2k", target="--out", metrics="logme,knn")
+    )
+    assert command[2:5] == ["hubscout", "rank", str(starter.data.folder.path / "colours")]
+    assert f"--out={starter.runs.path / 'new'}" in command
+    assert command[-5:] == [
+        "--models=timm/resnet18", "--models=hf/facebook/dinov2-small", "--metrics=logme,knn", "--limit=2k",
+        "--target=--out",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "@/etc/passwd", "@models.txt", "python:os:getcwd", "file:/etc/passwd", "onnx:/tmp/x.onnx", "hf//etc/passwd",
+        "hf/../../etc", "hf/a/../b", "timm/local-dir:/tmp", "timm/hf_hub:evil/code", "resnet18", "", "timm/",
+        "hf/a?trust_remote_code=true", "hf/a?x=1&trust_remote_code=1", "hf/a?subfolder=/etc", "hf/a,python:os:getcwd",
+        "timm/x?arch=1,@/etc/passwd", "--out=/tmp", "-m", "timm/a\nfile:x", "hf/a b", "hf/a?x=1,file:w.pth",
+    ],
+)  # fmt: skip
+def test_models_that_read_files_or_run_code_are_refused(starter: Starter, model: str) -> None:
+    with pytest.raises(InputError, match="Models"):
+        check_model(model)
+    with pytest.raises(InputError, match="Models"):
+        starter.command(request_for(models=[model, "file:x"]))
+
+
+@pytest.mark.parametrize("model", ["timm/resnet50.a1_in1k", "timm/mobilenetv3*", "pypi/lite0?input_size=64",
+                                   "hf/facebook/dinov2-small?pooling=mean", "timm/x?mean=0.5,0.5"])  # fmt: skip
+def test_models_of_hubs_are_taken_and_stay_one_word(model: str) -> None:
+    check_model(model)
+    assert split_models([model]) == [model]
+
+
+def test_a_folder_of_this_machine_is_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "org" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="offered"):
+        check_model("hf/org/model")
+
+
+def test_what_was_offered_is_taken_as_it_is(starter: Starter) -> None:
+    assert "--models=python:zoo.py:a?x=1,2" in starter.command(request_for(models=["python:zoo.py:a?x=1,2"]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": "../x"}, "Name"), ({"name": "a/b"}, "Name"), ({"name": ""}, "Name"), ({"name": ".x"}, "Name"),
+        ({"name": "-x"}, "Name"), ({"name": "a\0b"}, "Name"), ({"name": "a\\b"}, "Name"),
+        ({"data": "../colours"}, "Data"), ({"data": "/etc"}, "Data"), ({"data": ""}, "Data"),
+        ({"data": "none"}, "Data"),
+        ({"models": []}, "at least one"), ({"models": [f"timm/m{i}" for i in range(501)]}, "at most 500"),
+        ({"limit": "2k --out x"}, "Samples"), ({"metrics": "logme;rm"}, "Metrics"), ({"target": "a\nb"}, "Target"),
+    ],
+)  # fmt: skip
+def test_bad_requests_are_refused_before_anything_is_made(starter: Starter, fields: dict, words: str) -> None:
+    before = sorted(starter.runs.path.iterdir())
+    with pytest.raises(InputError, match=words):
+        starter.start(request_for(**fields))
+    assert sorted(starter.runs.path.iterdir()) == before
+
+
+def test_a_name_is_taken_once(starter: Starter) -> None:
+    with pytest.raises(InputError, match="already"):
+        starter.start(request_for(name="first"))
+
+
+def test_a_start_that_fails_leaves_nothing(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nothing/here")
+    with pytest.raises(FileNotFoundError):
+        starter.start(request_for())
+    assert not (starter.runs.path / "new").exists()
