@@ -100,24 +100,3 @@ def test_demo_data(tmp_path: Path) -> None:
     task = open_task(write_words(tmp_path / "words.csv", 50))
     assert task.kind == "regression"
     assert task.modality == "text"
-
-
-def test_demo_ranks_real_models(hubscout: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mlxtend")
-    pytest.importorskip("timm")
-    from hubscout.cli import demo
-    from hubscout.hubs import list_models
-
-    here = {entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine}
-    chosen = [name for name in ("efficientnet-lite0", "alexnet-features") if f"pypi/{name}" in here]
-    if not chosen:
-        pytest.skip("the packages of the demo's models are not installed")
-    # The two quickest of the demo's models; the whole of it is for `make demo`.
-    monkeypatch.setattr(demo, "VISION", tuple(chosen))
-    monkeypatch.setattr(demo, "INPUT_SIZE", 64)
-    result = hubscout("demo", "--samples", "60", "--out", tmp_path / "demo", "--no-text", "--json")
-    assert result.exit_code == 0, result.stderr
-    record = json.loads(result.stdout)["digits"]
-    assert len(record["rows"]) == len(chosen)
-    assert min(row["gain"] for row in record["rows"]) > 0.1
-    assert f"hubscout select {tmp_path / 'demo' / 'run-digits'}" in result.stderr

