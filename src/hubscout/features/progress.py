@@ -7,7 +7,7 @@ any function that takes one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -52,3 +52,16 @@ Observer = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """The observer that looks away."""
+
+
+@dataclass
+class Log:
+    """Passes events on, and keeps the messages for the result."""
+
+    model: str
+    observer: Observer
+    messages: list[str] = field(default_factory=list)
+
+    def tell(self, text: str) -> None:
+        self.messages.append(text)
+        self.observer(Message(self.model, text))

@@ -1,0 +1,121 @@
+"""`Job`: what is to be run, worked out and checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hubscout.errors import InputError, TaskError
+from hubscout.features.sharding import assign_blocks, check_indices, cut
+
+if TYPE_CHECKING:
+    from hubscout.hubs import Backbone
+    from hubscout.tasks import Split, Task
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run: a backbone, the rows of each part, the layers, the block of each row."""
+
+    backbone: Backbone
+    task: Task
+    split_name: str
+    split: Split
+    layers: tuple[str, ...]
+    parts: dict[int, np.ndarray]
+    block_of_row: np.ndarray
+    selection: str
+    shards_expected: int
+
+    @classmethod
+    def prepare(
+        cls,
+        backbone: Backbone,
+        task: Task,
+        split_name: str,
+        layers: Sequence[str] | str,
+        blocks: int,
+        indices: Sequence[int] | np.ndarray | None,
+        shards: Sequence[int] | None,
+        shard_rows: int | None,
+    ) -> Job:
+        if split_name not in task.splits:
+            raise InputError(f"split must be one of {', '.join(task.splits)}; got {split_name!r}.")
+        split = task.splits[split_name]
+        if len(split) == 0:
+            raise TaskError(f"The split {split_name!r} of task {task.name!r} is empty.")
+        rows = np.arange(len(split)) if indices is None else check_indices(indices, len(split))
+        cuts = cut(len(rows), shard_rows)
+        if shards is not None and (wrong := [index for index in shards if not 0 <= index < len(cuts)]):
+            raise InputError(f"shards must lie between 0 and {len(cuts) - 1}; got {wrong[0]}.")
+        parts = {
+            shard.index: rows[shard.start : shard.stop] for shard in cuts if shards is None or shard.index in shards
+        }
+        selection = f"{split_name}:{shard_rows or 'auto'}"
+        if indices is not None:
+            selection += ":" + _digest(rows)
+        return cls(
+            backbone,
+            task,
+            split_name,
+            split,
+            _resolve_layers(backbone, layers),
+            parts,
+            assign_blocks(len(split), blocks, task.fingerprint),
+            selection,
+            len(cuts),
+        )
+
+    def counts(self, rows: np.ndarray) -> np.ndarray:
+        """How many rows of features each sample gives."""
+        if self.task.kind != "tagging":
+            return np.ones(len(rows), dtype=np.int64)
+        return np.array([len(self.split.targets[row]) for row in rows], dtype=np.int64)
+
+    def targets(self, rows: np.ndarray) -> np.ndarray:
+        """Targets of the rows of features of these samples."""
+        if self.task.kind != "tagging":
+            return np.asarray(self.split.targets)[rows]
+        tags = [np.asarray(self.split.targets[row], dtype=np.int64) for row in rows]
+        return np.concatenate(tags) if tags else np.zeros(0, dtype=np.int64)
+
+    def blocks(self, rows: np.ndarray) -> np.ndarray:
+        """The block of each row of features; all words of a sentence are in one."""
+        return np.repeat(self.block_of_row[rows], self.counts(rows))
+
+    def length(self, row: int) -> int:
+        """How long a text is, roughly, to batch like with like."""
+        try:
+            raw = self.split.inputs[row]
+        except Exception:
+            return 0  # the reader meets the same error and names the sample
+        if isinstance(raw, str):
+            return len(raw)
+        return sum(len(part) + 1 for part in raw)
+
+    def fingerprint(self, precision: str) -> dict[str, str]:
+        from hubscout.features.fingerprint import describe
+
+        return describe(self.backbone, self.task, self.selection, precision)
+
+
+def _resolve_layers(backbone: Backbone, layers: Sequence[str] | str) -> tuple[str, ...]:
+    known = backbone.layer_names
+    if isinstance(layers, str):
+        if layers == "all":
+            return tuple(known)
+        layers = (layers,)
+    if unknown := [layer for layer in layers if layer not in known]:
+        raise InputError(
+            f"layers: {backbone.card.identifier} has no layer {unknown[0]!r}. It has: {', '.join(known) or 'none'}."
+        )
+    return tuple(dict.fromkeys(layers))
+
+
+def _digest(rows: np.ndarray) -> str:
+    import hashlib
+
+    return hashlib.sha256(np.ascontiguousarray(rows, dtype="<i8").tobytes()).hexdigest()[:16]

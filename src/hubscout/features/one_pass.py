@@ -1,0 +1,192 @@
+"""`Run`: one pass of a model over the rows of a job, with what is found on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hubscout.errors import NothingReadableError, TaskError
+from hubscout.features.accumulate import BlockAccumulator
+from hubscout.features.allocator import memory_kept
+from hubscout.features.batching import BatchSize
+from hubscout.features.collector import BatchResult, Collector
+from hubscout.features.fallback import WithFallback
+from hubscout.features.forward import Runner
+from hubscout.features.job import Job
+from hubscout.features.pipeline import Background, Feed, PreparedBatch, Reader, plan
+from hubscout.features.precision import pick_precision
+from hubscout.features.progress import Advanced, Log, Started
+from hubscout.features.result import Extraction, LayerStatistics
+from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
+
+if TYPE_CHECKING:
+    from hubscout.evidence.statistics import Statistics
+    from hubscout.features.cache import OpenEntry
+    from hubscout.features.decoded import PreparedPool
+
+_SORTED_BY_LENGTH = ("text", "text-pair", "tokens")
+
+
+class Run:
+    """The state of one pass."""
+
+    def __init__(
+        self,
+        job: Job,
+        log: Log,
+        *,
+        device: str,
+        precision: str,
+        size: BatchSize,
+        statistics: bool,
+        keep_features: bool,
+        skip_bad: bool,
+        prepared: PreparedPool | None,
+        workers: int,
+    ) -> None:
+        self.job = job
+        self.log = log
+        self.device = device
+        self.precision = pick_precision(precision, device)
+        self.size = size
+        self.statistics = statistics
+        self.keep_features = keep_features
+        self.skip_bad = skip_bad
+        self.prepared = prepared
+        self.workers = max(1, workers)
+        self.spare: Store = MemoryStore() if keep_features else NothingKept()
+        self.accumulators: dict[str, BlockAccumulator] = {}
+        self.rows: dict[int, np.ndarray] = {}
+        self.skipped: list[int] = []
+
+    def execute(self, entry: OpenEntry | None, started: float) -> Extraction:
+        job = self.job
+        store: Store = self.spare if entry is None else entry
+        kept = self.keep_features or entry is not None
+        if self.statistics:
+            eager = (FINAL,) if kept else (FINAL, *job.layers)
+            self.accumulators = {
+                layer: BlockAccumulator(job.task.kind, job.task.target_names, device=self.device) for layer in eager
+            }
+        finished = {} if entry is None else entry.finished(job.parts)
+        pending = {part: rows for part, rows in job.parts.items() if part not in finished}
+        total = sum(len(rows) for rows in job.parts.values())
+        self.log.observer(Started(self.log.model, total, total - sum(len(rows) for rows in pending.values())))
+        for part, (rows, skipped) in finished.items():
+            self._check_skipped(skipped)
+            self._take(part, rows, skipped, partial(store.read, part))
+
+        speed = 0.0 if entry is None else entry.samples_per_second
+        runner: Runner | None = None
+        if pending:
+            store = WithFallback(entry, self.spare, self.log.tell) if entry is not None else self.spare
+            runner, speed = self._forward(pending, store)
+            if entry is not None:
+                entry.note_speed(speed)
+        return self._result(store, runner, speed, started, from_cache=entry is not None and not pending)
+
+    def _forward(self, pending: dict[int, np.ndarray], store: Store) -> tuple[Runner, float]:
+        """Run what is not there yet; reading, forward pass and statistics overlap."""
+        job, log = self.job, self.log
+
+        def finish(data: ShardData) -> None:
+            store.put(data)
+            self._take(data.index, data.rows, data.skipped, data.arrays.__getitem__)
+
+        collector = Collector(pending, finish)
+        runner = Runner(
+            job.backbone, device=self.device, precision=self.precision, layers=job.layers, size=self.size, tell=log.tell
+        )
+        place = f"split {job.split_name!r} of task {job.task.name!r}"
+        preprocessing = job.backbone.preprocessing
+        known = None
+        if self.prepared is not None:
+            known = self.prepared.samples(job.task, job.split_name, preprocessing.key)
+        reader = Reader(job.split.inputs, preprocessing, place, self.skip_bad, known)
+        lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
+        planned = plan(pending.items(), self.size, lengths)
+        pin = self.device.startswith("cuda") and job.backbone.module is not None
+        with memory_kept() if runner.device == "cpu" else nullcontext(), runner:
+            began = time.perf_counter()
+            with (
+                Background(collector.add) as background,
+                Feed(planned, reader, workers=self.workers, pin_memory=pin) as feed,
+            ):
+                for batch in feed:
+                    background.put(self._run_batch(runner, batch))
+                    log.observer(Advanced(log.model, len(batch.rows) + len(batch.skipped)))
+            seconds = time.perf_counter() - began
+        count = sum(len(rows) for rows in pending.values())
+        return runner, count / max(seconds, 1e-9)
+
+    def _run_batch(self, runner: Runner, batch: PreparedBatch) -> BatchResult:
+        for row in batch.skipped:
+            self.log.tell(f"sample {row} cannot be read and is left out")
+        counts = self.job.counts(batch.rows)
+        arrays = {} if batch.batch is None else runner.run(batch.batch, batch.samples, counts)
+        return BatchResult(batch.part, batch.rows, batch.skipped, counts, arrays)
+
+    def _take(self, part: int, rows: np.ndarray, skipped: tuple[int, ...], read: Callable[[str], np.ndarray]) -> None:
+        """Count a finished shard in."""
+        self.rows[part] = rows
+        self.skipped.extend(skipped)
+        if len(rows) == 0:
+            return
+        for layer, accumulator in self.accumulators.items():
+            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows))
+
+    def _check_skipped(self, skipped: tuple[int, ...]) -> None:
+        if skipped and not self.skip_bad:
+            raise TaskError(
+                f"Sample {skipped[0]} of split {self.job.split_name!r} of task {self.job.task.name!r} could not be "
+                "read when the features were cached (skip_bad=True leaves such samples out, for every model alike)"
+            )
+
+    def _result(
+        self, store: Store, runner: Runner | None, speed: float, started: float, *, from_cache: bool
+    ) -> Extraction:
+        job = self.job
+        parts = tuple(part for part in sorted(self.rows) if len(self.rows[part]))
+        if not parts:
+            raise NothingReadableError(
+                f"No sample of split {job.split_name!r} of task {job.task.name!r} could be read."
+            )
+        rows = np.concatenate([self.rows[part] for part in parts])
+        ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
+        later: dict[str, Callable[[], Statistics]] = {}
+        if self.statistics:
+            later = {
+                layer: partial(_statistics_of, job, store, layer, {part: self.rows[part] for part in parts})
+                for layer in job.layers
+                if layer not in ready
+            }
+        return Extraction(
+            card=job.backbone.card,
+            split=job.split_name,
+            rows=rows,
+            targets=job.targets(rows),
+            layers=(FINAL, *job.layers),
+            statistics=LayerStatistics(ready, later),
+            seconds=time.perf_counter() - started,
+            samples_per_second=speed,
+            from_cache=from_cache,
+            device=runner.device if runner is not None else self.device,
+            precision=runner.precision.name if runner is not None else self.precision.name,
+            batch_size=self.size.size,
+            skipped=tuple(sorted(self.skipped)),
+            messages=tuple(self.log.messages),
+            shards=parts,
+            store=store,
+        )
+
+
+def _statistics_of(job: Job, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:
+    accumulator = BlockAccumulator(job.task.kind, job.task.target_names)
+    for part, rows in rows_of_part.items():
+        accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows))
+    return accumulator.finish()
