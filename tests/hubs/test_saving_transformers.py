@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hubscout.errors import InputError
 from hubscout.hubs import load
 
 TEXTS = ["The cat sits on the mat.", "Shares fell."]
@@ -26,8 +27,11 @@ def save(backbone, folder, kind):
     return head
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "bert_classifier"])
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last", "max"])
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [(name, pooling) for name in ("bert", "gpt2", "bert_classifier") for pooling in ("mean", "cls", "last", "max")
+     if (name, pooling) != ("gpt2", "last")],
+)  # fmt: skip
 def test_texts_become_a_sentence_encoder_that_ends_in_the_head(name, pooling, tmp_path, request):
     from sentence_transformers import SentenceTransformer
 
@@ -42,6 +46,119 @@ def test_texts_become_a_sentence_encoder_that_ends_in_the_head(name, pooling, tm
         found = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
         torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=1e-3)
     assert json.loads((tmp_path / "hubscout.json").read_text())["target_names"] == NAMES
+
+
+def tiny_distilbert(tokenizer):
+    from transformers import DistilBertConfig, DistilBertForMaskedLM
+
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer), dim=32, n_layers=2, n_heads=2, hidden_dim=48, max_position_embeddings=24
+    )
+    return DistilBertForMaskedLM(config)
+
+
+def tiny_roberta(tokenizer):
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=26,
+        pad_token_id=0,
+        type_vocab_size=2,
+    )
+    return RobertaForMaskedLM(config)
+
+
+@pytest.fixture(scope="session")
+def distilbert(bert, tmp_path_factory):
+    return _saved_beside(bert, tiny_distilbert, tmp_path_factory.mktemp("distilbert"), types=False)
+
+
+@pytest.fixture(scope="session")
+def roberta(bert, tmp_path_factory):
+    return _saved_beside(bert, tiny_roberta, tmp_path_factory.mktemp("roberta"), types=True)
+
+
+def _saved_beside(bert, build, folder, *, types):
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    assert isinstance(tokenizer, PreTrainedTokenizerFast)
+    if not types:
+        tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    build(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def plain_logits(folder, texts):
+    """What transformers alone makes of a folder, each text by itself."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        logits = torch.cat([model(**tokenizer(text, return_tensors="pt")).logits for text in texts])
+    return model, logits
+
+
+@pytest.mark.parametrize(
+    ("name", "pooling", "saved_as"),
+    [
+        ("bert", "head", "BertForSequenceClassification"),
+        ("bert", "pooler", "BertForSequenceClassification"),
+        ("bert_classifier", "head", "BertForSequenceClassification"),
+        ("distilbert", "head", "DistilBertForSequenceClassification"),
+        ("roberta", "head", "RobertaForSequenceClassification"),
+        ("gpt2", "last", "GPT2ForSequenceClassification"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_texts_become_a_plain_classifier_where_it_computes_the_same(name, pooling, saved_as, kind, tmp_path, request):
+    backbone = load(f"file:{request.getfixturevalue(name)}?pooling={pooling}")
+    head = save(backbone, tmp_path, kind)
+    before = {key: value.clone() for key, value in backbone.module.state_dict().items()}
+    with torch.no_grad():
+        expected = head(run(backbone, TEXTS).features)
+    model, found = plain_logits(tmp_path, TEXTS)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert type(model).__name__ == saved_as
+    assert model.config.id2label == dict(enumerate(NAMES))
+    described = json.loads((tmp_path / "hubscout.json").read_text())
+    assert (described["saved_as"], described["pooling"]) == (saved_as, pooling)
+    again = load(f"file:{tmp_path}")
+    assert again.card.source_classes == 3
+    torch.testing.assert_close(run(again, TEXTS).logits, expected, atol=1e-4, rtol=1e-4)
+    assert all(torch.equal(before[key], value) for key, value in backbone.module.state_dict().items())
+
+
+def test_pairs_of_texts_become_a_plain_classifier(bert, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    backbone = load(f"file:{bert}?pooling=head")
+    head = save(backbone, tmp_path, "classification")
+    with torch.no_grad():
+        expected = head(run(backbone, [tuple(TEXTS)]).features)
+        tokens = AutoTokenizer.from_pretrained(tmp_path)(*TEXTS, return_tensors="pt")
+        found = AutoModelForSequenceClassification.from_pretrained(tmp_path)(**tokens).logits
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_new_layer_before_the_classes_is_always_the_same_and_gives_no_logits(roberta):
+    first, second = (run(load(f"file:{roberta}?pooling=head"), TEXTS) for _ in range(2))
+    assert torch.equal(first.features, second.features)
+    assert first.logits is None
+    assert load(f"file:{roberta}?pooling=head").card.source_classes is None
+
+
+def test_an_architecture_without_a_classifier_says_so(t5):
+    with pytest.raises(InputError, match="no sequence classifier for t5"):
+        load(f"file:{t5}?pooling=head")
 
 
 def test_words_become_a_token_classifier(bert, tmp_path):

@@ -15,7 +15,8 @@ from hubscout.hubs.connection import count_downloads, explain_failure, hub_reach
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_processor import ImageProcessorPreprocessing
 from hubscout.hubs.listing import ModelEntry, ModelListing
-from hubscout.hubs.pooling import check_pooling, default_pooling
+from hubscout.hubs.pooling import Pooling, check_pooling, default_pooling
+from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone
@@ -36,11 +37,18 @@ def load(identifier: Identifier) -> TransformerBackbone:
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    return open_model(str(folder), identifier, default_pairs=default_pairs)
+    return open_model(
+        str(folder), identifier, default_pairs=default_pairs, saved_pooling=read_description(folder).get("pooling")
+    )
 
 
 def open_model(
-    source: str, identifier: Identifier, *, downloads: int | None = None, default_pairs: Pairs = "cross"
+    source: str,
+    identifier: Identifier,
+    *,
+    downloads: int | None = None,
+    default_pairs: Pairs = "cross",
+    saved_pooling: Pooling | None = None,
 ) -> TransformerBackbone:
     """The model at `source`, in float32.
 
@@ -50,6 +58,8 @@ def open_model(
     """
     transformers = import_transformers()
     options = {"pairs": default_pairs, **identifier.options}
+    if saved_pooling is not None:
+        options.setdefault("pooling", saved_pooling)
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:
         raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
@@ -76,6 +86,7 @@ def open_model(
         preprocessing=preprocessing,
         pooling=pooling,
         downloads=downloads,
+        new_head=pooling == "head" and any(_belongs_to_head(whole, name) for name in missing),
     )
 
 
@@ -116,6 +127,8 @@ def _load_network(
     import torch
 
     automatic = transformers.AutoModel
+    if options.get("pooling") == "head":
+        return _load_classifier(transformers, source, config, where)
     named = (getattr(config, "architectures", None) or [""])[0] or ""
     if options.get("head", True) and not getattr(config, "is_encoder_decoder", False):
         for suffix, candidates in _HEADS.items():
@@ -139,6 +152,21 @@ def _load_network(
             for name, there, here in mismatched[:8]
         )
         raise CheckpointError(f"{len(mismatched)} shapes in {source} do not fit: {listed}.")
+    return model.eval(), set(information["missing_keys"])
+
+
+def _load_classifier(transformers: Any, source: str, config: Any, where: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+    """The architecture's sequence classifier; layers that the checkpoint does not have are drawn with a fixed seed."""
+    import torch
+
+    automatic = transformers.AutoModelForSequenceClassification
+    if type(config) not in automatic._model_mapping or getattr(config, "is_encoder_decoder", False):
+        raise InputError(f"pooling='head': transformers has no sequence classifier for {config.model_type}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model, information = automatic.from_pretrained(
+            source, config=config, dtype=torch.float32, output_loading_info=True, **where
+        )
     return model.eval(), set(information["missing_keys"])
 
 
@@ -173,12 +201,17 @@ def _refuse_missing(whole: nn.Module, network: nn.Module, missing: set[str], ide
     """Parameters that no checkpoint filled are random, and so would be the features."""
     used = {id(parameter) for parameter in network.parameters()}
     random = [name for name, parameter in whole.named_parameters() if name in missing and id(parameter) in used]
-    random = [name for name in random if ".pooler." not in f".{name}"]
+    random = [name for name in random if ".pooler." not in f".{name}" and not _belongs_to_head(whole, name)]
     if random:
         raise CheckpointError(
             f"The checkpoint of {identifier} leaves out {len(random)} parameters that {type(network).__name__} "
             f"needs: {', '.join(random[:8])}."
         )
+
+
+def _belongs_to_head(whole: Any, name: str) -> bool:
+    prefix = getattr(whole, "base_model_prefix", "")
+    return bool(prefix) and hasattr(whole, prefix) and not name.startswith(f"{prefix}.")
 
 
 def _is_causal(network: Any) -> bool:

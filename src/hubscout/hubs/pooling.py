@@ -11,6 +11,10 @@ The default by architecture, in the order in which it is looked up:
 | audio | mean | over the frames that are not padding |
 | decoder-only text models | last | the only token that has seen the whole text |
 | encoders, and the encoder of an encoder-decoder | mean | their class token means little before fine-tuning |
+
+`head` is none of these defaults: the features are what the last layer of the architecture's own sequence classifier
+takes, after whatever that puts between pooling and classes (BERT's pooler, a dense layer in RoBERTa). Where the
+checkpoint has no such layer it is new, drawn with a fixed seed: something to tune, not to rank by.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from hubscout.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-Pooling = Literal["cls", "mean", "max", "last", "pooler"]
+Pooling = Literal["cls", "mean", "max", "last", "pooler", "head"]
 
 _BY_POOLER = frozenset({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "chinese_clip"})
 _BY_POOLER |= {"clip_text_model", "siglip_text_model", "altclip", "metaclip_2"}
@@ -63,7 +67,7 @@ def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
         return hidden
     if hidden.ndim == 4:
         return hidden.amax((2, 3)) if pooling == "max" else hidden.mean((2, 3))
-    if pooling in ("cls", "pooler"):
+    if pooling in ("cls", "pooler", "head"):
         return hidden[:, 0]
     if mask is None:
         return hidden.mean(1) if pooling == "mean" else hidden.amax(1) if pooling == "max" else hidden[:, -1]

@@ -6,11 +6,12 @@ What the library's own classes can express exactly is saved as one of them, and 
 |---|---|
 | words (tagging) | `AutoModelForTokenClassification` |
 | image transformers by class token, maps by pooler | `AutoModelForImageClassification` |
-| texts, by any pooling | a sentence-transformers folder whose last part is the head: `encode` gives the logits |
+| texts by `head`, BERT's by `pooler`, decoders' by `last` | `AutoModelForSequenceClassification` |
+| texts by another pooling | a sentence-transformers folder whose last part is the head: `encode` gives the logits |
 | the rest (audio, unusual heads) | the backbone by `save_pretrained`, the head beside it |
 
-The sequence classifiers of transformers put a trained layer of their own between pooling and head (BERT, RoBERTa), or
-take no bias (GPT-2): with them the logits would change, which is why texts go the other way.
+The sequence classifiers of transformers put a layer of their own between pooling and head (BERT, RoBERTa): features
+that are not taken behind it cannot be saved as one. Those of decoders take no bias, which moves into their last norm.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubscout.hubs.pooling import select_words
 from hubscout.hubs.saving import HEAD_WEIGHTS, linear_layer, write_description
+from hubscout.hubs.text_preprocessing import WORDS, TextPreprocessing
+from hubscout.hubs.transformer import last_layer
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from hubscout.hubs.backbone import Batch
     from hubscout.hubs.sentence_transformers_hub import SentenceBackbone
     from hubscout.hubs.transformer import TransformerBackbone
 
 _TOLERANCE = 1e-4
+_TEXT = "Shares fell sharply on Monday, after a long week of trading in London."
 _POOLING_NAMES = {"cls": "cls", "mean": "mean", "max": "max", "last": "lasttoken"}
 
 
@@ -42,6 +48,8 @@ def save_transformer(
     automatic = {"image": "AutoModelForImageClassification"}.get(backbone.modality)
     if backbone.modality == "text" and kind == "tagging":
         automatic = "AutoModelForTokenClassification"
+    elif backbone.modality == "text" and not getattr(base.config, "is_encoder_decoder", False):
+        automatic = "AutoModelForSequenceClassification"
     saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind) if automatic else None
     if saved_as is None and backbone.modality == "text" and kind != "tagging" and backbone.pooling in _POOLING_NAMES:
         saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
@@ -104,7 +112,6 @@ def _save_as(
     """Save as a class of transformers if that has the same logits; None if it has not."""
     import torch
     import transformers
-    from torch import nn
 
     config = copy.deepcopy(base.config)
     config.num_labels = len(target_names)
@@ -114,52 +121,86 @@ def _save_as(
         "regression": "regression",
         "multilabel": "multi_label_classification",
     }.get(kind, "single_label_classification")
+    if isinstance(backbone.preprocessing, TextPreprocessing) and config.pad_token_id is None:
+        # Classifiers of the last token look for the padding by its id.
+        config.pad_token_id = backbone.preprocessing.pad_id
     try:
         model = getattr(transformers, automatic).from_config(config).eval()
     except (ValueError, KeyError):
         return None
-    own = getattr(model, model.base_model_prefix)
-    known = own.state_dict()
-    own.load_state_dict({name: value for name, value in base.state_dict().items() if name in known}, strict=False)
-    classifier = getattr(model, "classifier", None) or getattr(model, "score", None)
-    if not isinstance(classifier, nn.Linear) or classifier.weight.shape != layer.weight.shape:
-        return None
-    if classifier.bias is None and layer.bias is not None:
+    state = backbone.module.state_dict() if backbone.pooling == "head" else None
+    _fill(model, base.state_dict(), state)
+    classifier = last_layer(model)
+    if classifier is None or classifier.weight.shape != layer.weight.shape:
         return None
     with torch.no_grad():
         classifier.weight.copy_(layer.weight)
         if classifier.bias is not None:
             classifier.bias.zero_() if layer.bias is None else classifier.bias.copy_(layer.bias)
-    if not _agrees(model, base, layer, backbone):
+        elif layer.bias is not None and not _absorb(layer, getattr(model, model.base_model_prefix)):
+            return None
+    if not _agrees(model, layer, backbone):
         return None
     model.save_pretrained(folder)
     return type(model).__name__
 
 
-def _agrees(model: Any, base: Any, layer: nn.Linear, backbone: TransformerBackbone) -> bool:
-    """Whether the class gives the logits that pooling and head give, on noise or on a few tokens."""
+def _fill(model: Any, of_base: dict[str, Any], of_classifier: dict[str, Any] | None) -> None:
+    """The backbone's weights; for features of a classifier also those of its layers before the last."""
+    own = getattr(model, model.base_model_prefix)
+    known = own.state_dict()
+    own.load_state_dict({name: value for name, value in of_base.items() if name in known}, strict=False)
+    if of_classifier is not None:
+        shapes = {name: value.shape for name, value in model.state_dict().items()}
+        fitting = {name: value for name, value in of_classifier.items() if shapes.get(name) == value.shape}
+        model.load_state_dict(fitting, strict=False)
+
+
+def _absorb(layer: nn.Linear, own: nn.Module) -> bool:
+    """Move the head's bias into the shift of the norm that ends the network, for classes whose head has none.
+
+    W (h + Δ) = W h + b for Δ = W⁺ b, exactly where the rows of W are independent; whether that norm is the last thing
+    that happens to the features is seen when the logits are compared.
+    """
+    import torch
+    from torch import nn
+
+    norms = [part for part in own.modules() if isinstance(part, nn.LayerNorm) and part.bias is not None]
+    if not norms or norms[-1].bias.shape != layer.weight.shape[1:]:
+        return False
+    shift = torch.linalg.lstsq(layer.weight.double(), layer.bias.double()[:, None], driver="gelsd").solution[:, 0]
+    norms[-1].bias.add_(shift)
+    return True
+
+
+def _agrees(model: Any, layer: nn.Linear, backbone: TransformerBackbone) -> bool:
+    """Whether the class gives the logits that pooling and head give: on noise, on words, on texts of two lengths."""
     import torch
 
-    example = {name: value for name, value in backbone._example().items() if name in backbone._accepted}
-    generator = torch.Generator().manual_seed(0)
-    for name, value in example.items():
-        if value.is_floating_point():
-            example[name] = torch.randn(value.shape, generator=generator)
-    base.eval()
+    batch = _example(backbone, words="ForTokenClassification" in type(model).__name__)
+    device = next(backbone.module.parameters()).device
+    accepted = {name: value for name, value in batch.items() if name in backbone._accepted}
+    backbone.module.eval()
     with torch.no_grad():
-        found = model(**example).logits
-        inner = base(**example)
+        expected = layer(backbone.forward({name: value.to(device) for name, value in batch.items()}).features.cpu())
+        found = model(**accepted).logits
         if found.ndim == 3:
-            expected = layer(inner["last_hidden_state"])
-        else:
-            pooler = inner.get("pooler_output")
-            use_pooler = backbone.pooling == "pooler" and pooler is not None
-            from hubscout.hubs.pooling import pool
-
-            expected = layer(
-                pooler.flatten(1) if use_pooler else pool(inner["last_hidden_state"], None, backbone.pooling)
-            )
+            found = select_words(found, batch[WORDS])
     return found.shape == expected.shape and bool(torch.allclose(found, expected, atol=_TOLERANCE, rtol=_TOLERANCE))
+
+
+def _example(backbone: TransformerBackbone, *, words: bool) -> Batch:
+    """Two inputs of different length, so that padding is among what is compared."""
+    import torch
+
+    preprocessing = backbone.preprocessing
+    if isinstance(preprocessing, TextPreprocessing):
+        samples: list[Any] = [_TEXT.split(), _TEXT.split()[:3]] if words else [_TEXT, _TEXT[:12]]
+        return preprocessing.collate([preprocessing(sample) for sample in samples])
+    generator = torch.Generator().manual_seed(0)
+    example = backbone._example()
+    noise = {name: torch.randn(v.shape, generator=generator) for name, v in example.items() if v.is_floating_point()}
+    return {**example, **noise}
 
 
 def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: TransformerBackbone, folder: Path) -> str:
@@ -168,8 +209,6 @@ def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: Transformer
 
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Pooling, Transformer
-
-    from hubscout.hubs.text_preprocessing import TextPreprocessing
 
     preprocessing = backbone.preprocessing
     assert isinstance(preprocessing, TextPreprocessing)

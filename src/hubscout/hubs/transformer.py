@@ -44,7 +44,9 @@ class TransformerBackbone(Backbone):
         preprocessing: Preprocessing,
         pooling: Pooling,
         downloads: int | None = None,
+        new_head: bool = False,
     ) -> None:
+        """`new_head` says that the module's classifier was never trained: it has no logits worth giving."""
         self.module = module
         self.identifier = identifier
         self.modality = modality
@@ -53,6 +55,7 @@ class TransformerBackbone(Backbone):
         base = getattr(module, "base_model_prefix", "")
         self._has_head = bool(base) and hasattr(module, base) and hasattr(module.config, "num_labels")
         self._base: Any = getattr(module, base) if self._has_head else module
+        self._new_head = new_head
         self._accepted = frozenset(inspect.signature(self._base.forward).parameters)
         if self._has_head and isinstance(preprocessing, TextPreprocessing) and module.config.pad_token_id is None:
             # Heads on the last token look for the padding by its id.
@@ -66,7 +69,7 @@ class TransformerBackbone(Backbone):
             params=count_params(module),
             bytes=count_bytes(module),
             flops=measured.flops,
-            source_classes=module.config.num_labels if self._has_head else None,
+            source_classes=module.config.num_labels if self._has_head and not new_head else None,
             downloads=downloads,
             weights_fingerprint=fingerprint(module, type(self).__name__, pooling),
         )
@@ -105,7 +108,7 @@ class TransformerBackbone(Backbone):
             arguments["use_cache"] = False
         if layers:
             arguments["output_hidden_states"] = True
-        found, logits = self._call(arguments)
+        found, logits, before_classes = self._call(arguments)
         mask = inputs.get(MASK) if self.modality == "text" else self._frame_mask(found, batch)
         words = batch.get(WORDS)
 
@@ -114,6 +117,8 @@ class TransformerBackbone(Backbone):
 
         if self.pooling == "pooler" and words is None and found.get("pooler_output") is not None:
             features = found["pooler_output"].flatten(1)
+        elif self.pooling == "head" and words is None and before_classes is not None and before_classes.ndim == 2:
+            features = before_classes
         else:
             features = pooled(found["last_hidden_state"])
         if logits is not None and logits.ndim == 3 and words is not None:
@@ -123,18 +128,22 @@ class TransformerBackbone(Backbone):
         states = found.get("hidden_states")
         return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
 
-    def _call(self, arguments: dict[str, Any]) -> tuple[Any, Tensor | None]:
-        """The base model's output, and the logits of the head where there is one, in one pass."""
+    def _call(self, arguments: dict[str, Any]) -> tuple[Any, Tensor | None, Tensor | None]:
+        """In one pass the base model's output and, where there is a head, its logits and what its last layer took."""
         if not self._has_head:
-            return self.module(**arguments), None
+            return self.module(**arguments), None, None
         caught: list[Any] = []
-        handle = self._base.register_forward_hook(lambda _module, _inputs, output: caught.append(output))
+        taken: list[Tensor] = []
+        handles = [self._base.register_forward_hook(lambda _module, _inputs, output: caught.append(output))]
+        if (classifier := last_layer(self.module)) is not None:
+            handles.append(classifier.register_forward_pre_hook(lambda _module, inputs: taken.append(inputs[0])))
         try:
             arguments.pop("use_cache", None)
             logits = self.module(**arguments).logits
         finally:
-            handle.remove()
-        return caught[-1], logits
+            for handle in handles:
+                handle.remove()
+        return caught[-1], None if self._new_head else logits, taken[-1] if taken else None
 
     def _frame_mask(self, found: Any, batch: Batch) -> Tensor | None:
         """Which frames of a padded recording are sound."""
@@ -163,6 +172,15 @@ class TransformerBackbone(Backbone):
         from hubscout.hubs.saving_transformers import save_transformer
 
         save_transformer(self, folder, head=head, target_names=target_names, kind=kind)
+
+
+def last_layer(module: Any) -> nn.Linear | None:
+    """The linear layer that gives a classifier of transformers its logits."""
+    from torch import nn
+
+    inside = {id(part) for part in getattr(module, module.base_model_prefix, nn.Module()).modules()}
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear) and id(part) not in inside]
+    return next((part for part in reversed(layers) if part.out_features == module.config.num_labels), None)
 
 
 def _mask(lengths: Tensor, longest: int) -> Tensor:

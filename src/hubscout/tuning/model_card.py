@@ -66,8 +66,13 @@ def _opening(tuned: Tuned, description: Mapping[str, Any]) -> tuple[str, list[st
     """The library that opens the folder, and how; hubscout itself always does."""
     own = ["import hubscout as hs", 'hs.Tuned.load("THIS FOLDER").predict(inputs).labels']
     saved_as = str(description.get("saved_as", ""))
-    if saved_as.startswith("AutoModel"):
-        lines = ["import transformers", f'transformers.{saved_as}.from_pretrained("THIS FOLDER")']
+    if saved_as.endswith("Classification"):
+        reader = "AutoTokenizer" if "text" in tuned.backbone.card.modalities else "AutoImageProcessor"
+        lines = [
+            f"from transformers import {reader}, {saved_as}",
+            f'model = {saved_as}.from_pretrained("THIS FOLDER")',
+            f'prepare = {reader}.from_pretrained("THIS FOLDER")',
+        ]
         return "transformers", [*lines, "", *own]
     if saved_as == "SentenceTransformer":
         lines = [
