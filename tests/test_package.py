@@ -1,8 +1,11 @@
 """The package as a whole: what importing it costs, and the parts that everything else stands on."""
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +76,65 @@ def test_a_registry():
 def test_a_missing_package_says_what_installs_it():
     with pytest.raises(MissingDependencyError, match=r"Drawing needs .* pip install 'hubscout\[report\]'"):
         require("hubscout_has_no_such_module", extra="report", purpose="Drawing")
+
+
+SOURCE = Path(hubscout.__file__).parent
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "starlette": "fastapi"}
+"""Packages that are imported by another name than they are installed by, apart from hyphens, or come with another."""
+
+
+def requirements():
+    """What the package needs, and what each extra adds, by the names that packages are installed by."""
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    plain = {name: set() for name in project["optional-dependencies"]}
+
+    def distributions(lines):
+        for line in lines:
+            name, extras = re.match(r"([\w.-]+)(?:\[([\w,]+)\])?", line).groups()
+            if name == "hubscout":
+                for extra in extras.split(","):
+                    yield from distributions(project["optional-dependencies"][extra])
+            else:
+                yield name.lower().replace("_", "-")
+
+    for extra, lines in project["optional-dependencies"].items():
+        plain[extra].update(distributions(lines))
+    return set(distributions(project["dependencies"])), plain
+
+
+def distribution(module):
+    package = module.partition(".")[0]
+    return DISTRIBUTIONS.get(package, package.lower().replace("_", "-"))
+
+
+def syntax_trees():
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(SOURCE.rglob("*.py"))]
+
+
+def test_every_extra_that_an_error_names_exists_and_brings_the_package():
+    _, extras = requirements()
+    found = 0
+    for path, tree in syntax_trees():
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "require":
+                named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+                module = ast.literal_eval(call.args[0])
+                assert named["extra"] in extras, f"{path}:{call.lineno} names an extra that there is not"
+                assert distribution(module) in extras[named["extra"]], f"{path}:{call.lineno}: {module}"
+                found += 1
+    assert found > 20
+
+
+def test_every_package_that_is_imported_is_a_dependency_or_in_an_extra():
+    always, extras = requirements()
+    users = always.union(*(added for extra, added in extras.items() if extra not in ("dev", "docs")))
+    known = set(sys.stdlib_module_names) | {"hubscout"}
+    for path, tree in syntax_trees():
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            for name in names:
+                if name.partition(".")[0] not in known:
+                    assert distribution(name) in users, f"{path}:{node.lineno} imports {name}"
