@@ -20,7 +20,11 @@ demo: $(VENV)/.installed
 	$(BIN)/hubscout demo
 
 test: $(VENV)/.installed lint types
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -q
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadgroup -q
+
+# Ten minutes of random kills; not part of `make test`.
+soak: $(VENV)/.installed
+	$(TEST_ENV) $(BIN)/python tests/soak/soak.py --minutes 10
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

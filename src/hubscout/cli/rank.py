@@ -102,7 +102,7 @@ def rank(
     ] = None,
     time_limit: Annotated[
         str | None,
-        typer.Option("--time-limit", help="With --engine ray: a job that takes longer, such as 20min, counts as hung."),
+        typer.Option("--time-limit", help="With --engine ray: a model silent for longer, such as 20min, has hung."),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
@@ -122,11 +122,14 @@ def rank(
     """
     from hubscout.errors import InputError, RunError
     from hubscout.features.display import display
+    from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    if engine == "local":
+        pick_device(device)  # one that is not here is one error, not a failure of every model
     found = find_candidates(split_models(models))
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:

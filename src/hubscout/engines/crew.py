@@ -22,7 +22,7 @@ Outcome = tuple[Job, JobResult]
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_BETWEEN_HIRING = 1.0
 _SECONDS_TO_WAIT_FOR_ROOM = 30.0
-_SECONDS_TO_WAIT_FOR_MAIL = 2.0
+_SECONDS_TO_WAIT_FOR_MAIL = 10.0
 _MOST_LOST_MACHINES = 20
 """A job that outlived so many machines is given up all the same."""
 
@@ -62,6 +62,7 @@ class Crew:
         self._surroundings = ray.put(Surroundings.here())
         self._mailbox = engine.mailbox
         self._letter: Any = None
+        self._heard: dict[str, float] = {}
 
     def results(self) -> Iterator[JobResult]:
         """One result for each job."""
@@ -210,11 +211,14 @@ class Crew:
 
     def _end_overdue(self, member: Member) -> Outcome | None:
         job = member.job
-        if job is None or job.seconds_limit is None or time.monotonic() - member.since < job.seconds_limit:
+        if job is None or job.seconds_limit is None:
             return None
-        seconds = time.monotonic() - member.since
+        now = time.monotonic()
+        if now - max(member.since, self._heard.get(job.key, 0.0)) < job.seconds_limit:
+            return None
         self._let_go(member)
-        return self._failed(job, EngineError(f"it was ended after {job.seconds_limit:g} seconds, its limit"), seconds)
+        hung = EngineError(f"it gave no sign of life for {job.seconds_limit:g} seconds, its limit, and was ended")
+        return self._failed(job, hung, now - member.since)
 
     def _let_go(self, member: Member) -> None:
         self._members.remove(member)
@@ -227,7 +231,7 @@ class Crew:
 
     def _read_mail(self, *, wait: bool = False) -> None:
         """Pass on what workers reported. With `wait`, all that came before; otherwise what is here by now."""
-        if self._mailbox is None or self._observer is None:
+        if self._mailbox is None:
             return
         for _ in range(2 if wait and self._letter is not None else 1):
             if self._letter is None:
@@ -241,8 +245,11 @@ class Crew:
             except self._ray.exceptions.RayError:
                 self._mailbox = None  # progress is not worth failing for
                 return
-            for event in events:
-                self._observer(event)
+            now = time.monotonic()
+            for key, event in events:
+                self._heard[key] = now
+                if self._observer is not None:
+                    self._observer(event)
 
 
 def _why_it_died(error: Exception, attempts: int) -> str:

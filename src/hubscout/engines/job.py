@@ -33,7 +33,8 @@ class Job:
     """Whether the group is of no use with one of its jobs missing: when this one fails, those of the group that have
     not started are given back as failed, with the same reason."""
     seconds_limit: float | None = None
-    """Engines that run jobs in processes of their own end one that takes longer. None is for ever."""
+    """Engines that run jobs in processes of their own end one that has neither finished nor reported anything for so
+    long. None waits for ever."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from hubscout.engines.job import JobResult, perform
 from hubscout.errors import EngineError, HubscoutError
 
 _SECONDS_BETWEEN_EVENTS = 0.2
-_SECONDS_TO_WAIT_FOR_MAIL = 5.0
+_SECONDS_TO_WAIT_FOR_MAIL = 20.0
 _OUR_SETTINGS = ("HUBSCOUT_", "HF_", "TRANSFORMERS_", "TORCH_HOME", "TOKENIZERS_PARALLELISM")
 
 
@@ -54,7 +54,7 @@ class Greeting:
 
 
 class Mailbox:
-    """Takes events from all workers until they are fetched. Becomes an actor."""
+    """Takes events from all workers, each with the key of its job, until they are fetched. Becomes an actor."""
 
     def __init__(self) -> None:
         self._events: list[Any] = []
@@ -92,6 +92,8 @@ class Worker:
             job = cloudpickle.loads(sent)
         except Exception as error:
             return JobResult("", 0.0, error=sendable(error))
+        if self._sender is not None:
+            self._sender.job = job.key
         result = perform(job)
         if self._sender is not None:
             self._sender.flush(wait=True)  # what a job tells is heard before it is done
@@ -103,14 +105,15 @@ class _Sender:
 
     def __init__(self, mailbox: Any) -> None:
         self._mailbox = mailbox
-        self._events: list[Any] = []
+        self.job = ""
+        self._events: list[tuple[str, Any]] = []
         self._some = threading.Event()
         self._lock = threading.Lock()
         threading.Thread(target=self._work, name="hubscout-events", daemon=True).start()
 
     def put(self, event: Any) -> None:
         with self._lock:
-            self._events.append(event)
+            self._events.append((self.job, event))
         self._some.set()
 
     def flush(self, *, wait: bool = False) -> None:

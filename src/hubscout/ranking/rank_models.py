@@ -81,8 +81,8 @@ def rank(
         engine: where the work runs: "local" is this process; "ray" is a cluster, over which (model, shards) jobs are
             spread; or an engine that is open already.
         engine_options: for the engine, such as `{"address": "auto"}` for Ray.
-        time_limit: how long one job of an engine may take before its model is given up as hanging, such as "20min".
-            None is an hour. A job is at most a quarter of a model's pass. The engine "local" cannot end a job.
+        time_limit: how long a job of an engine may be silent, such as "20min", before its model is given up as
+            hanging; every batch is a sign of life. None is an hour. The engine "local" cannot end a job.
         seed: of subsets and of the draws for P(best).
         out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped.
         overwrite: whether `out` may replace a ranking of another question.
