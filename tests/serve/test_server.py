@@ -6,8 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from hubscout.cli.app import app
 from hubscout.errors import InputError
 from hubscout.ranking import Ranking
 from hubscout.serve.processes import read_note
@@ -38,7 +38,8 @@ OUTSIDE = [
     b"../secret", b"..%2fsecret", b"%2e%2e/secret", b"%2e%2e%2fsecret", b"%252e%252e%252fsecret", b"..%252fsecret",
     b"first/../../secret", b"first/%2e%2e/%2e%2e/secret", b"..\\secret", b"..%5csecret", b"%2e%2e%5csecret",
     b"/etc/passwd", b"%2fetc%2fpasswd", b"//etc/passwd", b"file:///etc/passwd", b"C:%5csecret", b"C:/secret",
-    b"first%00", b"%00", b"first/ranking.json", b"first/ranking.json%00.html", b"..%c0%afsecret", b"%c0%ae%c0%ae/secret",
+    b"first%00", b"%00", b"first/ranking.json", b"first/ranking.json%00.html", b"..%c0%afsecret",
+    b"%c0%ae%c0%ae/secret",
     b"link", b"link/ranking.json", b"linked-file", b".", b"..", b"~", b"....//secret", b"..;/secret",
 ]  # fmt: skip
 
@@ -127,9 +128,8 @@ def test_killing_the_server_loses_nothing(serve: Serve, runs: Path, zoo: str) ->
         )
         assert answer.status_code == 201
     deadline = time.monotonic() + 60
-    while '"model-finished"' not in (
-        (runs / "new" / "events.jsonl").read_text() if (runs / "new" / "events.jsonl").exists() else ""
-    ):
+    events = runs / "new" / "events.jsonl"
+    while not events.exists() or '"model-finished"' not in events.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.1)
     served.process.send_signal(signal.SIGKILL)
@@ -155,7 +155,9 @@ def test_killing_the_server_loses_nothing(serve: Serve, runs: Path, zoo: str) ->
         assert client.post("/resume/new", data=form).status_code == 303
         assert again.state("new") == "running"
         with client.stream("GET", "/api/events/new", timeout=60) as stream:
-            told = next(line for line in stream.iter_lines() if "taken_over" in line)
+            lines = stream.iter_lines()
+            assert next(line for line in lines if "reset" in line) == "event: reset"  # the run began anew
+            told = next(line for line in lines if "taken_over" in line)
         assert json.loads(told.removeprefix("data: "))["line"]["taken_over"] == [f"{zoo}:colours"]
 
 
@@ -205,10 +207,7 @@ def test_a_port_that_is_taken_and_an_address_that_is_not_ours() -> None:
     ],
 )
 def test_bad_options_are_one_line(tmp_path: Path, options: list[str], words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hubscout", "serve", str(tmp_path / "runs"), "--port", "0", *options],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, ["serve", str(tmp_path / "runs"), "--port", "0", *options])
+    assert done.exit_code == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

@@ -9,7 +9,7 @@ from hubscout.evaluation import weighted_tau
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.row import Row
 from hubscout.ranking.table import human_seconds
-from hubscout.report.charts.frame import Frame, drawing, figure
+from hubscout.report.charts.frame import Frame, details, drawing, figure
 from hubscout.report.charts.labels import text_width
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names, shorten
@@ -20,6 +20,8 @@ from hubscout.serve.pages.frame import address, page
 
 MOST_DRAWN = 24
 LEAST_FOR_TAU = 3
+ALWAYS_DIFFER = frozenset({"Time", "Started, UTC"})
+ALWAYS_SHOWN = ALWAYS_DIFFER | {"Task", "Training samples", "Metrics", "Models", "Best", "Target", "Methods"}
 
 
 def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
@@ -51,26 +53,28 @@ def _labels(names: tuple[str, str]) -> tuple[str, str]:
 
 def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
     told = [dict(_told(run)) for run in runs]
-    rows = []
+    shown, same = [], []
     for key in dict.fromkeys([*told[0], *told[1]]):
-        values = [facts.get(key, "–") for facts in told]
-        differs = values[0] != values[1]
-        rows.append(
-            tag(
-                "tr",
-                tag("th", key, scope="row"),
-                *(tag("td", breakable(value)) for value in values),
-                tag("td", tag("span", "differs", class_="badge") if differs else "", class_="mark"),
-                class_="differs" if differs else None,
-            )
+        first, second = (facts.get(key, "–") for facts in told)
+        differs = first != second and key not in ALWAYS_DIFFER
+        row = tag(
+            "tr",
+            tag("th", key, tag("span", "differs", class_="badge") if differs else "", scope="row"),
+            *(tag("td", breakable(value)) for value in (first, second)),
+            class_="differs" if differs else None,
         )
-    heads = [
-        tag("td"),
-        *(tag("th", tag("a", breakable(name), href=address("/run", name)), scope="col") for name in names),
-        tag("td"),
-    ]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="facts-table", id="facts")
-    return tag("section", tag("h2", "What was run"), scrolling(table, "What was run"), class_="close")
+        (shown if differs or key in ALWAYS_SHOWN else same).append(row)
+    links = (tag("th", tag("a", breakable(name), href=address("/run", name)), scope="col") for name in names)
+    head = tag("thead", tag("tr", tag("td"), *links))
+    table = tag("table", head, tag("tbody", *shown), class_="facts-table", id="facts")
+    more = tag("table", head, tag("tbody", *same), class_="facts-table")
+    return tag(
+        "section",
+        tag("h2", "What was run"),
+        scrolling(table, "What was run"),
+        details(f"{len(same)} more settings, the same in both", more) if same else "",
+        class_="close",
+    )
 
 
 def _told(run: Run) -> list[tuple[str, str]]:
@@ -127,7 +131,7 @@ def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[o
           for label, ranking in zip(labels, (first, second), strict=True)),
         tag("th", "Change", scope="col", class_="number") if comparable else "",
     ]  # fmt: skip
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models", id="models")
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models compared", id="models")
     content: list[object] = [tag("h2", "Models"), tag("p", *lead, class_="lead")]
     if len(shared) > 1:
         content.append(_slopes(labels, [(short[a.identifier], a.rank, b.rank) for a, b in shared]))
@@ -165,10 +169,12 @@ def _score(row: Row | None) -> Markup:
 def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> Markup:
     """Ranks among the shared models, a line a model: lines that cross are models that changed places."""
     drawn = list(models)[:MOST_DRAWN]
+    height = 50 + 27 * len(drawn)
     orders = (sorted(drawn, key=lambda model: model[1]), sorted(drawn, key=lambda model: model[2]))
     places = [{name: place for place, (name, *_) in enumerate(order)} for order in orders]
 
     def draw(frame: Frame) -> Markup:
+        frame = replace(frame, height=height)
         longest = 15 if frame.narrow else 40
         widest = max(text_width(shorten(name, longest), frame.font) for name, *_ in drawn)
         left, right = widest + 34, frame.width - widest - 34
@@ -197,5 +203,4 @@ def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> 
     caption = "Ranks of the models that both runs have."
     if len(models) > MOST_DRAWN:
         caption += f" The first {MOST_DRAWN} of {len(models)} are drawn."
-    height = 50 + 27 * len(drawn)
     return figure(draw, caption=caption, wide=Frame(width=880, height=height))
