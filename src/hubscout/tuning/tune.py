@@ -32,7 +32,7 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
-from hubscout.tuning.models import check_modality, fingerprint, open_model, same_model
+from hubscout.tuning.models import check_modality, fingerprint, open_model, open_target, same_model
 from hubscout.tuning.network import Network, has_batch_norm, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, share_from_main
@@ -109,7 +109,7 @@ class _Run:
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
         self.notes: list[str] = []
-        self.target = open_model(target)
+        self.target, note = open_target(target, task, arguments, method)
         self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
         for role, backbone in (("target", self.target), *(("teacher", teacher) for teacher in self.teachers)):
             check_modality(role, backbone, task)
@@ -119,6 +119,8 @@ class _Run:
             )
         if any(same_model(teacher, self.target) for teacher in self.teachers):
             self._note(f"The target {self.target.card.identifier} is among its own teachers.")
+        if note is not None:
+            self._note(note)
         shared = share_from_main(self.accelerator)
         device = str(self.accelerator.device)
         self.library = Library(task, device, cache, arguments.workers, shared, untouched=self.target)
