@@ -26,11 +26,12 @@ def test_it_is_the_same_each_time() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_it_runs(workplace: Path) -> None:
     from nbclient import NotebookClient
 
     notebook = make_notebook(TUTORIAL)
-    NotebookClient(notebook, timeout=280, resources={"metadata": {"path": str(workplace)}}).execute()
+    NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(workplace)}}).execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     # The shell's exit status does not stop a notebook.
     printed = "".join(output.get("text", "") for cell in code for output in cell.outputs)
