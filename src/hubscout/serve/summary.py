@@ -92,7 +92,9 @@ def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Su
     metrics = _list(record.get("metrics"))
     environment = record.get("environment") if isinstance(record.get("environment"), dict) else {}
     asked = note.request.get("data") if note is not None else None
-    started = str((environment or {}).get("started") or "") or _moment(began.get("time"))
+    started = str((environment or {}).get("started") or "") or _moment(
+        began.get("time") or (note.created if note is not None else None)
+    )
     return Summary(
         name=name,
         kind="ranking",

@@ -53,7 +53,8 @@ def _labels(names: tuple[str, str]) -> tuple[str, str]:
 
 def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
     told = [dict(_told(run)) for run in runs]
-    shown, same = [], []
+    shown: list[Markup] = []
+    same: list[Markup] = []
     for key in dict.fromkeys([*told[0], *told[1]]):
         first, second = (facts.get(key, "–") for facts in told)
         differs = first != second and key not in ALWAYS_DIFFER

@@ -80,7 +80,9 @@ def _button(words: str, prefix: str, name: str, csrf: str, **more: str) -> Marku
 
 def _facts(summary: Summary) -> Markup:
     facts: list[tuple[str, object]] = [("Started, UTC" if summary.started else "Last written, UTC", summary.day)]
-    if summary.kind == "ranking":
+    if summary.kind == "ranking" and summary.state == "running":
+        pass  # the panel below counts the models as they come
+    elif summary.kind == "ranking":
         facts.append(("Models", f"{summary.models}" + (f", {summary.failed} failed" if summary.failed else "")))
         facts.append(("Metric", summary.metric or "–"))
     else:
