@@ -14,7 +14,7 @@ from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
 from hubscout.report.tuning_runs import MethodCurve, loss_curves, tuning_run, validation_curve
 
-Standing = Literal["waiting", "running", "done", "failed", "dropped"]
+Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500
 CHART = replace(WIDE, height=300)
 
@@ -74,6 +74,13 @@ class Progress:
             gone = {id(entry) for entry in steps[1::2]}
             self.curves[name] = [entry for entry in kept if id(entry) not in gone]
 
+    def halt(self) -> None:
+        """The process is gone: what was running will not be finished, and no time passes any more."""
+        self.over = True
+        for model in self.models.values():
+            if model.standing in {"running", "waiting"}:
+                model.standing = "unfinished"
+
     @property
     def status(self) -> str:
         """One sentence for those who listen."""
@@ -107,7 +114,7 @@ class Progress:
 
     def _table(self) -> Markup:
         names = dict(zip(self.models, short_names(list(self.models)), strict=True))
-        order = {"done": 0, "dropped": 1, "running": 2, "waiting": 3, "failed": 4}
+        order = {"done": 0, "dropped": 1, "running": 2, "waiting": 3, "unfinished": 4, "failed": 5}
         ranked = sorted(
             self.models.items(),
             key=lambda item: (order[item[1].standing], -(item[1].score if item[1].score is not None else -1e300)),

@@ -51,6 +51,8 @@ class Site:
         while lines := follower.look()[1]:
             for file, line in lines:
                 progress.take(file, line)
+        if summary.state != "running":
+            progress.halt()
         note = read_note(folder)
         command = ""
         if note is not None:
