@@ -36,6 +36,23 @@ def test_started_known_again_and_stopped(tmp_path: Path) -> None:
     assert not started.stop()
 
 
+def test_a_process_that_does_not_answer_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUBSCOUT_TOKEN", "a token that stays here")
+    deaf = (
+        "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "print(os.environ.get('HUBSCOUT_TOKEN'), flush=True); time.sleep(60)"
+    )
+    started = start([sys.executable, "-c", deaf, "hubscout", "rank"], tmp_path, {})
+    while not (tmp_path / LOG).read_text():
+        time.sleep(0.02)
+    assert (tmp_path / LOG).read_text() == "None\n"
+    assert started.stop()
+    time.sleep(0.2)
+    assert started.running
+    assert started.stop(force=True)
+    wait_until_over(started)
+
+
 def test_a_zombie_is_not_running(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
     created = psutil.Process(child.pid).create_time()

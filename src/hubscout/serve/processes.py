@@ -61,6 +61,7 @@ def start(command: Sequence[str], folder: Path, request: Mapping[str, Any]) -> S
     if os.name != "posix":
         raise RunError("Starting a ranking from the page needs Linux or macOS; run `hubscout rank` in a terminal.")
     environment = {**os.environ, "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
+    environment.pop("HUBSCOUT_TOKEN", None)  # the token of the page is none of the models' business
     with open(folder / LOG, "wb") as log:
         child = subprocess.Popen(
             list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,

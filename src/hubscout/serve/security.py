@@ -98,7 +98,8 @@ class Guard:
         if port is not None and port != self.port:
             # A tunnel may have another port at its other end; only this machine's names are taken there.
             return is_local(name) or self._everywhere
-        return is_local(name) or name == self.host.lower() or self._everywhere or name == socket.gethostname().lower()
+        own = not is_local(self.host) and name == socket.gethostname().lower()
+        return is_local(name) or name == self.host.lower() or self._everywhere or own
 
     @property
     def _everywhere(self) -> bool:
