@@ -88,6 +88,11 @@ def tune(
     address: Annotated[
         str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
     ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute the features of frozen models anew.")] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
     ] = None,
@@ -110,12 +115,15 @@ def tune(
     Trains on the train split, keeps the weights that are best on validation, reports test with intervals. A run that
     was killed goes on with --resume, to the same result.
     """
+    from hubscout.features.remote_cache import open_cache
+
     options: dict[str, Any] = {
         "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "trade_off": trade_off,
         "teacher_targets": teacher_targets, "processes": processes,
     }  # fmt: skip
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
+    options["cache"] = None if no_cache else open_cache(cache)
     quiet = quiet or not _is_main()
     task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
     if limit is not None:

@@ -46,7 +46,7 @@ class TuningArguments:
     optimizer: Literal["auto", "sgd", "adamw"] = "auto"
     """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens, `sgd` otherwise."""
     learning_rate: float | None = None
-    """Of the backbone. None: 0.01 for `sgd`, 5e-5 for `adamw`."""
+    """Of the backbone. None: 0.003 for `sgd`, 5e-5 for `adamw`."""
     head_learning_rate: float | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     momentum: float = 0.9
@@ -183,7 +183,7 @@ class TuningArguments:
         optimizer = self.optimizer
         if optimizer == "auto":
             optimizer = "adamw" if modality in ("text", "text-pair", "tokens") else "sgd"
-        rate = self.learning_rate or (0.01 if optimizer == "sgd" else 5e-5)
+        rate = self.learning_rate or (0.003 if optimizer == "sgd" else 5e-5)
         return self.replace(
             optimizer=optimizer, learning_rate=rate, head_learning_rate=self.head_learning_rate or 10 * rate
         )
