@@ -39,6 +39,19 @@ class Agreement:
     left_out: tuple[str, ...] = ()
     warning: str | None = None
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """A line of a table: weighted tau, its interval, p, tau, Rel@1, the model that was chosen."""
+        relative = self.relative_at.get(1)
+        return (
+            f"{self.weighted_tau:+.3f}",
+            f"{self.weighted_tau_low:+.2f} … {self.weighted_tau_high:+.2f}",
+            f"{self.p_value:.3f}",
+            f"{self.kendall_tau:+.3f}",
+            "–" if relative is None else f"{relative:.3f}",
+            self.chosen_model,
+        )
+
     def __str__(self) -> str:
         interval = f"[{self.weighted_tau_low:+.2f}, {self.weighted_tau_high:+.2f}]"
         line = (

@@ -11,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 
 from hubscout.errors import CacheError, CorruptCacheError
-from hubscout.features.manifest import MANIFEST, Manifest, ShardRecord
+from hubscout.features.manifest import MANIFEST, Manifest, ShardRecord, encode_shard
 from hubscout.features.shards import FINAL, LOGITS, ShardData
 from hubscout.features.storage import megabytes, remove_stale_temporaries, write_atomically
 
@@ -44,16 +44,7 @@ class LayerFolder:
 
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """Write a shard and enter it into the manifest."""
-        from safetensors.numpy import save
-
-        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-        record = ShardRecord(
-            file=f"{data.index:05d}.safetensors",
-            bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            rows=len(data.rows),
-            skipped=data.skipped,
-        )
+        content, record = encode_shard(data, arrays)
         write_atomically(self.folder / record.file, content)
         self.change(lambda manifest: manifest.with_shard(data.index, record))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hubscout.errors import CorruptCacheError
+from hubscout.features.shards import ShardData
 from hubscout.features.storage import write_atomically
 
 MANIFEST = "manifest.json"
@@ -23,6 +27,20 @@ class ShardRecord:
     sha256: str
     rows: int
     skipped: tuple[int, ...] = ()
+
+
+def encode_shard(data: ShardData, arrays: Mapping[str, np.ndarray]) -> tuple[bytes, ShardRecord]:
+    """A shard as the content of its file, and the record that the content is checked by."""
+    from safetensors.numpy import save
+
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return content, ShardRecord(
+        file=f"{data.index:05d}.safetensors",
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        rows=len(data.rows),
+        skipped=data.skipped,
+    )
 
 
 @dataclass(frozen=True)

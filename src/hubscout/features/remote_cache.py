@@ -25,7 +25,7 @@ import numpy as np
 from hubscout.errors import CacheError, CorruptCacheError, InputError, MissingDependencyError
 from hubscout.features.cache import CachedFeatures, FeatureCache
 from hubscout.features.entry import LayerFolder, OpenEntry
-from hubscout.features.manifest import Manifest, ShardRecord, read_record
+from hubscout.features.manifest import Manifest, ShardRecord, encode_shard, read_record
 from hubscout.features.shards import FINAL, ShardData
 from hubscout.optional import require
 
@@ -154,16 +154,7 @@ class RemoteFolder(LayerFolder):
 
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """The shard first, then its record."""
-        from safetensors.numpy import save
-
-        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-        record = ShardRecord(
-            file=f"{data.index:05d}.safetensors",
-            bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            rows=len(data.rows),
-            skipped=data.skipped,
-        )
+        content, record = encode_shard(data, arrays)
         with self._errors("write"):
             self._put(record.file, content)
             self._put(f"{data.index:05d}.json", json.dumps(asdict(record)).encode())

@@ -86,7 +86,12 @@ def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Pa
     """Compare a ranking with known results."""
     from hubscout.evaluation import evaluate
 
+    from hubscout.ranking.names import short_names
+
     known = dict(reference) if isinstance(reference, Mapping) else read_reference(Path(reference))
+    # People copy names from the table, which calls models by short ones.
+    whole = dict(zip(short_names(ranking.identifiers), ranking.identifiers, strict=True))
+    known = {whole[name] if name in whole and whole[name] not in known else name: v for name, v in known.items()}
     rows = [row for row in ranking.compared if row.identifier in known]
     missing = tuple(row.identifier for row in ranking.compared if row.identifier not in known)
     if len(rows) < 2:
@@ -132,6 +137,9 @@ def evaluation_table(found: Evaluation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from hubscout.ranking.names import short_names
+
+    called = dict(zip(found.models, short_names(found.models), strict=True))
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
     table = Table(
         title=Text(f"{len(found.models)} models"), title_justify="left", header_style="bold",
@@ -141,19 +149,9 @@ def evaluation_table(found: Evaluation) -> Table:
         table.add_column(head, justify="left" if head in {"score", "it chose", "best is"} else "right", overflow="fold")
     for part in (found.metrics, found.baselines):
         for name, agreement in part.items():
-            relative = agreement.relative_at.get(1)
-            cells = (
-                name,
-                f"{agreement.weighted_tau:+.3f}",
-                f"{agreement.weighted_tau_low:+.2f} … {agreement.weighted_tau_high:+.2f}",
-                f"{agreement.p_value:.3f}",
-                f"{agreement.kendall_tau:+.3f}",
-                "–" if relative is None else f"{relative:.3f}",
-                agreement.chosen_model,
-                agreement.best_model,
-            )
+            cells = (name, *agreement.cells, agreement.best_model)
             last = part is found.metrics and name == list(part)[-1]
-            table.add_row(*(Text(cell) for cell in cells), end_section=last)
+            table.add_row(*(Text(called.get(cell, cell)) for cell in cells), end_section=last)
     return table
 
 

@@ -25,8 +25,8 @@ def reference_section(run: Run) -> Section | None:
     names = list(found.metrics)
     panels = [_panel(view, name, known, found.metrics[name]) for name in names]
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
-    rows = [_line(name, agreement) for name, agreement in found.metrics.items()]
-    rows += [_line(f"{name} (baseline)", agreement) for name, agreement in found.baselines.items()]
+    rows = [(name, *agreement.cells) for name, agreement in found.metrics.items()]
+    rows += [(f"{name} (baseline)", *agreement.cells) for name, agreement in found.baselines.items()]
     heads = ("Score", TAU, "95% interval", "p", "τ", "Rel@1", "It chose")
     lead = f"Known results of fine-tuning for {len(found.models)} of the models."
     if found.missing:
@@ -44,19 +44,6 @@ def reference_section(run: Run) -> Section | None:
                 tag("p", f"{warning}.", class_="doubt") if warning else "",
             ]
         ),
-    )
-
-
-def _line(name: str, agreement: Agreement) -> tuple[object, ...]:
-    relative = agreement.relative_at.get(1)
-    return (
-        name,
-        f"{agreement.weighted_tau:+.3f}",
-        f"{agreement.weighted_tau_low:+.2f} … {agreement.weighted_tau_high:+.2f}",
-        f"{agreement.p_value:.3f}",
-        f"{agreement.kendall_tau:+.3f}",
-        "–" if relative is None else f"{relative:.3f}",
-        agreement.chosen_model,
     )
 
 
