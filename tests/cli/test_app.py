@@ -32,7 +32,7 @@ def test_version_and_unknown_command(hubscout: Run) -> None:
     assert hubscout("--version").stdout == f"hubscout {__version__}\n"
     unknown = hubscout("rnak")
     assert unknown.exit_code == 2
-    assert "rnak" in unknown.stderr
+    assert unknown.stderr.startswith("Error: Unknown command 'rnak'. Did you mean 'rank'? Available: ")
 
 
 def test_help_is_light() -> None:

@@ -41,6 +41,17 @@ def test_json_is_all_there_is_on_stdout(hubscout: Run, images: Path, zoo: str) -
     assert record["task"]["target_names"] == ["blue", "green", "red"]
 
 
+def test_a_device_that_is_not_here_is_one_error(hubscout: Run, images: Path, zoo: str) -> None:
+    import torch
+
+    if torch.backends.mps.is_available():
+        pytest.skip("has the device that should be missing")
+    result = hubscout("rank", images, "-m", f"{zoo}:red", "-m", f"{zoo}:colours", "--device", "mps")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == "Error: device='mps': no MPS device is available here. Use 'cpu' or 'auto'.\n"
+
+
 def test_some_failed_is_status_3_and_all_failed_is_1(hubscout: Run, images: Path, zoo: str) -> None:
     some = hubscout("rank", images, "-m", f"{zoo}:broken", "-m", f"{zoo}:colours", "--no-cache")
     assert some.exit_code == 3

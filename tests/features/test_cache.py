@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -327,6 +328,17 @@ def test_listing_and_removing(make_backbone: Any, task: Task, cache: FeatureCach
         cache.remove(["../elsewhere"])
     assert cache.remove([listed[0].name]) == []
     assert len(cache.entries()) == 1
+
+
+def test_a_model_in_a_hidden_folder_is_listed(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
+    backbone = make_backbone()
+    # The name of the entry is the end of the identifier, which here would start at the dot.
+    identifier = "hf//home/somebody/.cache/sentence-encoders/paraphrase-MiniLM-L3-v2"
+    assert identifier[-48:].startswith(".")
+    backbone.card = dataclasses.replace(backbone.card, identifier=identifier)
+    extract(backbone, task, device="cpu", cache=cache)
+    assert [entry.model for entry in cache.entries()] == [identifier]
+    assert cache.remove([cache.entries()[0].name]) == []
 
 
 def test_what_a_run_is_using_is_not_removed(make_backbone: Any, task: Task, cache: FeatureCache) -> None:

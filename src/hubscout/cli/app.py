@@ -13,7 +13,7 @@ import typer.core
 import typer.main
 
 from hubscout import __version__
-from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError
+from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError, UnknownNameError
 
 COMMANDS = (
     "demo", "rank", "models", "select", "tune", "predict", "evaluate", "reference", "report", "serve", "cache",
@@ -25,6 +25,12 @@ EXIT_ERROR = 1
 EXIT_BAD_INPUT = 2
 EXIT_SOME_FAILED = 3
 EXIT_INTERRUPTED = 130
+
+
+class UnknownCommandError(UnknownNameError):
+    """A sub-command that there is not."""
+
+    what = "command"
 
 
 class Commands(typer.core.TyperGroup):
@@ -42,6 +48,13 @@ class Commands(typer.core.TyperGroup):
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; of a name that is none, offer the nearest."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise UnknownCommandError(args[0], known)
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take `--debug` wherever it stands: people add it at the end of the line that failed."""

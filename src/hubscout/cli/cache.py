@@ -41,20 +41,28 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
         print_result(f"The cache at {cache.root} is empty.")
         return
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("model", "task", "split", "layer", "samples", "size", "age", "name", box=None, pad_edge=False)
+    from hubscout.ranking.names import short_names
+
+    models = list(dict.fromkeys(entry.model for entry in entries))
+    called = dict(zip(models, short_names(models), strict=True))
+    table = Table(box=None, pad_edge=False)
+    for head in ("model", "task", "split", "layer", "samples", "size", "age", "name"):
+        # The name of the folder is the one that a narrow terminal may cut.
+        table.add_column(head, no_wrap=head != "name", overflow="ellipsis")
     for entry in entries:
-        samples = f"{entry.rows}" if entry.complete else f"{entry.rows} (unfinished)"
-        table.add_row(
-            entry.model or "(unreadable)",
+        texts = (
+            called[entry.model] or "(unreadable)",
             entry.task,
             entry.split,
             entry.layer or "final",
-            samples,
+            f"{entry.rows}" if entry.complete else f"{entry.rows} (unfinished)",
             megabytes(entry.bytes),
             _age(entry.age_seconds),
             entry.name,
         )
+        table.add_row(*map(Text, texts))
     total = sum(entry.bytes for entry in entries)
     print_result(table, f"{len(entries)} entries, {megabytes(total)} at {cache.root}")
 
@@ -132,7 +140,9 @@ def parse_age(text: str) -> float:
 
 
 def _matches(entry: Any, patterns: list[str]) -> bool:
-    texts = (entry.name, entry.model, entry.task)
+    from hubscout.ranking.names import short_names
+
+    texts = (entry.name, entry.model, *short_names([entry.model]), entry.task)
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 
 

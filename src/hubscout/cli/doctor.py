@@ -85,7 +85,12 @@ def check_devices() -> list[Check]:
         devices.append("mps")
     threads = torch.get_num_threads()
     accelerators = ", ".join(devices) or "no accelerator: models run on the processor"
-    return [*checks, Check("torch", "ok", f"{torch.__version__}, {threads} threads, {accelerators}")]
+    return [
+        *checks,
+        Check(
+            "torch", "ok", f"{torch.__version__}, {threads} {'thread' if threads == 1 else 'threads'}, {accelerators}"
+        ),
+    ]
 
 
 def check_torchvision() -> Check:

@@ -149,7 +149,8 @@ class FeatureCache:
             raise CacheError(f"cannot read the cache at {self.root}: {error.strerror}") from error
 
     def _folder(self, about: Mapping[str, str], layer: str) -> Path:
-        slug = re.sub(r"[^A-Za-z0-9._]+", "-", about["model"]).strip("-.")[-48:]
+        # Stripped after the cut too: a name that starts with a dot is a hidden folder, which `entries` passes over.
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", about["model"])[-48:].strip("-._")
         return self.root / f"{slug or 'model'}-{key(about, layer)}"
 
     def _lock_path(self, base: str) -> Path:
