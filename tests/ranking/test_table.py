@@ -103,3 +103,9 @@ def test_short_names_never_call_two_models_alike() -> None:
 def test_the_notebook_has_short_names_and_whole_identifiers_to_point_at(wide: Ranking) -> None:
     html = wide._repr_html_()
     assert f'title="{ZOO}mobilenetv2_coral_in1k">mobilenetv2_coral_in1k</td>' in html
+
+
+def test_a_reference_may_call_models_as_the_table_does(wide: Ranking) -> None:
+    found = wide.evaluate({"mobilenetv2_coral_in1k": 0.9, f"{ZOO}mobilenetv2_coral_inat_bird": 0.8, "other": 0.1})
+    assert found.models == tuple(f"{ZOO}mobilenetv2_coral_{data}" for data in ("in1k", "inat_bird"))
+    assert found.unused == ("other",)

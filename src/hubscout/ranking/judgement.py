@@ -85,7 +85,6 @@ class Evaluation:
 def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Path, *, better: Better) -> Evaluation:
     """Compare a ranking with known results."""
     from hubscout.evaluation import evaluate
-
     from hubscout.ranking.names import short_names
 
     known = dict(reference) if isinstance(reference, Mapping) else read_reference(Path(reference))
