@@ -138,12 +138,12 @@ TRIAL = {
 @common
 @given(st.lists(altered(TRIAL), max_size=3))
 def test_trials_of_a_reference_search(records: list[Any]) -> None:
-    from hubscout.evaluation.reference import _Journal
+    from hubscout.evaluation.trials import TrialJournal
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trials.jsonl"
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
-        quietly(lambda: _Journal(path, {"task": "t"}))
+        quietly(lambda: TrialJournal(path, {"task": "t"}))
 
 
 COMPARED = {"run": {"task": "t"}, "method": "kd", "seed": 0, "validation": 0.5, "test": 0.5, "seconds": 1.0}

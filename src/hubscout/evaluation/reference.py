@@ -7,16 +7,16 @@ validation split, report the test split. Resumable: every finished trial is a li
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InputError, RunError, TuningError
+from hubscout.errors import InputError, TuningError
+from hubscout.evaluation.trials import Trial, TrialJournal
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -39,19 +39,6 @@ class Grid:
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         return ((rate, decay) for rate in self.learning_rates for decay in self.weight_decays)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One model fine-tuned once: hyper-parameters and the task's primary metric. A pruned trial has no test metric."""
-
-    model: str
-    learning_rate: float
-    weight_decay: float
-    validation: float | None
-    test: float | None
-    seconds: float
-    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,7 +127,7 @@ def reference(
         if name in options:
             raise InputError(f"{name} is what the search is over: give grid= instead.")
     folder = Path(out)
-    journal = _Journal(folder / TRIALS, _identity(task, search, options))
+    journal = TrialJournal(folder / TRIALS, _identity(task, search, options))
     if search == "tpe":
         for model in models:
             _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else Grid(), trials, observer, options)
@@ -163,7 +150,7 @@ def reference(
 def _search_grid(
     task: Task,
     models: Sequence[str],
-    journal: _Journal,
+    journal: TrialJournal,
     grid: Sequence[tuple[float, float]],
     engine: str,
     engine_options: Mapping[str, Any],
@@ -220,7 +207,7 @@ def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[st
 def _search_tpe(
     task: Task,
     model: str,
-    journal: _Journal,
+    journal: TrialJournal,
     grid: Grid,
     trials: int,
     observer: Any,
@@ -272,50 +259,6 @@ def _search_tpe(
         else:
             study.tell(asked, trial.validation)
         journal.add(trial)
-
-
-class _Journal:
-    """The finished trials, in memory and on disk."""
-
-    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        self.path = path
-        self.identity = dict(identity)
-        self.trials: list[Trial] = []
-        if path.is_file():
-            self._read()
-
-    @property
-    def done(self) -> set[tuple[str, float, float]]:
-        return {(trial.model, trial.learning_rate, trial.weight_decay) for trial in self.trials}
-
-    def add(self, trial: Trial) -> None:
-        self.trials.append(trial)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"run": self.identity, **asdict(trial)}) + "\n")
-            file.flush()
-
-    def _read(self) -> None:
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        whole = 0
-        for number, line in enumerate(lines):
-            try:
-                record = json.loads(line)
-                run = record.pop("run")
-                trial = Trial(**record)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if number == len(lines) - 1:
-                    break  # cut short by a kill: that trial runs again
-                raise RunError(f"{self.path}, line {number + 1}, is no trial: {error}.") from error
-            if run != self.identity:
-                raise RunError(
-                    f"{self.path} holds trials of another search ({run}, now {self.identity}): give another folder."
-                )
-            self.trials.append(trial)
-            whole += len(line)
-        if whole < sum(map(len, lines)):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
 
 
 def _identity(task: Task, search: str, options: Mapping[str, Any]) -> dict[str, Any]:
