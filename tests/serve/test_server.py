@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def test_two_hundred_requests_at_once(serve: Serve, runs: Path) -> None:
             return list(zip(wanted, await asyncio.gather(*map(client.get, wanted)), strict=True))
 
     started = time.perf_counter()
-    answers = asyncio.run(ask_all())
+    with ThreadPoolExecutor(1) as pool:  # a browser test before this one may have left its loop in this thread
+        answers = pool.submit(asyncio.run, ask_all()).result()
     assert time.perf_counter() - started < 30
     assert len(answers) == 200
     first: dict[str, str] = {}

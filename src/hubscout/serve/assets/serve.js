@@ -69,7 +69,9 @@
     $("#search").addEventListener("submit", (event) => { event.preventDefault(); rows(); });
     let waiting;
     find.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(rows, 150); });
-    setInterval(() => { if ($("#rows").dataset.going && !document.hidden) rows(); }, 3000);
+    // Often while something is going on; else now and then, because a command may have begun a run.
+    let looks = 0;
+    setInterval(() => { if (!document.hidden && ($("#rows").dataset.going || ++looks % 3 === 0)) rows(); }, 3000);
     for (const box of $$("input[name=run]:checked", form)) chosen.add(box.value);
     ticks();
   };
