@@ -221,7 +221,8 @@ def _score(
             # A model without a source head has no LEEP: that is a gap in the table, unless it is what ranks.
             if name == settings.metrics[0]:
                 raise
-            remarks.append(f"{name}: {error}")
+            headless = "logits" in entry.needs and inputs["logits"] is None
+            remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
     evidence = scores["logme"].evidence if "logme" in scores else None
     return scores, parts, remarks, layers, evidence
 
