@@ -1,13 +1,17 @@
-"""Predictions of a network for a split, from all processes, each sample once and in order."""
+"""Predictions of a network for a split, from all processes, each sample once and in order, and how good they are."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from hubscout.tasks import Split
+from hubscout.tasks import Split, Task
+from hubscout.tuning import measures
+from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.data import TARGET, Batches
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import gather_in_order
@@ -41,3 +45,45 @@ def row_targets(split: Split, kind: str) -> tuple[np.ndarray, np.ndarray | None]
         return np.asarray(split.targets), None
     lengths = [len(words) for words in split.targets]
     return np.concatenate([np.asarray(words) for words in split.targets]), np.repeat(np.arange(len(lengths)), lengths)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Measures a network on the splits of a task."""
+
+    task: Task
+    arguments: TuningArguments
+    accelerator: Accelerator
+
+    def values(self, network: Network, batches: Batches, split: Split) -> dict[str, float]:
+        """The metrics on a split, the one that validation goes by first."""
+        predicted, targets, groups = self._outcome(network, batches, split)
+        names = self.task.target_names
+        return measures.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
+
+    def measure(
+        self, network: Network, parts: Mapping[str, tuple[Split, Batches]]
+    ) -> dict[str, dict[str, measures.Measure]]:
+        """The metrics with their intervals, on every split that has samples."""
+        found = {}
+        for name, (split, batches) in parts.items():
+            if len(split):
+                predicted, targets, groups = self._outcome(network, batches, split)
+                found[name] = measures.measure(
+                    self.task.kind,
+                    predicted,
+                    targets,
+                    groups=groups,
+                    target_names=self.task.target_names,
+                    resamples=self.arguments.bootstrap_resamples,
+                    confidence=self.arguments.confidence,
+                )
+        return found
+
+    def _outcome(
+        self, network: Network, batches: Batches, split: Split
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Predictions and targets by row, and the sample of each row where that is a word."""
+        size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
+        predicted = predict_split(network, batches, len(split), self.accelerator, size)
+        return predicted, *row_targets(split, self.task.kind)

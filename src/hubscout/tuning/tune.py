@@ -14,7 +14,6 @@ import torch
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone
 from hubscout.tasks import Split, Task
-from hubscout.tuning import measures
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions.bss import BatchSpectralShrinkage
@@ -24,7 +23,7 @@ from hubscout.tuning.companions.l2_sp import L2SP
 from hubscout.tuning.companions.lora import add_adapters, merge_adapters
 from hubscout.tuning.companions.penalty import Penalty
 from hubscout.tuning.data import TARGET, Batches, StreamedBatches, default_workers, distinct_views
-from hubscout.tuning.evaluate import predict_split, row_targets
+from hubscout.tuning.evaluate import Judge
 from hubscout.tuning.journal import Journal, Note, Observer, silent
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
@@ -108,6 +107,7 @@ class _Run:
         self.folder = Path(out) if out is not None else None
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
+        self.judge = Judge(task, arguments, self.accelerator)
         self.notes: list[str] = []
         self.target, note = open_target(target, task, arguments, method)
         self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
@@ -148,7 +148,9 @@ class _Run:
             arguments.steps or arguments.epochs * plan.batches_per_epoch,
             arguments,
             accelerator,
-            partial(self._validate, network, validation) if len(self.task.validation) else None,
+            partial(self.judge.values, network, validation, self.task.validation)
+            if len(self.task.validation)
+            else None,
             served,
             checkpoints,
             Journal(self.folder / "metrics.jsonl" if self.folder and accelerator.is_main_process else None),
@@ -258,15 +260,6 @@ class _Run:
         if self.arguments.trackers:
             self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=_flat(self.arguments.decisive()))
 
-    def _validate(self, network: Network, batches: Batches) -> Mapping[str, float]:
-        predicted = self._predict(network, batches, self.task.validation)
-        targets, groups = row_targets(self.task.validation, self.task.kind)
-        return measures.values(self.task.kind, predicted, targets, groups=groups, target_names=self.task.target_names)
-
-    def _predict(self, network: Network, batches: Batches, split: Split) -> np.ndarray:
-        size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
-        return predict_split(network, batches, len(split), self.accelerator, size)
-
     def _finish(self, network: Network, loop: Loop, validation: Batches) -> Tuned:
         network.eval()
         if self.arguments.lora_rank is not None:
@@ -274,13 +267,13 @@ class _Run:
         self.method.finish(self.target)
         test = self._batches(self.task.test, {TARGET: self.target.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
-        metrics = self._measure(network, parts)
+        metrics = self.judge.measure(network, parts)
         merged = None
         if is_mixture(network.body):
             plain = copy.deepcopy(self.target)
             assert plain.module is not None
             merge(plain.module)
-            merged = self._measure(Network(plain, network.head, network.loss, self.method), parts)
+            merged = self.judge.measure(Network(plain, network.head, network.loss, self.method), parts)
         self.accelerator.end_training()
         tuned = Tuned(
             backbone=self.target,
@@ -304,25 +297,6 @@ class _Run:
         if self.accelerator.is_main_process:
             loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record())
         return tuned
-
-    def _measure(
-        self, network: Network, parts: Mapping[str, tuple[Split, Batches]]
-    ) -> dict[str, dict[str, measures.Measure]]:
-        found = {}
-        for name, (split, batches) in parts.items():
-            if len(split):
-                predicted = self._predict(network, batches, split)
-                targets, groups = row_targets(split, self.task.kind)
-                found[name] = measures.measure(
-                    self.task.kind,
-                    predicted,
-                    targets,
-                    groups=groups,
-                    target_names=self.task.target_names,
-                    resamples=self.arguments.bootstrap_resamples,
-                    confidence=self.arguments.confidence,
-                )
-        return found
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
