@@ -11,8 +11,9 @@ linear in them can be had: the leverages are expanded around their mean h = Σh_
     ℓ_i ≈ ½ log(β (1 - h) / 2π) - ½ [β (y_i - f_iᵀm)² + h_i - h] / (1 - h)
 
 so that no block is left out and re-fitted, unless the mean leverage of some target is above one half: the expansion is
-no good then, and with as many features as samples nothing at all is left of the residuals. With centring the means count as fixed. Where only a handful of samples have a
-leverage near one (a feature that nobody else has) the expansion is too small, and `jackknife="exact"` re-fits always.
+no good then, and with as many features as samples nothing at all is left of the residuals. With centring the means
+count as fixed. Where only a handful of samples have a leverage near one (a feature that nobody else has) the expansion
+is too small, and `jackknife="exact"` re-fits always.
 """
 
 from __future__ import annotations
