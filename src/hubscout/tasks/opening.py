@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from hubscout.errors import TaskError
 from hubscout.tasks.folder import from_image_folder, missing_path, walk
 from hubscout.tasks.images import EXTENSIONS
+from hubscout.tasks.remote import is_url, open_url
 from hubscout.tasks.task import Task
 
 CONSTRUCTORS = ("from_image_folder", "from_table", "from_hf", "from_conll")
@@ -29,6 +30,7 @@ def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> 
     | `sst2/` with `train.csv`, `test.csv` and so on | `from_table` |
     | `ner.conll`, `ner.txt`, or a folder with `train.txt`, `valid.txt`, `test.txt` | `from_conll` |
     | a folder that `datasets` wrote with `save_to_disk`; `hf:ID` | `from_hf` |
+    | any of these behind a URL: `s3://bucket/flowers`, `gs://`, `https://` | the same, from a copy that is made once |
     | the `source` of a task | `Task.reopen` |
 
     `options` go to the constructor; those that are None count as not given. They may also follow the path:
@@ -45,6 +47,8 @@ def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> 
     if "?" in text and not Path(text).expanduser().exists():
         text, _, query = text.partition("?")
         given = {**dict(_parse_option(*pair) for pair in parse_qsl(query, keep_blank_values=True)), **given}
+    if is_url(text):
+        return open_url(text, given)
     if text.startswith("hf:"):
         return _call("from_hf", text[3:], given)
     path = Path(text).expanduser().absolute()
@@ -103,9 +107,13 @@ def _has_class_folders(path: Path) -> bool:
 
 def reopen(source: Mapping[str, Any]) -> Task:
     """Open a task again from its `source`; an error if the content is no longer the same."""
-    if not isinstance(source, Mapping) or source.get("constructor") not in CONSTRUCTORS:
+    if not isinstance(source, Mapping) or source.get("constructor") not in (*CONSTRUCTORS, "from_url"):
         raise TaskError(f"This is not the source of a task: {source!r:.80}. Tasks made of data in memory have none.")
-    task = _call(source["constructor"], None, dict(source["arguments"]))
+    arguments = dict(source["arguments"])
+    if source["constructor"] == "from_url":
+        task = open_url(arguments.pop("url"), arguments)
+    else:
+        task = _call(source["constructor"], None, arguments)
     for step in source.get("subsets", ()):
         task = task.subset(step["n"], seed=step["seed"])
     expected = source.get("fingerprint")
