@@ -68,14 +68,15 @@ def tuning_table(found: dict[str, Tuned]) -> Table:
 
     first = next(iter(found.values()))
     title = f"{short_names([first.target])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"
+    if first.teachers:
+        title += f"; b-tuning learns from {listing(short_names(first.teachers))}"
     table = Table(title=Text(title), title_justify="left", header_style="bold")
-    for head in ("method", "teachers", "validation accuracy", "test accuracy", "95% interval"):
-        table.add_column(head, justify="left" if head in {"method", "teachers"} else "right")
+    for head in ("method", "validation accuracy", "test accuracy", "95% interval"):
+        table.add_column(head, justify="left" if head == "method" else "right")
     for method, tuned in found.items():
         validation, test = tuned.metric("validation"), tuned.metric("test")
         table.add_row(
             Text(method),
-            Text(listing(short_names(tuned.teachers)) or "–"),
             f"{validation.value:.1%}",
             f"{test.value:.1%}",
             f"{test.low:.1%} to {test.high:.1%}",
