@@ -61,6 +61,13 @@ def test_runs_in_other_processes_give_the_same(tmp_path):
         assert here.values(method) == there.values(method)
 
 
-def test_data_in_memory_cannot_be_sent(task):
-    with pytest.raises(InputError, match="cannot be sent"):
-        compare(task, perceptron(0), [perceptron(1)], seeds=(0,), engine_options={"processes": 2}, **QUICK)
+def test_data_in_memory_is_sent_along():
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 255, size=(36, 16, 16, 3)).astype(np.uint8)
+    task = Task.from_arrays(list(images), np.arange(36) % 3, modality="image")
+    network = f"python:{Path(__file__).parent / 'tuning_networks.py'}:images"
+    options = {"methods": ("fine-tune",), "seeds": (0,), "epochs": 1, "batch_size": 6}
+    here = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], **options)
+    there = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], engine_options={"processes": 2}, **options)
+    assert not there.failures
+    assert here.values("fine-tune") == there.values("fine-tune")
