@@ -22,6 +22,7 @@ from hubscout.evidence.arrays import (
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
+from hubscout.evidence.eigenvectors import WrittenOut
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
     Jackknife,
@@ -151,7 +152,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
             basis[columns] = part.T @ spectrum.basis
     if basis is not None:
         basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
-    kept = spectrum if basis is None else replace(spectrum, basis=basis)
+    kept = spectrum if basis is None else replace(spectrum, vectors=WrittenOut(basis))
     fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, means, settings)
     return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
 

@@ -20,7 +20,7 @@ def mean_weights(spectrum: Spectrum, ratio: np.ndarray) -> Array:
     values = spectrum.squared_singular_values
     t = to_device_of(ratio, values)[:, None]
     root = namespace(values).sqrt(values)[None, :]
-    return (spectrum.projections * (root / (values[None, :] + t))) @ spectrum.basis.T
+    return spectrum.vectors.combine(spectrum.projections * (root / (values[None, :] + t)))
 
 
 def dual_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:

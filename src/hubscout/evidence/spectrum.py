@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubscout.evidence.arrays import Array, is_torch, namespace, to_host
+from hubscout.evidence.eigenvectors import Eigenvectors, WrittenOut, symmetric_eigh
 from hubscout.evidence.statistics import Block
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -30,8 +31,13 @@ class Spectrum:
     """Δ = ‖y‖² - ‖z‖², (C,); zero where the rank is n, and never below what float64 can tell from zero otherwise."""
     target_squares: Array
     """‖y‖², (C,)."""
-    basis: Array
+    vectors: Eigenvectors
     """V, (D, r): the right singular vectors. While a fit in the dual runs, U, (n, r)."""
+
+    @property
+    def basis(self) -> Array:
+        """V (or U) as a matrix."""
+        return self.vectors.matrix
 
     @property
     def rank(self) -> int:
@@ -44,25 +50,13 @@ def rank_threshold(n: int, feature_dim: int) -> float:
     return max(n, feature_dim) * EPSILON
 
 
-def symmetric_eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues, rising, and eigenvectors of a matrix given by its upper triangle, which may be overwritten."""
-    if is_torch(matrix):
-        import torch
-
-        return tuple(torch.linalg.eigh(matrix, UPLO="U"))  # type: ignore[return-value]
-    from scipy.linalg import eigh
-
-    return eigh(matrix, lower=False, driver="evd", overwrite_a=True, check_finite=False)
-
-
 def primal_spectrum(block: Block, *, overwrite: bool = False) -> Spectrum:
     """The spectrum from the sufficient statistics: one D × D eigenproblem. It may `overwrite` the block's Gram."""
-    xp = namespace(block.cross)
     dim = int(block.cross.shape[1])
-    values, vectors = symmetric_eigh(block.upper_gram if overwrite else xp.asarray(block.upper_gram, copy=True))
+    values, vectors = symmetric_eigh(block.upper_gram, overwrite=overwrite)
     start = _first_kept(values, block.n, dim)
-    values, vectors = values[start:], vectors[:, start:]
-    projections = (block.cross @ vectors) / xp.sqrt(values)
+    values, vectors = values[start:], vectors.since(start)
+    projections = vectors.coordinates(block.cross) / namespace(values).sqrt(values)
     return _finish(block.n, dim, values, projections, block.target_squares, vectors)
 
 
@@ -71,7 +65,8 @@ def dual_spectrum(inner: Array, targets: Array, n: int, feature_dim: int) -> Spe
     values, vectors = symmetric_eigh(inner)
     start = _first_kept(values, n, feature_dim)
     squares = (targets**2).sum(0)
-    return _finish(n, feature_dim, values[start:], targets.T @ vectors[:, start:], squares, vectors[:, start:])
+    values, vectors = values[start:], vectors.since(start)
+    return _finish(n, feature_dim, values, vectors.coordinates(targets.T), squares, vectors)
 
 
 def singular_spectra(features: Array, targets: Array, n: int) -> tuple[Spectrum, Spectrum]:
@@ -88,8 +83,8 @@ def singular_spectra(features: Array, targets: Array, n: int) -> tuple[Spectrum,
     values, left, right = xp.flip(singular) ** 2, xp.flip(left, axis=(1,)), xp.flip(right, axis=(0,))
     start = _first_kept(values, n, dim, rank_threshold(n, dim) ** 2)
     values, left, right = values[start:], left[:, start:], right[start:]
-    with_left = _finish(n, dim, values, targets.T @ left, (targets**2).sum(0), left)
-    return with_left, replace(with_left, basis=right.T)
+    with_left = _finish(n, dim, values, targets.T @ left, (targets**2).sum(0), WrittenOut(left))
+    return with_left, replace(with_left, vectors=WrittenOut(right.T))
 
 
 def score_rounding(spectrum: Spectrum, ratio: np.ndarray) -> float:
@@ -114,7 +109,9 @@ def _first_kept(values: Array, n: int, feature_dim: int, threshold: float | None
     return size - min(kept, n, feature_dim)
 
 
-def _finish(n: int, feature_dim: int, values: Array, projections: Array, squares: Array, basis: Array) -> Spectrum:
+def _finish(
+    n: int, feature_dim: int, values: Array, projections: Array, squares: Array, vectors: Eigenvectors
+) -> Spectrum:
     xp = namespace(values)
     if int(values.shape[0]) == n:
         # n independent directions reach every target; what rounding leaves over is nothing.
@@ -123,4 +120,4 @@ def _finish(n: int, feature_dim: int, values: Array, projections: Array, squares
         # Below n·ε·‖y‖² the difference is rounding. The floor keeps noise-free labels finite: their evidence grows
         # without bound as the noise goes to zero, and float64 cannot tell such noise from none.
         unreachable = xp.maximum(squares - (projections**2).sum(1), n * EPSILON * squares)
-    return Spectrum(n, feature_dim, values, projections, unreachable, squares, basis)
+    return Spectrum(n, feature_dim, values, projections, unreachable, squares, vectors)

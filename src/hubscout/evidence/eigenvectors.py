@@ -1,0 +1,124 @@
+"""The eigenvectors of a symmetric matrix, to multiply with, and to be written out only where they are needed whole.
+
+A matrix is first brought to tridiagonal form, A = Q T Qᵀ, with Q a product of reflections, and then T = S Λ Sᵀ. The
+eigenvectors are V = Q S. The score needs VᵀB for a few columns B only, for which Q and S are applied one after the
+other: writing V out costs about as much as finding Q.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from hubscout.evidence.arrays import Array, is_torch
+
+SMALLEST = 256
+"""Below this size there is nothing to be saved."""
+
+
+class Eigenvectors(Protocol):
+    """V, (D, r)."""
+
+    @property
+    def matrix(self) -> Array:
+        """V itself."""
+        ...
+
+    def coordinates(self, rows: Array) -> Array:
+        """The product rows · V, for (k, D) rows."""
+        ...
+
+    def combine(self, coefficients: Array) -> Array:
+        """The product coefficients · Vᵀ, for (k, r) coefficients."""
+        ...
+
+    def since(self, start: int) -> Eigenvectors:
+        """V without its first `start` columns."""
+        ...
+
+
+class WrittenOut:
+    """Eigenvectors that are there as a matrix."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix = matrix
+
+    def coordinates(self, rows: Array) -> Array:
+        """The product rows · V."""
+        return rows @ self.matrix
+
+    def combine(self, coefficients: Array) -> Array:
+        """The product coefficients · Vᵀ."""
+        return coefficients @ self.matrix.T
+
+    def since(self, start: int) -> WrittenOut:
+        """V without its first columns."""
+        return WrittenOut(self.matrix[:, start:])
+
+
+class Factored:
+    """Eigenvectors Q·S, with Q as the reflections that LAPACK's `dsytrd` leaves below the diagonal."""
+
+    def __init__(self, reflections: np.ndarray, factors: np.ndarray, inner: np.ndarray) -> None:
+        self.reflections, self.factors, self.inner = reflections, factors, inner
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        """V, written out."""
+        return self._reflect(self.inner, transposed=False)
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """The product rows · V."""
+        return (self.inner.T @ self._reflect(rows.T, transposed=True)).T
+
+    def combine(self, coefficients: np.ndarray) -> np.ndarray:
+        """The product coefficients · Vᵀ."""
+        return self._reflect(self.inner @ coefficients.T, transposed=False).T
+
+    def since(self, start: int) -> Factored:
+        """V without its first columns."""
+        return Factored(self.reflections, self.factors, self.inner[:, start:])
+
+    def _reflect(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
+        """Q · columns, or Qᵀ · columns. Q leaves the first row alone."""
+        from scipy.linalg.lapack import dormqr
+
+        result = np.array(columns, order="F")
+        lower = np.asfortranarray(result[1:])
+        way = "T" if transposed else "N"
+        _, work, _ = dormqr("L", way, self.reflections, self.factors, lower, -1)
+        result[1:], _, _ = dormqr("L", way, self.reflections, self.factors, lower, int(work[0]), overwrite_c=True)
+        return result
+
+
+def symmetric_eigh(upper: Array, *, overwrite: bool = True) -> tuple[Array, Eigenvectors]:
+    """Eigenvalues, rising, and eigenvectors of the matrix that has this upper triangle."""
+    if is_torch(upper):
+        import torch
+
+        values, vectors = torch.linalg.eigh(upper, UPLO="U")
+        return values, WrittenOut(vectors)
+    if upper.shape[0] >= SMALLEST:
+        found = _tridiagonal(upper)
+        if found is not None:
+            return found
+    from scipy.linalg import eigh
+
+    values, vectors = eigh(upper, lower=False, driver="evd", overwrite_a=overwrite, check_finite=False)
+    return values, WrittenOut(vectors)
+
+
+def _tridiagonal(upper: np.ndarray) -> tuple[np.ndarray, Factored] | None:
+    """By LAPACK's steps, one by one; None if the last of them does not converge."""
+    from scipy.linalg.lapack import dstevd, dsytrd, dsytrd_lwork
+
+    size = upper.shape[0]
+    lower = np.array(upper.T, order="F")
+    work, _ = dsytrd_lwork(size, lower=1)
+    reduced, diagonal, beside, factors, _ = dsytrd(lower, lower=1, lwork=int(work), overwrite_a=True)
+    values, inner, status = dstevd(diagonal, beside, compute_v=1, overwrite_d=True, overwrite_e=True)
+    if status != 0:
+        return None
+    return values, Factored(np.asfortranarray(reduced[1:, :-1]), factors, inner)
