@@ -18,9 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import conftest
 from blocks import RUNNABLE, read_blocks
 from running import Page, check_output, same, words_of
+
+import conftest
 
 
 def refreshed(expected: str, printed: str) -> tuple[str, list[str]]:
