@@ -138,3 +138,17 @@ def test_every_package_that_is_imported_is_a_dependency_or_in_an_extra():
             for name in names:
                 if name.partition(".")[0] not in known:
                     assert distribution(name) in users, f"{path}:{node.lineno} imports {name}"
+
+
+def test_no_exported_name_is_also_a_module():
+    """A lazily exported function would be hidden by its module as soon as somebody imports that."""
+    import importlib
+    import pkgutil
+
+    import hubscout
+
+    packages = [m.name for m in pkgutil.walk_packages(hubscout.__path__, "hubscout.") if m.ispkg]
+    for name in ["hubscout", *packages]:
+        package = importlib.import_module(name)
+        modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+        assert not modules & set(getattr(package, "__all__", ())), name

@@ -279,6 +279,7 @@ def test_real_weights_through_the_command(engine: RayEngine, cluster: Any, tmp_p
             top, left = generator.integers(0, 200), generator.integers(0, 400)
             crop = Image.fromarray(pixels[top : top + 224, left : left + 224])
             crop.save(tmp_path / "data" / label / f"{number}.png")
+    engine.release()  # the command is another engine on this cluster, and needs a place of its own
     command = ["rank", str(tmp_path / "data"), "-m", "pypi/efficientnet-lite0", "--no-cache", "--json", "--quiet"]
     found = {}
     for where in ([], ["--engine", "ray", "--address", cluster.address]):

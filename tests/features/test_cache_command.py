@@ -30,7 +30,7 @@ def run(*arguments: str) -> str:
 
 def test_ls_lists_models_tasks_and_sizes(root: str) -> None:
     text = run("ls", "--cache", root)
-    assert "timm/vit_small" in text
+    assert "vit_small" in text
     assert "noise" in text
     assert "2 entries" in text
     listed = json.loads(run("ls", "--cache", root, "--json"))
@@ -55,7 +55,7 @@ def test_rm_takes_patterns(root: str) -> None:
 def test_rm_by_age_and_all(root: str) -> None:
     assert "Removed 0" in run("rm", "--older-than", "1h", "--cache", root)
     assert json.loads(run("rm", "--all", "--cache", root, "--json"))["bytes"] > 0
-    assert "is empty" in run("ls", "--cache", root)
+    assert "is empty" in " ".join(run("ls", "--cache", root).split())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 from hubscout.features import display, extract
-from hubscout.features.display import LineDisplay
 from hubscout.features.progress import Advanced, Finished, Message, Started
+from hubscout.features.progress_display import LineDisplay
 
 
 class Terminal(io.StringIO):

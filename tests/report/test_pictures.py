@@ -68,7 +68,7 @@ def test_evidence_in_a_notebook_and_a_terminal() -> None:
 
 
 def test_a_tuned_model_in_a_notebook_and_as_a_figure(task: Task, zoo: str) -> None:
-    from hubscout.tuning.tune import tune
+    from hubscout.tuning.tuning_run import tune
 
     tuned = tune(task, f"{zoo}name=narrow&width=8", (), "fine-tune", epochs=2, bootstrap_resamples=10, device="cpu")
     accuracy = tuned.metric("test")

@@ -139,7 +139,7 @@ def _installed(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _rank(data: Path, models: list[str], out: Path, device: str, quiet: bool) -> Ranking:
-    from hubscout.features.display import display
+    from hubscout.features.progress_display import display
     from hubscout.ranking import rank
     from hubscout.tasks import open_task
 

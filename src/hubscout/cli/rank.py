@@ -121,8 +121,8 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
-    from hubscout.features.display import display
     from hubscout.features.precision import pick_device
+    from hubscout.features.progress_display import display
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
 

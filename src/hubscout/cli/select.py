@@ -46,7 +46,7 @@ def select(
     model that sees something else may add a lot. It reads the feature cache of the run.
     """
     from hubscout.errors import InputError
-    from hubscout.features.display import display
+    from hubscout.features.progress_display import display
     from hubscout.ranking import Ranking, select_teachers
 
     ranking = Ranking.load(run)

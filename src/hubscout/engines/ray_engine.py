@@ -130,14 +130,19 @@ class RayEngine:
         here = self._ray.util.get_node_ip_address()
         return {node["NodeManagerAddress"] for node in self.nodes()} <= {here, "127.0.0.1"}
 
-    def close(self) -> None:
-        """End the workers and leave the cluster; one that was started for this engine is stopped."""
+    def release(self) -> None:
+        """End the workers that wait for the next run, so that others on the cluster get their places."""
         if self._ray.is_initialized():
             for member in self.idle:
                 self._ray.kill(member.actor)
-            if self._mailbox is not None:
-                self._ray.kill(self._mailbox)
-        self.idle, self._mailbox = [], None
+        self.idle = []
+
+    def close(self) -> None:
+        """End the workers and leave the cluster; one that was started for this engine is stopped."""
+        self.release()
+        if self._mailbox is not None and self._ray.is_initialized():
+            self._ray.kill(self._mailbox)
+        self._mailbox = None
         if self._ours:
             self._ours = False
             self._ray.shutdown()

@@ -192,7 +192,7 @@ def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[st
     import time
 
     from hubscout.errors import DivergedError
-    from hubscout.tuning.tune import tune
+    from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
     settings = {"bootstrap_resamples": 1, **options, "learning_rate": rate, "weight_decay": decay}

@@ -12,14 +12,14 @@ from hubscout.tuning.arguments import TuningArguments
 
 if TYPE_CHECKING:
     from hubscout.tuning.methods import METHODS
-    from hubscout.tuning.tune import tune
     from hubscout.tuning.tuned import Predictions, Tuned
+    from hubscout.tuning.tuning_run import tune
 
 _HOMES = {
     "METHODS": "hubscout.tuning.methods",
     "Predictions": "hubscout.tuning.tuned",
     "Tuned": "hubscout.tuning.tuned",
-    "tune": "hubscout.tuning.tune",
+    "tune": "hubscout.tuning.tuning_run",
 }
 
 __all__ = ["METHODS", "Predictions", "Tuned", "TuningArguments", "tune"]

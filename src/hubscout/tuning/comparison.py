@@ -159,7 +159,7 @@ def _run(
 ) -> tuple[Trial, dict[str, Any], tuple[Mapping[str, Any], ...]]:
     import time
 
-    from hubscout.tuning.tune import tune
+    from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
     tuned = tune(reference.open(), target, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
