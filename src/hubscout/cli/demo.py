@@ -28,7 +28,7 @@ EPILOG = """Examples:
 
 hubscout demo
 
-hubscout demo --samples 300 --out /tmp/demo --json"""
+hubscout demo --samples 300 --out my-demo --json"""
 
 
 @app.command(epilog=EPILOG)
