@@ -11,7 +11,7 @@ from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.methods import METHODS, Preparation
 from hubscout.tuning.methods.b_tuning import b_tuning_loss
-from hubscout.tuning.teachers import mixing_weights, precision_weights
+from hubscout.tuning.teachers import TeacherPanel, mixing_weights, precision_weights
 
 
 def frozen_features(backbone, inputs):
@@ -67,7 +67,7 @@ def test_whole_loss_of_a_prepared_method_is_the_papers(task):
 
 
 @pytest.mark.parametrize("method", ["b-tuning", "kd"])
-@pytest.mark.parametrize("teacher_targets", ["cached", "live"])
+@pytest.mark.parametrize("teacher_targets", ["cached", "left-out", "live"])
 def test_without_trade_off_it_is_fine_tuning_bit_for_bit(method, teacher_targets):
     task = make_task(shape=(3, 8, 8), n=40)
     options = {"epochs": 2, "batch_size": 16, "seed": 3, "keep_best": False}
@@ -101,6 +101,29 @@ def test_cached_and_live_agree_without_augmentation(kind, weights):
     torch.testing.assert_close(cached.head.weight, live.head.weight, rtol=1e-4, atol=1e-6)
     losses = [[line["loss"] for line in tuned.curves if line["event"] == "step"] for tuned in (cached, live)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_left_out_teachers_never_saw_the_row(kind):
+    task = make_task(kind)
+    teacher = perceptron(1)
+    library = Library(task, "cpu")
+    arguments = TuningArguments(teacher_targets="left-out", trade_off=1.0)
+    preparation = Preparation(task, perceptron(0), [teacher], arguments, torch.device("cpu"), library)
+    panel = TeacherPanel.of(preparation)
+    panel.study()
+    found = panel.cached_predictions(left_out=True)
+    fitted = panel.posteriors[0]
+    features, labels = library.features(teacher).astype(np.float64), library.labels()
+    for row in (0, 7):
+        keep = np.arange(len(features)) != row
+        centre, level = (features[keep].mean(0), labels[keep].mean(0)) if kind == "regression" else (0.0, 0.0)
+        rest, known = features[keep] - centre, labels[keep] - level
+        for c in range(labels.shape[1]):  # ridge regression on the other rows, with the ratio of the whole
+            gram = rest.T @ rest + fitted.ratio[c] * np.eye(rest.shape[1])
+            weights = np.linalg.solve(gram, rest.T @ known[:, c])
+            expected = (features[row] - centre) @ weights + (level[c] if kind == "regression" else 0.0)
+            assert found[row, c] == pytest.approx(expected, rel=1e-6, abs=1e-8)
 
 
 def test_teachers_change_what_comes_out(task):

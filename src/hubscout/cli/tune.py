@@ -75,7 +75,7 @@ def tune(
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Samples a step, over all.")] = None,
     learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of the backbone.")] = None,
     trade_off: Annotated[float | None, typer.Option("--trade-off", help="Weight of the teachers' term.")] = None,
-    teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached or live.")] = None,
+    teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached, left-out or live.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
     engine: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.evidence.checks import Kind
-from hubscout.evidence.posterior import predict_mean, predict_variance
+from hubscout.evidence.posterior import predict_left_out, predict_mean, predict_variance
 from hubscout.evidence.spectrum import Spectrum
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ class Evidence:
     def predict_variance(self, features: object) -> np.ndarray:
         """The posterior predictive variance fᵀA⁻¹f + 1/β, (n, C)."""
         return predict_variance(self, features)
+
+    def predict_left_out(self, features: object, labels: np.ndarray) -> np.ndarray:
+        """Of the rows that were fitted: what the other rows predict for each, (n, C); `labels` are (n, C)."""
+        return predict_left_out(self, features, labels)
 
     def __rich__(self) -> Table:
         from hubscout.evidence.table import as_table

@@ -42,6 +42,30 @@ def predict_mean(evidence: Evidence, features: object) -> np.ndarray:
     return result
 
 
+def predict_left_out(evidence: Evidence, features: object, labels: np.ndarray) -> np.ndarray:
+    """What the posterior would predict for each row of its own fit, had that row been left out, (n, C).
+
+    In closed form, with α and β as they are: (ŷ_i − h_i y_i) / (1 − h_i), where h_i = f_iᵀ(FᵀF + tI)⁻¹f_i is the row's
+    leverage. `labels` are (n, C): 0/1 for classes, numbers for regression.
+    """
+    fitted = predict_mean(evidence, features)
+    if labels.shape != fitted.shape:
+        raise InputError(f"labels must be {fitted.shape}, a row for each row of features; they are {labels.shape}.")
+    scored = np.isfinite(evidence.beta)
+    variance = predict_variance(evidence, features)
+    leverage = np.zeros_like(fitted)
+    leverage[:, scored] = variance[:, scored] * evidence.beta[scored] - 1
+    if evidence.center:
+        leverage[:, scored] += 1 / evidence.n  # the mean was estimated from the row as well
+    # A row that decides its own prediction alone says nothing of what the rest would predict: the prior mean stays.
+    free = np.clip(1 - leverage, 0, 1)
+    known = free > 1e-9
+    remaining = (fitted - leverage * labels)[known] / free[known]
+    result = np.broadcast_to(evidence.intercept, fitted.shape).copy()
+    result[known] = remaining
+    return result
+
+
 def predict_variance(evidence: Evidence, features: object) -> np.ndarray:
     """fᵀA⁻¹f + 1/β for every row and target, (n, C), with A⁻¹ = (FᵀF + tI)⁻¹ / β.
 

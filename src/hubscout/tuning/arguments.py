@@ -80,8 +80,9 @@ class TuningArguments:
     trade_off: float | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
     C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1). 0 is fine-tuning, bit for bit."""
-    teacher_targets: Literal["cached", "live"] = "cached"
+    teacher_targets: Literal["cached", "left-out", "live"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
+    `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
     `live`: they see the augmented inputs at each step, as in the paper."""
     teacher_weights: Literal["softmax", "bayes-factor", "precision"] = "softmax"
     """How b-tuning mixes its teachers; see `hubscout.tuning.teachers.mixing_weights`."""

@@ -60,6 +60,14 @@ class Library:
             self._posteriors[id(backbone)] = maximize_evidence(statistics, center=self.task.kind == "regression")
         return self._posteriors[id(backbone)]
 
+    def labels(self) -> np.ndarray:
+        """(rows, C) labels of the train split: 0/1 for classes, numbers for regression."""
+        task = self.task
+        if task.kind in ("multilabel", "regression"):
+            return np.asarray(task.train.targets, dtype=np.float64).reshape(len(task.train), -1)
+        ids = np.concatenate([np.atleast_1d(row) for row in task.train.targets])
+        return np.eye(len(task.target_names))[ids]
+
     def forget(self) -> None:
         """Let go of the features, which can be large; posteriors stay."""
         self._extractions.clear()

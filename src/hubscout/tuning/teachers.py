@@ -99,9 +99,14 @@ class TeacherPanel:
         ]
         return "Teachers: " + ", ".join(parts)
 
-    def cached_predictions(self) -> np.ndarray:
-        """(rows, C) mixed posterior predictions for the train split, unaugmented."""
-        return self._mix([self.library.features(teacher) for teacher in self.teachers])
+    def cached_predictions(self, *, left_out: bool = False) -> np.ndarray:
+        """(rows, C) mixed posterior predictions for the train split, unaugmented.
+
+        With `left_out` each row is predicted from the others: a posterior that was fitted to a row gives back much of
+        the row's own label, and little of what the teacher would say of a new sample.
+        """
+        labels = self.library.labels() if left_out else None
+        return self._mix([self.library.features(teacher) for teacher in self.teachers], labels)
 
     def live_features(self, views: Mapping[str, Batch]) -> list[Tensor]:
         """Each teacher's features of the inputs it is shown now."""
@@ -139,9 +144,14 @@ class TeacherPanel:
             parts = [f @ m.T for f, m in zip(features, self._matrices, strict=True)]
             return torch.stack(parts).sum(dim=0) + self._intercept
 
-    def _mix(self, features: Sequence[np.ndarray]) -> np.ndarray:
+    def _mix(self, features: Sequence[np.ndarray], labels: np.ndarray | None = None) -> np.ndarray:
         posteriors = self.posteriors
-        predictions = np.stack([e.predict(f) for e, f in zip(posteriors, features, strict=True)])
+        predictions = np.stack(
+            [
+                e.predict(f) if labels is None else e.predict_left_out(f, labels)
+                for e, f in zip(posteriors, features, strict=True)
+            ]
+        )
         if self.rule == "precision":
             shares = precision_weights(
                 np.stack([e.predict_variance(f) for e, f in zip(posteriors, features, strict=True)])

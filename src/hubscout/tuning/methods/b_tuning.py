@@ -29,7 +29,9 @@ class BTuning(Method):
     λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 10·C is worth a search.
 
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
-    computed once: a step costs what fine-tuning costs. With `"live"` the teachers run on the augmented inputs.
+    computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
+    other rows, in closed form: without that, a posterior with as many features as rows gives the labels back. With
+    `"live"` the teachers run on the augmented inputs.
 
     Beside `kd` it needs no learnt alignment of features: m maps each model's features to the targets, where they can
     be compared.
@@ -49,8 +51,7 @@ class BTuning(Method):
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
         self.panel = TeacherPanel.of(preparation)
         self.panel.study()
-        cached = arguments.teacher_targets == "cached"
-        own, intercept, mixed = preparation.library.shared(lambda: self._study(preparation, cached))
+        own, intercept, mixed = preparation.library.shared(lambda: self._study(preparation))
         scale = 1.0 / target_scale(preparation)
         self.scale = torch.as_tensor(scale, dtype=torch.float32).to(preparation.device)
         self.target_weights = torch.as_tensor(own * scale[:, None], dtype=torch.float32).to(preparation.device)
@@ -61,9 +62,11 @@ class BTuning(Method):
             self.cached = torch.as_tensor((mixed - intercept) * scale, dtype=torch.float32).to(preparation.device)
         self.notes.append(self.panel.summary())
 
-    def _study(self, preparation: Preparation, cached: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _study(self, preparation: Preparation) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         own = preparation.library.posterior(preparation.target)
-        return own.weights, own.intercept, self.panel.cached_predictions() if cached else None
+        chosen = preparation.arguments.teacher_targets
+        mixed = None if chosen == "live" else self.panel.cached_predictions(left_out=chosen == "left-out")
+        return own.weights, own.intercept, mixed
 
     def live_teachers(self) -> Mapping[str, Backbone]:
         """All of them, unless their predictions are cached."""

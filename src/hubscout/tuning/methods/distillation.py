@@ -26,7 +26,7 @@ class Distillation(Method):
     φ_k are the features of teacher k, φ_t those of the target, W_k a matrix that is learnt along and thrown away.
 
     Requirements: at least one teacher. `teacher_targets="cached"` keeps all teachers' features of the train split on
-    the device (4 bytes × rows × ΣD_k); `"live"` computes them at each step. The squared norm sums over the teacher's
+    the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"live"` computes them at each step. The squared norm sums over the teacher's
     D_k features, so a useful λ is small: 1e-4 to 1.
 
     Beside `b-tuning` it must learn how the feature spaces lie to each other, and spends the target's capacity on
@@ -50,7 +50,7 @@ class Distillation(Method):
         for linear in self.extra:
             nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[union-attr, arg-type]
         self.cached: list[Tensor] | None = None
-        if arguments.teacher_targets == "cached":
+        if arguments.teacher_targets != "live":
             library = preparation.library
             kept = library.shared(lambda: [library.features(teacher) for teacher in preparation.teachers])
             self.cached = [torch.as_tensor(matrix, dtype=torch.float32).to(preparation.device) for matrix in kept]
