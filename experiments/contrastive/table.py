@@ -1,0 +1,222 @@
+"""table.md and figure.png out of results/: the paper's table of contrastive models, and how well metrics order them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+
+from hubscout.evaluation import evaluate, weighted_tau
+from hubscout.evaluation.reference import Reference
+from hubscout.evaluation.trials import Trial
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+LABELS = {
+    "moco_v1": "MoCo V1",
+    "moco_v2": "MoCo V2",
+    "moco_v2_long": "MoCo V2, longer",
+    "simclr": "SimCLR",
+    "supervised": "supervised",
+    "cifar10_resnet20": "supervised, from the hub",
+    "random": "random weights",
+}
+CONTRASTIVE = ("moco_v1", "moco_v2", "moco_v2_long", "simclr")
+SOURCE = "cifar10"
+"""The set whose images the models were made of: shown, but not part of the means."""
+SETS = ("sign-digits", "fashion-mnist", "omniglot", "pets", SOURCE, "sprites")
+STYLES = {
+    "moco_v1": ("#0072B2", "o"),
+    "moco_v2": ("#0072B2", "s"),
+    "moco_v2_long": ("#0072B2", "^"),
+    "simclr": ("#D55E00", "D"),
+    "supervised": ("#009E73", "P"),
+    "cifar10_resnet20": ("#009E73", "X"),
+    "random": ("#7F7F7F", "v"),
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One set: what fine-tuning gave (higher is better) and what the metrics said, by model."""
+
+    name: str
+    regression: bool
+    seeds: dict[str, tuple[float, ...]]
+    rates: dict[str, float]
+    scores: dict[str, dict[str, float]]
+    """By metric, then model."""
+
+    @property
+    def reference(self) -> dict[str, float]:
+        return {model: float(np.mean(values)) for model, values in self.seeds.items()}
+
+    def shown(self, model: str) -> str:
+        """Accuracy in percent, or the error as a share of the variance."""
+        value = self.reference.get(model)
+        if value is None:
+            return "–"
+        return f"{1 - value:.4f}" if self.regression else f"{100 * value:.1f}"
+
+    def tau(self, metric: str, models: tuple[str, ...] = tuple(LABELS)) -> float:
+        known = {m: s for m, s in self.scores.get(metric, {}).items() if m in models and m in self.reference}
+        return weighted_tau(known, {m: self.reference[m] for m in known}) if len(known) > 2 else float("nan")
+
+
+def records(name: str) -> Iterator[dict]:
+    path = RESULTS / name
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        yield json.loads(line)
+
+
+def panels() -> list[Panel]:
+    trials: dict[str, dict[int, list[Trial]]] = {}
+    for record in (*records("references.jsonl"), *records("references-regression.jsonl")):
+        fields = {name: record[name] for name in Trial.__dataclass_fields__}
+        trials.setdefault(record["set"], {}).setdefault(record["seed"], []).append(Trial(**fields))
+    return [panel(name, trials.get(name, {})) for name in SETS]
+
+
+def panel(name: str, by_seed: dict[int, list[Trial]]) -> Panel:
+    """The setting that validation chose with seed 0, and the test results of all seeds at it."""
+    first = Reference(name, "", tuple(by_seed.get(0, ())))
+    seeds, rates = {}, {}
+    for model in (model for model in LABELS if model in first.models):
+        best = first.best(model)
+        chosen = (model, best.learning_rate, best.weight_decay)
+        same = [t for ts in by_seed.values() for t in ts if (t.model, t.learning_rate, t.weight_decay) == chosen]
+        seeds[model] = tuple(trial.test for trial in same if trial.test is not None)
+        rates[model] = best.learning_rate
+    file = RESULTS / f"scores-{name}.json"
+    rows = json.loads(file.read_text())["rows"] if file.is_file() else {}
+    scores: dict[str, dict[str, float]] = {}
+    for model, row in rows.items():
+        for metric, value in row["scores"].items():
+            if value is not None:
+                scores.setdefault(metric, {})[model] = value
+    return Panel(name, name == "sprites", seeds, rates, scores)
+
+
+def number(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.2f}"
+
+
+def pretraining_table() -> list[str]:
+    finished = {record["method"]: record for record in records("pretraining.jsonl") if record.get("finished")}
+    lines = ["| model | epochs | seconds | last loss | nearest neighbours, % |", "|---|---|---|---|---|"]
+    for model in (model for model in LABELS if model in finished):
+        record = finished[model]
+        loss = "–" if record["loss"] is None else f"{record['loss']:.3f}"
+        neighbours = f"{100 * record['neighbours']:.1f}"
+        lines.append(f"| {LABELS[model]} | {record['epoch']} | {record['seconds']:.0f} | {loss} | {neighbours} |")
+    return lines
+
+
+def paper_table(found: list[Panel]) -> list[str]:
+    """One row a model; of each set the result of fine-tuning and LogME."""
+    lines = [
+        "| model | " + " | ".join(f"{p.name}, {'MSE' if p.regression else '%'} | LogME" for p in found) + " |",
+        "|---" * (1 + 2 * len(found)) + "|",
+    ]
+    for model, label in LABELS.items():
+        cells = (f"{p.shown(model)} | {p.scores.get('logme', {}).get(model, float('nan')):.3f}" for p in found)
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    for what, models in (("τ_w of the four contrastive", CONTRASTIVE), ("τ_w of all seven", tuple(LABELS))):
+        lines.append(f"| {what} | " + " | ".join(f"{number(p.tau('logme', models))} | " for p in found) + "|")
+    lines.append("| one-sided p of all seven | " + " | ".join(f"{p_value(p)} | " for p in found) + "|")
+    lines.append("| difference between seeds | " + " | ".join(f"{seed_noise(p)} | " for p in found) + "|")
+    return lines
+
+
+def p_value(found: Panel) -> str:
+    known = {m: s for m, s in found.scores.get("logme", {}).items() if m in found.reference}
+    if len(known) < 3:
+        return "–"
+    return f"{evaluate(known, {m: found.reference[m] for m in known}, resamples=1).p_value:.3f}"
+
+
+def seed_noise(found: Panel) -> str:
+    """Mean over models of the distance between the two seeds' results."""
+    gaps = [max(values) - min(values) for values in found.seeds.values() if len(values) > 1]
+    if not gaps:
+        return "–"
+    return f"{np.mean(gaps):.4f}" if found.regression else f"{100 * np.mean(gaps):.1f}"
+
+
+def tau_table(found: list[Panel]) -> list[str]:
+    """τ_w of every metric on every set, over all seven models."""
+    metrics = list(dict.fromkeys(metric for p in found for metric in p.scores))
+    others = [p for p in found if p.name != SOURCE and not p.regression]
+    lines = [
+        "| metric | " + " | ".join(p.name for p in found) + f" | mean of {len(others)} |",
+        "|---" * (len(found) + 2) + "|",
+    ]
+    for metric in metrics:
+        taus = [p.tau(metric) for p in found]
+        mean = float(np.mean([p.tau(metric) for p in others]))
+        lines.append(f"| {metric} | " + " | ".join(map(number, taus)) + f" | {number(mean)} |")
+    return lines
+
+
+def figure(found: list[Panel], path: Path) -> None:
+    """Fine-tuned result against LogME, a panel a set."""
+    drawn, axes = plt.subplots(2, 3, figsize=(8.4, 5.2))
+    for axis, each in zip(axes.flat, found, strict=True):
+        for model, (colour, marker) in STYLES.items():
+            score, value = each.scores.get("logme", {}).get(model), each.reference.get(model)
+            if score is None or value is None:
+                continue
+            height = 1 - value if each.regression else 100 * value
+            axis.scatter(score, height, c=colour, marker=marker, s=42, label=LABELS[model], linewidths=0)
+        if each.regression:
+            axis.invert_yaxis()
+        all_models, contrastive = number(each.tau("logme")), number(each.tau("logme", CONTRASTIVE))
+        axis.set_title(f"{each.name}: τ$_w$ {all_models} (contrastive {contrastive})", fontsize=9)
+        axis.set_ylabel("MSE / variance (reversed)" if each.regression else "fine-tuned accuracy, %", fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes[1]:
+        axis.set_xlabel("LogME", fontsize=8)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="lower center", ncol=4, fontsize=8, frameon=False)
+    drawn.tight_layout(rect=(0, 0.09, 1, 1))
+    drawn.savefig(path, dpi=150, metadata={"Software": None})
+
+
+def main() -> None:
+    found = panels()
+    if not any(p.reference for p in found):
+        sys.exit("No results yet: see run.py.")
+    rates = sorted({rate for p in found for rate in p.rates.values()})
+    chosen = ", ".join(f"{rate:g}: {sum(r == rate for p in found for r in p.rates.values())}" for rate in rates)
+    text = [
+        "# Pre-training",
+        "",
+        *pretraining_table(),
+        "",
+        "# Fine-tuned result beside LogME",
+        "",
+        *paper_table(found),
+        "",
+        f"How often validation chose each learning rate: {chosen}.",
+        "",
+        "# τ_w of every metric, all seven models",
+        "",
+        *tau_table(found),
+        "",
+    ]
+    (HERE / "table.md").write_text("\n".join(text))
+    figure(found, HERE / "figure.png")
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
