@@ -1,0 +1,222 @@
+"""table.md and figure.png out of results/, and out of the fine-tuning of `classification` where that is there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from hubscout.evaluation import kendall_tau, weighted_tau
+
+HERE = Path(__file__).resolve().parent
+REFERENCES = HERE.parent / "classification" / "results" / "references.jsonl"
+SIZES = (100, 200, 500, 1000)
+CODES = {"ours": "#0072b2", "released": "#d55e00"}
+FEWEST_MODELS = 6
+
+Scores = dict[tuple[str, int, int], dict[str, dict[str, float]]]
+"""Set, n and seed → code → model → score."""
+
+
+def read_scores() -> list[dict[str, Any]]:
+    whole = ("feature_dim", "n", "seed", "targets", "rank", "guaranteed")
+    with (HERE / "results" / "scores.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        line |= {key: int(line[key]) for key in whole} | {key: float(line[key]) for key in (*CODES, "missing")}
+    return lines
+
+
+def by_subset(lines: list[dict[str, Any]]) -> Scores:
+    found: Scores = defaultdict(lambda: {code: {} for code in CODES})
+    for line in lines:
+        for code in CODES:
+            found[line["set"], line["n"], line["seed"]][code][line["model"]] = line[code]
+    return dict(found)
+
+
+def references() -> dict[str, dict[str, float]]:
+    """Set → model → test accuracy: the mean over seeds at the setting that validation chose with seed 0."""
+    if not REFERENCES.is_file():
+        return {}
+    trials: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for text in REFERENCES.read_text().splitlines():
+        trial = json.loads(text)
+        if trial["validation"] is not None and trial["test"] is not None:
+            trials[trial["set"], trial["model"]].append(trial)
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for (set_name, model), members in trials.items():
+        first = [trial for trial in members if trial["seed"] == 0]
+        if first:
+            best = max(first, key=lambda trial: trial["validation"])
+            setting = (best["learning_rate"], best["weight_decay"])
+            same = [t["test"] for t in members if (t["learning_rate"], t["weight_decay"]) == setting]
+            found[set_name][model] = float(np.mean(same))
+    return dict(found)
+
+
+def offset_table(lines: list[dict[str, Any]]) -> list[str]:
+    """Scores by n and feature dimension: means over sets, models and seeds."""
+    dims = sorted({line["feature_dim"] for line in lines})
+    sizes = sorted({line["n"] for line in lines})
+    rows = ["| n | " + " | ".join(f"D = {dim}" for dim in dims) + " |", "|---" * (len(dims) + 1) + "|"]
+    for n in sizes:
+        cells = []
+        for dim in dims:
+            here = [line for line in lines if line["n"] == n and line["feature_dim"] == dim]
+            means = [np.mean([line[code] for line in here]) if here else float("nan") for code in CODES]
+            mark = "**" if n < dim else ""
+            cells.append(f"{mark}{means[0]:.2f} / {means[1]:.2f}{mark}" if here else "–")
+        rows.append(f"| {n:,} | " + " | ".join(cells) + " |")
+    short = [line for line in lines if line["n"] < line["feature_dim"]]
+    enough = [line for line in lines if line["n"] > line["feature_dim"]]
+    off = np.array([line["released"] - line["ours"] for line in short])
+    same = np.array([abs(line["released"] - line["ours"]) for line in enough])
+    left = np.abs(off - np.array([line["missing"] for line in short]))
+    promised = sum(line["guaranteed"] for line in short), sum(line["targets"] for line in short)
+    others = sum(line["guaranteed"] for line in enough), sum(line["targets"] for line in enough)
+    return [
+        "# LogME in nats a sample, ours / released; n < D in bold",
+        "",
+        *rows,
+        "",
+        f"With n < D ({len(short)} scores) the released code is off by {np.median(off):.2f} nats at the median, from "
+        f"{off.min():.2f} to {off.max():.2f}. Its formula leaves out the term (D − r) log α / 2n; with it, "
+        f"{np.median(left):.1e} nats are left at the median and {left.max():.2f} at most. With n > D "
+        f"({len(enough)} scores) the two differ by {np.median(same):.1e} at the median and {same.max():.1e} at most. "
+        f"Theorem 2 promises a fixed point for {promised[0]:,} of "
+        f"{promised[1]:,} (model, class, subset) triples with n < D, where the rank is n, and for {others[0]:,} of "
+        f"{others[1]:,} with n > D.",
+    ]
+
+
+def taus(scores: Scores, goal: dict[str, dict[str, float]], set_name: str, n: int, code: str) -> list[float]:
+    """τ_w against the goal, a number a seed."""
+    found = []
+    for (name, size, _), values in scores.items():
+        models = [model for model in values[code] if model in goal.get(name, {})]
+        if name == set_name and size == n and len(models) >= FEWEST_MODELS:
+            found.append(
+                weighted_tau([values[code][model] for model in models], [goal[name][model] for model in models])
+            )
+    return found
+
+
+def spread(values: list[float]) -> str:
+    if not values:
+        return "–"
+    return f"{np.mean(values):+.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:+.2f}"
+
+
+def tau_table(scores: Scores, goal: dict[str, dict[str, float]], title: str, pools: dict[str, int]) -> list[str]:
+    """τ_w by set and n; mean and standard deviation over subsets."""
+    sets = [name for name in pools if len(goal.get(name, {})) >= FEWEST_MODELS]
+    if not sets:
+        return []
+    header = ["set", *(f"n = {n:,}, {code}" for n in SIZES for code in CODES), "1,500, ours", "1,500, released"]
+    rows = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    means: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for name in sets:
+        cells = []
+        for n in (*SIZES, pools[name]):
+            for code in CODES:
+                found = taus(scores, goal, name, n, code)
+                cells.append(spread(found))
+                if found:
+                    means[0 if n == pools[name] else n, code].append(float(np.mean(found)))
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    cells = [f"{np.mean(means[n, code]):+.2f}" for n in (*SIZES, 0) for code in CODES]
+    rows.append("| mean | " + " | ".join(cells) + " |")
+    return [f"# {title}", "", *rows]
+
+
+def order_table(lines: list[dict[str, Any]], scores: Scores) -> list[str]:
+    """How much of each order is the order of the feature dimensions, and who comes first."""
+    dims = {line["model"]: line["feature_dim"] for line in lines}
+    rows = ["| n | τ_b with D, ours | τ_b with D, released | first, ours | first, released |", "|---" * 5 + "|"]
+    for n in SIZES:
+        cells, firsts = [], []
+        for code in CODES:
+            here = [values[code] for (_, size, _), values in scores.items() if size == n]
+            found = [kendall_tau(list(one.values()), [dims[model] for model in one]) for one in here]
+            winners = [max(one, key=one.__getitem__) for one in here]
+            names = sorted(set(winners), key=lambda name: (-winners.count(name), name))
+            cells.append(spread(found))
+            firsts.append(", ".join(f"{name} {winners.count(name)}×" for name in names[:3]))
+        rows.append(f"| {n:,} | " + " | ".join([*cells, *firsts]) + " |")
+    return ["# What the orders follow", "", *rows, "", "Over all sets and subsets; D is the number of features."]
+
+
+def draw(lines: list[dict[str, Any]], scores: Scores, goal: dict[str, dict[str, float]], what: str, path: Path) -> None:
+    """Left: how far the released score is off. Right: τ_w of both against n."""
+    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3.4), layout="constrained")
+    dims = sorted({line["feature_dim"] for line in lines})
+    for dim, shade in zip(dims, plt.get_cmap("viridis")(np.linspace(0, 0.85, len(dims))), strict=True):
+        sizes = [n for n in (*SIZES, 1500) if any(line["n"] == n and line["feature_dim"] == dim for line in lines)]
+        off = [
+            np.mean([abs(r["released"] - r["ours"]) for r in lines if r["n"] == n and r["feature_dim"] == dim])
+            for n in sizes
+        ]
+        left.plot(sizes, off, "o-", color=shade, ms=3.5, label=f"D = {dim}")
+    left.set(xscale="log", yscale="log", xlabel="samples n", ylabel="|released − ours|, nats a sample")
+    left.set_xticks([*SIZES, 1500], [str(n) for n in (*SIZES, 1500)], fontsize=8)
+    left.minorticks_off()
+    left.legend(frameon=False, fontsize=8)
+    pools = pool_sizes(lines)
+    for code, colour in CODES.items():
+        curves = []
+        for name in pools:
+            curve = [taus(scores, goal, name, n, code) for n in SIZES]
+            if all(curve):
+                curves.append([float(np.mean(found)) for found in curve])
+                right.plot(SIZES, curves[-1], color=colour, lw=0.8, alpha=0.35)
+        if curves:
+            right.plot(SIZES, np.mean(curves, axis=0), "o-", color=colour, ms=4, lw=2, label=code)
+    right.axhline(0, color="#bbbbbb", lw=0.8)
+    right.set(
+        xscale="log", xlabel="samples n", ylabel=f"τ_w against {what}", ylim=(min(-0.1, right.get_ylim()[0]), 1.05)
+    )
+    right.set_xticks(SIZES, [str(n) for n in SIZES], fontsize=8)
+    right.minorticks_off()
+    right.legend(frameon=False, fontsize=8, loc="lower right", title="mean; thin: one set", title_fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def pool_sizes(lines: list[dict[str, Any]]) -> dict[str, int]:
+    """Set → all its samples here."""
+    pools: dict[str, int] = {}
+    for line in lines:
+        pools[line["set"]] = max(pools.get(line["set"], 0), line["n"])
+    return pools
+
+
+def main() -> None:
+    lines = read_scores()
+    scores, pools = by_subset(lines), pool_sizes(lines)
+    tuned = references()
+    whole = {name: scores[name, n, 0]["ours"] for name, n in pools.items()}
+    parts = [
+        offset_table(lines),
+        tau_table(scores, tuned, "τ_w against fine-tuning, mean ± standard deviation over subsets", pools),
+        tau_table(scores, whole, "τ_w against our LogME of all 1,500 samples", pools),
+        order_table(lines, scores),
+    ]
+    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    (HERE / "table.md").write_text(text)
+    print(text)
+    judged = any(len(models) >= FEWEST_MODELS for models in tuned.values())
+    draw(lines, scores, *((tuned, "fine-tuning") if judged else (whole, "LogME of 1,500")), HERE / "figure.png")
+
+
+if __name__ == "__main__":
+    main()
