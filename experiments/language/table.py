@@ -1,0 +1,246 @@
+"""table.md and figure.png out of results/; fine-tuning is shown where `results/references.jsonl` is there."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+from hubscout.evaluation import permutation_p_value, weighted_tau
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+MODELS = {
+    "all-MiniLM-L6-v2": ("#0072B2", "o"),
+    "sre-minilm": ("#D55E00", "s"),
+    "paraphrase-MiniLM-L3-v2": ("#009E73", "^"),
+    "m3e-small": ("#CC79A7", "D"),
+}
+SETS = {
+    "sst2": ("SST-2", "accuracy"),
+    "trec": ("TREC", "accuracy"),
+    "agnews": ("AG News", "accuracy"),
+    "cr": ("CR", "accuracy"),
+    "sick": ("SICK, together", "R²"),
+    "sick-siamese": ("SICK, apart", "R²"),
+    "conll2003": ("CoNLL-2003", "F1"),
+}
+BEST_LAYER, CENTRED = "logme, best layer", "logme, centred"
+Values = dict[str, float]
+
+
+def load_scores(set_name: str) -> dict[str, Any] | None:
+    """What `run.py` wrote for a set."""
+    path = RESULTS / f"{set_name}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def metric_values(set_name: str) -> dict[str, Values]:
+    """By metric, a value for each model; metrics that some model has no value for are left out."""
+    found = load_scores(set_name)
+    if found is None:
+        return {}
+    rows = found["rows"]
+    values = {
+        name: {m: row["scores"].get(name) for m, row in rows.items()} for name in rows[next(iter(rows))]["scores"]
+    }
+    values[BEST_LAYER] = {m: max(row["layers"].values()) for m, row in rows.items()}
+    centred = load_scores(f"{set_name}-centred")
+    if centred is not None:
+        values[CENTRED] = {m: row["scores"]["logme"] for m, row in centred["rows"].items()}
+    return {name: of for name, of in values.items() if all(value is not None for value in of.values())}
+
+
+def load_references() -> dict[str, dict[str, dict[str, Any]]]:
+    """By set and model: the test metric of each seed at the setting that validation chose with seed 0."""
+    path = RESULTS / "references.jsonl"
+    trials = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    by_place: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for trial in trials:
+        if trial["test"] is not None:
+            by_place[trial["set"], trial["model"]].append(trial)
+    found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for (set_name, model), tried in by_place.items():
+        first = [trial for trial in tried if trial["seed"] == 0]
+        if not first:
+            continue
+        best = max(first, key=lambda trial: (trial["validation"], -trial["learning_rate"]))
+        setting = (best["learning_rate"], best["weight_decay"])
+        tests = [t["test"] for t in tried if (t["learning_rate"], t["weight_decay"]) == setting]
+        found[set_name][model] = {"tests": tests, "setting": setting, "seconds": sum(t["seconds"] for t in tried)}
+    return found
+
+
+def shown(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 1e6 else f"{value / 1e6:.1f} M"
+
+
+def score_table(references: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """LogME of each encoder on each set, and what fine-tuning gives."""
+    lines = ["| set | " + " | ".join(MODELS) + " |", "|---" * (len(MODELS) + 1) + "|"]
+    for set_name, (title, measure) in SETS.items():
+        found = load_scores(set_name)
+        if found is None:
+            continue
+        rows = found["rows"]
+        cells = [f"{rows[m]['scores']['logme']:.4f} ± {rows[m]['standard_error']:.4f}" for m in MODELS]
+        lines.append(f"| {title}: LogME | " + " | ".join(cells) + " |")
+        known = references.get(set_name, {})
+        if known:
+            cells = [
+                f"{100 * np.mean(known[m]['tests']):.1f} ({', '.join(f'{100 * t:.1f}' for t in known[m]['tests'])})"
+                if m in known
+                else "–"
+                for m in MODELS
+            ]
+            lines.append(f"| {title}: fine-tuned, {measure} × 100 | " + " | ".join(cells) + " |")
+    return lines
+
+
+def metric_table() -> list[str]:
+    """Every metric's value on every set."""
+    lines = ["| set | metric | " + " | ".join(MODELS) + " |", "|---" * (len(MODELS) + 2) + "|"]
+    for set_name, (title, _) in SETS.items():
+        for name, values in sorted(metric_values(set_name).items()):
+            lines.append(f"| {title} | {name} | " + " | ".join(shown(values[m]) for m in MODELS) + " |")
+    return lines
+
+
+def agreement_table(references: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """Weighted tau of every metric on every set whose references are complete, metrics by their mean."""
+    complete = [name for name in SETS if set(references.get(name, {})) == set(MODELS) and load_scores(name)]
+    if not complete:
+        return ["No reference yet: `results/references.jsonl` is not there."]
+    taus: dict[str, dict[str, float]] = defaultdict(dict)
+    chances: dict[str, float] = {}
+    for set_name in complete:
+        truth = {m: float(np.mean(known["tests"])) for m, known in references[set_name].items()}
+        for metric, values in metric_values(set_name).items():
+            taus[metric][set_name] = weighted_tau(values, truth)
+        chances[set_name] = permutation_p_value(metric_values(set_name)["logme"], truth)
+    order = sorted(taus, key=lambda metric: (-len(taus[metric]), -np.mean(list(taus[metric].values())), metric))
+    lines = [
+        "| metric | " + " | ".join(SETS[name][0] for name in complete) + " | mean |",
+        "|---" * (len(complete) + 2) + "|",
+    ]
+    for metric in order:
+        cells = [f"{taus[metric][name]:.2f}" if name in taus[metric] else "–" for name in complete]
+        of = f" of {len(taus[metric])}" if len(taus[metric]) < len(complete) else ""
+        lines.append(f"| {metric} | " + " | ".join(cells) + f" | {np.mean(list(taus[metric].values())):.2f}{of} |")
+    lines += ["", "Chance that a random order does as well as LogME: "]
+    lines[-1] += ", ".join(f"{SETS[name][0]} {chances[name]:.2f}" for name in complete) + "."
+    return lines
+
+
+def layer_table() -> list[str]:
+    """The layer with the highest LogME."""
+    lines = ["| set | " + " | ".join(MODELS) + " |", "|---" * (len(MODELS) + 1) + "|"]
+    for set_name, (title, _) in SETS.items():
+        found = load_scores(set_name)
+        if found is None:
+            continue
+        cells = []
+        for model in MODELS:
+            layers = {name: value for name, value in found["rows"][model]["layers"].items() if name}
+            best = max(layers, key=lambda name: layers[name])
+            last = len(layers) - 1
+            number = best.removeprefix("layer.")
+            cells.append(f"{number} of {last}: {layers[best]:.4f} (last {layers[f'layer.{last}']:.4f})")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def setting_table(references: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """What validation chose."""
+    lines = ["| set | " + " | ".join(MODELS) + " |", "|---" * (len(MODELS) + 1) + "|"]
+    for set_name, (title, _) in SETS.items():
+        known = references.get(set_name, {})
+        if known:
+            cells = ["{:g}, {:g}".format(*known[m]["setting"]) if m in known else "–" for m in MODELS]
+            lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    total = sum(known["seconds"] for of in references.values() for known in of.values())
+    return (
+        [*lines, "", f"Seconds of all runs together, several at a time on one GPU: {total:.0f}."] if references else []
+    )
+
+
+def draw(references: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """LogME against fine-tuning, a panel a set; without references, LogME by layer."""
+    names = [name for name in SETS if load_scores(name)]
+    figure, axes = plt.subplots(2, 4, figsize=(9, 4.6), dpi=150)
+    for axis in axes.flat:
+        axis.set_visible(False)
+    for axis, set_name in zip(axes.flat, names, strict=False):
+        axis.set_visible(True)
+        title, measure = SETS[set_name]
+        rows, known = load_scores(set_name)["rows"], references.get(set_name, {})  # type: ignore[index]
+        for model, (colour, marker) in MODELS.items():
+            if known and model in known:
+                x = 100 * np.array(known[model]["tests"])
+                y, error = rows[model]["scores"]["logme"], rows[model]["standard_error"]
+                spread = [[x.mean() - x.min()], [x.max() - x.mean()]]
+                axis.errorbar(x.mean(), y, yerr=error, xerr=spread, color=colour, marker=marker, ms=5, lw=1)
+            elif not known:
+                layers = [value for name, value in rows[model]["layers"].items() if name]
+                axis.plot(np.linspace(0, 1, len(layers)), layers, color=colour, marker=marker, ms=3, lw=1)
+        heading = title
+        if set(known) == set(MODELS):
+            truth = {m: float(np.mean(known[m]["tests"])) for m in MODELS}
+            heading += rf", $\tau_w$ = {weighted_tau(metric_values(set_name)['logme'], truth):.2f}"
+        axis.set_title(heading, fontsize=8)
+        axis.set_xlabel(f"fine-tuned, {measure} × 100" if known else "depth (0: embeddings, 1: last layer)", fontsize=7)
+        axis.tick_params(labelsize=6)
+        axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("LogME", fontsize=7)
+    handles = [
+        plt.Line2D([], [], color=colour, marker=marker, ms=5, lw=0, label=model)
+        for model, (colour, marker) in MODELS.items()
+    ]
+    figure.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.985, 0.12), fontsize=7, frameon=False)
+    figure.tight_layout()
+    figure.savefig(HERE / "figure.png", metadata={"Software": None})
+    plt.close(figure)
+
+
+def main() -> None:
+    references = load_references()
+    lines = [
+        "# LogME and fine-tuning",
+        "",
+        "LogME ± standard error on 2000 training rows; fine-tuned: mean of the seeds, each seed in parentheses.",
+        "",
+        *score_table(references),
+        "",
+        "# Weighted tau of every metric",
+        "",
+        *agreement_table(references),
+        "",
+        "# The best layer by LogME",
+        "",
+        *layer_table(),
+        "",
+    ]
+    if references:
+        lines += ["# Learning rate and weight decay that validation chose", "", *setting_table(references), ""]
+    lines += ["# Every metric", "", *metric_table(), ""]
+    whole = load_scores("sst2-whole")
+    if whole is not None:
+        cells = [f"{m} {whole['rows'][m]['scores']['logme']:.4f}" for m in MODELS]
+        lines += [f"LogME on all {whole['n']} training sentences of SST-2: {', '.join(cells)}.", ""]
+    text = "\n".join(lines)
+    (HERE / "table.md").write_text(text)
+    draw(references)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
