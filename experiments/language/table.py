@@ -1,9 +1,10 @@
-"""table.md and figure.png out of results/; fine-tuning is shown where `results/references.jsonl` is there."""
+"""table.md, layers.png and, where `results/references.jsonl` is there, figure.png: all out of results/."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ matplotlib.use("Agg")
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from hubscout.evaluation import permutation_p_value, weighted_tau
 
@@ -172,31 +174,49 @@ def setting_table(references: dict[str, dict[str, dict[str, Any]]]) -> list[str]
     )
 
 
-def draw(references: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """LogME against fine-tuning, a panel a set; without references, LogME by layer."""
-    names = [name for name in SETS if load_scores(name)]
+def draw_agreement(references: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """figure.png: LogME against fine-tuning, a panel a set; bars are standard errors, and the span of the seeds."""
+
+    def fill(axis: Axes, set_name: str) -> None:
+        title, measure = SETS[set_name]
+        rows, known = load_scores(set_name)["rows"], references[set_name]  # type: ignore[index]
+        for model, (colour, marker) in MODELS.items():
+            if model in known:
+                x = 100 * np.array(known[model]["tests"])
+                y, error = rows[model]["scores"]["logme"], rows[model]["standard_error"]
+                spread = [[x.mean() - x.min()], [x.max() - x.mean()]]
+                axis.errorbar(x.mean(), y, yerr=error, xerr=spread, color=colour, marker=marker, ms=5, lw=1)
+        if set(known) == set(MODELS):
+            truth = {m: float(np.mean(known[m]["tests"])) for m in MODELS}
+            title += rf", $\tau_w$ = {weighted_tau(metric_values(set_name)['logme'], truth):.2f}"
+        axis.set_title(title, fontsize=8)
+        axis.set_xlabel(f"fine-tuned, {measure} × 100", fontsize=7)
+
+    panels([name for name in SETS if load_scores(name) and references.get(name)], fill, HERE / "figure.png")
+
+
+def draw_layers() -> None:
+    """layers.png: LogME of every layer, a panel a set."""
+
+    def fill(axis: Axes, set_name: str) -> None:
+        for model, row in load_scores(set_name)["rows"].items():  # type: ignore[index]
+            colour, marker = MODELS[model]
+            layers = [value for name, value in row["layers"].items() if name]
+            axis.plot(np.linspace(0, 1, len(layers)), layers, color=colour, marker=marker, ms=3, lw=1)
+        axis.set_title(SETS[set_name][0], fontsize=8)
+        axis.set_xlabel("depth (0: embeddings, 1: last layer)", fontsize=7)
+
+    panels([name for name in SETS if load_scores(name)], fill, HERE / "layers.png")
+
+
+def panels(names: list[str], fill: Callable[[Axes, str], None], path: Path) -> None:
+    """A small plot for each set, and the legend in the place of the eighth."""
     figure, axes = plt.subplots(2, 4, figsize=(9, 4.6), dpi=150)
     for axis in axes.flat:
         axis.set_visible(False)
     for axis, set_name in zip(axes.flat, names, strict=False):
         axis.set_visible(True)
-        title, measure = SETS[set_name]
-        rows, known = load_scores(set_name)["rows"], references.get(set_name, {})  # type: ignore[index]
-        for model, (colour, marker) in MODELS.items():
-            if known and model in known:
-                x = 100 * np.array(known[model]["tests"])
-                y, error = rows[model]["scores"]["logme"], rows[model]["standard_error"]
-                spread = [[x.mean() - x.min()], [x.max() - x.mean()]]
-                axis.errorbar(x.mean(), y, yerr=error, xerr=spread, color=colour, marker=marker, ms=5, lw=1)
-            elif not known:
-                layers = [value for name, value in rows[model]["layers"].items() if name]
-                axis.plot(np.linspace(0, 1, len(layers)), layers, color=colour, marker=marker, ms=3, lw=1)
-        heading = title
-        if set(known) == set(MODELS):
-            truth = {m: float(np.mean(known[m]["tests"])) for m in MODELS}
-            heading += rf", $\tau_w$ = {weighted_tau(metric_values(set_name)['logme'], truth):.2f}"
-        axis.set_title(heading, fontsize=8)
-        axis.set_xlabel(f"fine-tuned, {measure} × 100" if known else "depth (0: embeddings, 1: last layer)", fontsize=7)
+        fill(axis, set_name)
         axis.tick_params(labelsize=6)
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[:, 0]:
@@ -207,7 +227,7 @@ def draw(references: dict[str, dict[str, dict[str, Any]]]) -> None:
     ]
     figure.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.985, 0.12), fontsize=7, frameon=False)
     figure.tight_layout()
-    figure.savefig(HERE / "figure.png", metadata={"Software": None})
+    figure.savefig(path, metadata={"Software": None})
     plt.close(figure)
 
 
@@ -238,7 +258,9 @@ def main() -> None:
         lines += [f"LogME on all {whole['n']} training sentences of SST-2: {', '.join(cells)}.", ""]
     text = "\n".join(lines)
     (HERE / "table.md").write_text(text)
-    draw(references)
+    draw_layers()
+    if references:
+        draw_agreement(references)
     print(text)
 
 
