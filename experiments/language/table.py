@@ -236,7 +236,7 @@ def main() -> None:
     lines = [
         "# LogME and fine-tuning",
         "",
-        "LogME ± standard error on 2000 training rows (CoNLL: 500 sentences); fine-tuned: mean of the seeds (each seed).",
+        "LogME ± standard error on 2000 training rows (CoNLL: 500 sentences); fine-tuned: mean of seeds (each).",
         "",
         *score_table(references),
         "",
