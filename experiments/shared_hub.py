@@ -36,6 +36,8 @@ VISION = (
     "inception_v3_fid_in1k",
     "xception_keras_in1k",
 )
+PRETRAINED_HERE = ("moco_v1", "moco_v2", "moco_v2_long", "simclr", "supervised", "random")
+"""ResNet-20s for 32 pixels that `contrastive/pretrain.py` makes."""
 TEXT = ("all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "sre-minilm", "m3e-small")
 
 # top-1 on 1000 ImageNet images, one a class, as the folder's README gives it: the static baseline "source accuracy"
@@ -49,28 +51,35 @@ SOURCE_ACCURACY = {
 }
 
 
-def identifier(name: str) -> str:
-    """How hubscout opens a vision model of the shared folder."""
-    return f"python:{HERE}:build?name={name}"
+def identifier(name: str, pixels: int | None = None) -> str:
+    """How hubscout opens a vision model of the shared folder; `pixels` is another input size than its own."""
+    if name in PRETRAINED_HERE:
+        return f"python:{HERE.parent / 'contrastive' / 'models.py'}:build?name={name}"
+    size = "" if pixels is None else f"&pixels={pixels}"
+    return f"python:{HERE}:build?name={name}{size}"
 
 
 def name_of(opened: str) -> str:
     """The model's name out of its identifier."""
-    return opened.rpartition("name=")[2] if opened.startswith("python:") else Path(opened).name
+    if not opened.startswith("python:"):
+        return Path(opened).name.partition("?")[0]
+    return opened.rpartition("name=")[2].partition("&")[0]
 
 
-def text_identifier(name: str) -> str:
-    """How hubscout opens a text encoder of the shared folder."""
-    return f"hf/{_zoo().zoo_folder() / 'text' / name}"
+def text_identifier(name: str, **options: str) -> str:
+    """How hubscout opens a text encoder of the shared folder, with options such as `pairs="siamese"`."""
+    written = "&".join(f"{key}={value}" for key, value in sorted(options.items()))
+    return f"hf/{_zoo().zoo_folder() / 'text' / name}" + (f"?{written}" if written else "")
 
 
-def build(name: str) -> nn.Module:
+def build(name: str, pixels: int | None = None) -> nn.Module:
     """A vision model with its weights, saying in timm's words how its images are prepared."""
     model = _zoo().build(name)
     module = model.module
+    side = pixels or model.input_size
     module.pretrained_cfg = {
         "architecture": name.removesuffix("_in1k"),
-        "input_size": (3, model.input_size, model.input_size),
+        "input_size": (3, side, side),
         "mean": model.mean,
         "std": model.std,
         "interpolation": model.interpolation,

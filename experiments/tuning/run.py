@@ -1,217 +1,295 @@
-"""The paper's comparison of tuning methods in small: Pets, a MobileNetV2 target, teachers from the whole hub.
+"""The paper's comparison of tuning methods in small: a MobileNetV2 target, teachers from the whole hub.
 
-    python experiments/tuning/run.py rank                    # LogME of the hub on the train split -> ranking.json
-    python experiments/tuning/run.py search --workers 6      # every method over its grid, judged on validation
-    python experiments/tuning/run.py final --workers 6       # the best setting of each method over fresh seeds
+    python experiments/tuning/run.py rank                    # LogME of the hub, top and joint teachers -> teachers.json
+    python experiments/tuning/run.py search --workers 12     # nine settings a method, judged on validation
+    python experiments/tuning/run.py final --workers 12      # the best setting of each method over fresh seeds
+    python experiments/tuning/run.py studies --workers 12    # number of teachers, joint ones, combinations for KD
     python experiments/tuning/table.py                       # table.md and figure.png from results/
 
-Every finished run is one line of JSON under `results/`; a run that is there already is not run again.
+Two sets: Pets with all its train images, and 500 images of CIFAR-10, where data is scarce. Every finished run is one
+line of JSON under `results/`; a run that is there already is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import multiprocessing
 import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import shared_hub  # noqa: E402
+from data_sets import open_set  # noqa: E402
+from pool import run_jobs  # noqa: E402
+from references import CACHE, vision_identifier  # noqa: E402
 
-CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TARGET = "mobilenetv2_coral_in1k"
 ONE_ARCHITECTURE = ("mobilenetv2_coral_in1k", "mobilenetv2_coral_inat_bird", "mobilenetv2_coral_inat_insect")
-STEPS = 624
-"""Optimiser steps of every run: twelve epochs of the whole train split."""
+TRAIN_IMAGES = {"pets": None, "cifar10": 500}
+"""By set: how many train images, stratified; None is all of them."""
+STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "400"))
 BATCH_SIZE = 64
-LEARNING_RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
-TRADE_OFFS = {
-    "b-tuning": (10.0, 100.0, 1000.0),
-    "b-tuning-live": (10.0, 100.0, 1000.0),
-    "kd": (0.001, 0.01, 0.1),
-}
-METHODS = ("fine-tune", "kd", "b-tuning", "b-tuning-live", "zoo", "zoo-lite")
-DECODERS = 4
-"""Decoding threads of a run; several runs share a machine."""
+SETTINGS_OF_A_SEARCH = 9
 SEEDS = (1, 2, 3, 4, 5)
+STUDY_SEEDS = (1, 2, 3)
+
+RATES = (0.0003, 0.001, 0.003)
+FINE_TUNING_RATES = (0.0001, 0.0002, 0.0003, 0.0006, 0.001, 0.0017, 0.003, 0.0055, 0.01)
+"""Fine-tuning has no λ: its nine settings are nine learning rates over a wider range."""
+TRADE_OFFS = {"b-tuning": (10.0, 50.0, 250.0), "kd": (0.0003, 0.003, 0.03)}
+ZOO_STARTS = (0.5, 0.8, 0.95)
+SCARCE = (("fine-tune", ""), ("kd", "top3"), ("b-tuning", "top3"), ("b-tuning left-out", "top3"))
+COMPARED = {
+    "pets": (
+        *SCARCE,
+        ("b-tuning live", "top3"),
+        ("kd", "mobilenets"),
+        ("b-tuning", "mobilenets"),
+        ("zoo lite", "mobilenets"),
+        ("zoo", "mobilenets"),
+    ),
+    "cifar10": SCARCE,
+}
+"""By set: method and teachers of each line of the main table."""
+HEAVY = ("b-tuning live", "zoo")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One run. `shots` is the number of train images (None: all); `trade_off` is λ, None where there is none."""
+    """One run. `teachers` is the name of a group; `strength` is λ, or the target's first share of Zoo-Tuning."""
 
+    set_name: str
     method: str
+    teachers: str
     learning_rate: float
-    trade_off: float | None
+    strength: float | None
     seed: int
-    shots: int | None = None
 
     @property
     def key(self) -> str:
-        return f"{self.method} lr={self.learning_rate} λ={self.trade_off} seed={self.seed} shots={self.shots}"
+        return json.dumps(list(asdict(self).values()))
+
+    def __str__(self) -> str:
+        return " ".join(map(str, asdict(self).values()))
 
 
-def grid(method: str, shots: int | None, seed: int = 0) -> list[Setting]:
-    """Every setting of a method; the learning rates are the same for all."""
-    offs = TRADE_OFFS.get(method, (None,))
-    return [Setting(method, rate, off, seed, shots) for rate in LEARNING_RATES for off in offs]
+def search_settings(set_name: str, method: str, teachers: str) -> list[Setting]:
+    """Nine settings of a method."""
+    setting = partial(Setting, set_name, method, teachers, seed=0)
+    if method == "fine-tune":
+        return [setting(learning_rate=rate, strength=None) for rate in FINE_TUNING_RATES]
+    strengths = ZOO_STARTS if method.startswith("zoo") else TRADE_OFFS[method.partition(" ")[0]]
+    return [setting(learning_rate=rate, strength=value) for rate in RATES for value in strengths]
 
 
-def load_results(folder: Path) -> dict[str, dict]:
+def load_results(folder: Path) -> dict[str, dict[str, Any]]:
     """All finished runs by key."""
-    lines = [line for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines() if line]
+    lines = [line for file in sorted(folder.glob("runs*.jsonl")) for line in file.read_text().splitlines() if line]
     return {record["key"]: record for record in map(json.loads, lines)}
 
 
-def best_setting(results: dict[str, dict], method: str, shots: int | None) -> Setting:
-    """The setting of a method with the best validation accuracy in the search."""
-    found = [results[s.key] for s in grid(method, shots) if s.key in results]
+def best_setting(results: dict[str, dict[str, Any]], set_name: str, method: str, teachers: str) -> Setting | None:
+    """The setting of a method with the best validation accuracy in the search; the gentler one of equals."""
+    found = [s for s in search_settings(set_name, method, teachers) if s.key in results]
     if not found:
-        raise SystemExit(f"{method}: no search result for shots={shots}; run `search` first.")
-    best = max(found, key=lambda record: (record["validation"], -(record["trade_off"] or 0)))
-    return Setting(method, best["learning_rate"], best["trade_off"], 0, shots)
+        return None
+    return max(found, key=lambda s: (results[s.key]["validation"], -(s.strength or 0), -s.learning_rate))
 
 
-def open_pets(shots: int | None):
-    from hubscout.tasks import Task
-
-    folder = os.environ.get("HUBSCOUT_PETS_FOLDER")
-    if folder:
-        task = Task.from_image_folder(folder)
-    else:
-        data = shared_hub.SHARED / "data" / "pets"
-        task = Task.from_table(
-            {"train": data / "pets-train.parquet", "test": data / "pets-test.parquet"}, target="breed"
-        )
-    return task if shots is None else task.subset(shots, seed=0)
+@cache
+def open_task(set_name: str) -> Any:
+    task = open_set(set_name)
+    limit = TRAIN_IMAGES[set_name]
+    return task if limit is None else task.subset(limit, seed=0)
 
 
-def teachers_for(method: str, top: int) -> list[str]:
-    if method.startswith("zoo"):
-        return [shared_hub.identifier(name) for name in ONE_ARCHITECTURE]
-    ranking = json.loads((HERE / "ranking.json").read_text())
-    return [shared_hub.identifier(name) for name in list(ranking)[:top]]
+def teacher_groups(set_name: str, results: Path) -> dict[str, list[str]]:
+    """Names of teachers by the name of the group."""
+    found = json.loads((results / f"teachers-{set_name}.json").read_text())
+    order = [name for name in found["logme"] if name != TARGET]
+    groups = {f"top{k}": order[:k] for k in range(1, len(order) + 1)}
+    return {
+        "": [],
+        **groups,
+        "joint3": found["joint"],
+        "mobilenets": list(ONE_ARCHITECTURE),
+        **{"+".join(some): list(some) for some in mobilenet_combinations()},
+    }
 
 
-def batches_per_epoch(task) -> int:
-    return -(-len(task.train) // BATCH_SIZE)
+def mobilenet_combinations() -> list[tuple[str, ...]]:
+    return [some for k in (1, 2) for some in itertools.combinations(ONE_ARCHITECTURE, k)]
 
 
-def run_one(setting: Setting, task, top: int) -> dict:
+@dataclass(frozen=True)
+class Job:
+    """A run, its teachers by name."""
+
+    setting: Setting
+    teachers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return str(self.setting)
+
+
+def run_one(job: Job) -> dict[str, Any]:
     from hubscout.features import FeatureCache
     from hubscout.tuning import tune
 
-    method = setting.method.removesuffix("-live")
-    options: dict = {"teacher_targets": "live"} if setting.method.endswith("-live") else {}
-    if setting.method.startswith("zoo"):
-        method = "zoo"
-        options["zoo_lite"] = setting.method == "zoo-lite"
-    teachers = [] if method == "fine-tune" else teachers_for(method, top)
+    setting = job.setting
+    task = open_task(setting.set_name)
+    method, _, form = setting.method.partition(" ")
+    options: dict[str, Any] = {}
+    if method == "zoo":
+        options = {"zoo_lite": form == "lite", "zoo_start": setting.strength}
+    elif method != "fine-tune":
+        options = {"trade_off": setting.strength, "teacher_targets": form or "cached"}
     start = time.perf_counter()
     tuned = tune(
         task,
-        shared_hub.identifier(TARGET),
-        teachers,
+        vision_identifier(TARGET),
+        [vision_identifier(name) for name in job.teachers],
         method,
         steps=STEPS,
         batch_size=BATCH_SIZE,
         learning_rate=setting.learning_rate,
-        trade_off=setting.trade_off,
         seed=setting.seed,
-        cache=FeatureCache(CACHE),
+        frozen_norm_statistics=True,
+        cache=FeatureCache(CACHE / "features"),
         data_in_memory=True,
-        workers=DECODERS,
-        validate_every_epochs=STEPS / 4 / batches_per_epoch(task),
+        workers=2,
+        evaluation_batch_size=256,
+        validate_every_epochs=STEPS / 4 / -(-len(task.train) // BATCH_SIZE),
         **options,
     )
+    merged = tuned.merged_metrics
     return {
         "key": setting.key,
         **asdict(setting),
         "validation": tuned.metric("validation").value,
         "test": tuned.metric("test").value,
-        "test_low": tuned.metric("test").low,
-        "test_high": tuned.metric("test").high,
+        "merged_test": None if merged is None else next(iter(merged["test"].values())).value,
         "best_step": tuned.best_step,
         "steps": tuned.steps,
         "seconds": round(time.perf_counter() - start, 1),
-        "teachers": [shared_hub.name_of(teacher) for teacher in tuned.teachers],
     }
 
 
-def start_worker(shots: int | None, top: int) -> None:
-    """Open the data once for all runs of this process; held images are taken over from run to run."""
-    import torch
+def work(job: Job) -> dict[str, Any]:
+    from hubscout.errors import DivergedError
 
-    torch.set_num_threads(2)
-    worker_state.update(task=open_pets(shots), top=top)
-
-
-worker_state: dict = {}
-
-
-def work(setting: Setting) -> dict:
+    setting = job.setting
     try:
-        return run_one(setting, worker_state["task"], worker_state["top"])
-    except Exception as error:  # one bad setting (a diverged learning rate, say) must not end the others
-        failed = {"error": f"{type(error).__name__}: {error}", "validation": -1.0, "test": -1.0, "seconds": 0.0}
-        return {"key": setting.key, **asdict(setting), **failed}
+        return run_one(job)
+    except DivergedError as error:  # a result of the setting
+        return {"key": setting.key, **asdict(setting), "validation": -1.0, "test": None, "error": str(error)}
 
 
-def rank_hub(top_only: bool = False) -> None:
+def rank_hub(set_name: str, out: Path) -> None:
+    """LogME of every model on the train split, and the three teachers that explain most together."""
     import hubscout
+    from hubscout.ranking import select_teachers
 
-    ranking = hubscout.rank(open_pets(None), [shared_hub.identifier(name) for name in shared_hub.VISION], cache=False)
-    print(ranking)
-    scores = {shared_hub.name_of(row.identifier): row.score for row in ranking}
-    (HERE / "ranking.json").write_text(json.dumps(scores, indent=1) + "\n")
+    task = open_task(set_name)
+    features = CACHE / "features"
+    models = [vision_identifier(name) for name in shared_hub.VISION]
+    ranking = hubscout.rank(task, models, cache=features, precision="float32", measure_latency=False)
+    others = hubscout.rank(
+        task,
+        [m for m in models if shared_hub.name_of(m) != TARGET],
+        cache=features,
+        precision="float32",
+        measure_latency=False,
+    )
+    joint = select_teachers(others, 3, "joint", task=task, cache=features)
+    record = {
+        "set": set_name,
+        "train_images": len(task.train),
+        "logme": {shared_hub.name_of(row.identifier): row.score for row in ranking},
+        "joint": [shared_hub.name_of(name) for name in joint],
+        "joint_scores": [step.score for step in joint.steps],
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"teachers-{set_name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    print(json.dumps(record, indent=1), flush=True)
+
+
+def settings_of(stage: str, sets: list[str], done: dict[str, dict[str, Any]], methods: list[str]) -> list[Setting]:
+    """What a stage wants to run."""
+    wanted: list[Setting] = []
+    for set_name in sets:
+        compared = [(method, teachers) for method, teachers in COMPARED[set_name] if not methods or method in methods]
+        if stage == "search":
+            for method, teachers in compared:
+                found = search_settings(set_name, method, teachers)
+                if method == "zoo":  # K times the cost: its first share is that of the lite form
+                    found = [setting for setting in found if setting.strength == ZOO_STARTS[1]]
+                elif method == "b-tuning live":  # two to three times the cost
+                    found = [setting for setting in found if setting.learning_rate < RATES[-1]]
+                wanted += found
+        elif stage == "final":
+            for method, teachers in compared:
+                best = best_setting(done, set_name, method, teachers)
+                if best is not None:
+                    wanted += [_with(best, seed=seed) for seed in (STUDY_SEEDS if method == "zoo" else SEEDS)]
+        else:
+            wanted += studies(set_name, done)
+    return wanted
+
+
+def studies(set_name: str, done: dict[str, dict[str, Any]]) -> list[Setting]:
+    """Other teachers at the settings that the main comparison chose."""
+    wanted = []
+    for method in ("b-tuning", "kd"):
+        best = best_setting(done, set_name, method, "top3")
+        if best is not None:
+            groups = (*(f"top{k}" for k in (1, 2, 5, 8, 16)), "joint3")
+            wanted += [_with(best, teachers=group, seed=seed) for group in groups for seed in STUDY_SEEDS]
+    best = best_setting(done, set_name, "kd", "mobilenets")
+    if best is not None:
+        combinations = ["+".join(some) for some in mobilenet_combinations()]
+        wanted += [_with(best, teachers=teachers, seed=seed) for teachers in combinations for seed in STUDY_SEEDS]
+    best = best_setting(done, set_name, "b-tuning", "mobilenets")
+    if best is not None:  # the top one of the three, which is the target itself
+        wanted += [_with(best, teachers=ONE_ARCHITECTURE[0], seed=seed) for seed in STUDY_SEEDS]
+    return wanted
+
+
+def _with(setting: Setting, **changes: Any) -> Setting:
+    return Setting(**{**asdict(setting), **changes})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=["rank", "search", "final"])
+    parser.add_argument("stage", choices=["rank", "search", "final", "studies"])
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--methods", nargs="*", default=METHODS)
-    parser.add_argument("--rates", type=float, nargs="*", default=LEARNING_RATES, help="learning rates to search")
-    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS, help="seeds of the final runs")
-    parser.add_argument("--shots", type=int, help="train images to keep, stratified; default all")
-    parser.add_argument("--top", type=int, default=3, help="how many teachers, by LogME")
+    parser.add_argument("--sets", nargs="*", default=list(TRAIN_IMAGES))
+    parser.add_argument("--methods", nargs="*", default=[])
     parser.add_argument("--results", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     if arguments.stage == "rank":
-        rank_hub()
+        for set_name in arguments.sets:
+            rank_hub(set_name, arguments.results)
         return
     arguments.results.mkdir(exist_ok=True, parents=True)
     done = load_results(arguments.results)
-    if arguments.stage == "search":
-        settings = [s for method in arguments.methods for s in grid(method, arguments.shots)]
-        settings = [s for s in settings if s.learning_rate in arguments.rates]
-    else:
-        bests = [best_setting(done, method, arguments.shots) for method in arguments.methods]
-        settings = [
-            Setting(b.method, b.learning_rate, b.trade_off, seed, b.shots) for seed in arguments.seeds for b in bests
-        ]
-    settings = [s for s in settings if s.key not in done]
-    settings.sort(key=lambda s: (s.method not in ("b-tuning-live", "zoo"), s.method))  # long runs first
-    context = multiprocessing.get_context("spawn")
-    start = time.perf_counter()
-    pool = ProcessPoolExecutor(
-        arguments.workers, mp_context=context, initializer=start_worker, initargs=(arguments.shots, arguments.top)
-    )
-    with pool, (arguments.results / f"{arguments.stage}-{arguments.shots or 'all'}.jsonl").open("a") as file:
-        for future in as_completed([pool.submit(work, setting) for setting in settings]):
-            record = future.result()
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    wanted = settings_of(arguments.stage, arguments.sets, done, arguments.methods)
+    wanted = [setting for setting in dict.fromkeys(wanted) if setting.key not in done]
+    wanted.sort(key=lambda s: s.method not in HEAVY)
+    groups = {set_name: teacher_groups(set_name, arguments.results) for set_name in arguments.sets}
+    jobs = [Job(setting, tuple(groups[setting.set_name][setting.teachers])) for setting in wanted]
+    with (arguments.results / "runs.jsonl").open("a") as file:
+        for _, record in run_jobs(work, jobs, arguments.workers):
+            file.write(json.dumps(record) + "\n")
             file.flush()
-            outcome = record.get("error") or f"validation {record['validation']:.4f} test {record['test']:.4f}"
-            print(
-                f"{time.perf_counter() - start:5.0f} s  {record['key']}: {outcome} ({record['seconds']} s)", flush=True
-            )
+            print(f"{record['validation']:.4f} {record['test']}", flush=True)
 
 
 if __name__ == "__main__":

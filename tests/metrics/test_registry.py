@@ -10,7 +10,8 @@ from hubscout.metrics import METRICS, Score, available, combine_zoo, metric, sco
 
 EXPECTED = {
     "logme", "leep", "nce", "h-score", "n-leep", "transrate", "gbc", "parc", "sfda", "pactran", "laplace",
-    "linear-probe", "knn", "ncti", "etran", "params", "source-accuracy", "popularity",
+    "linear-probe", "knn", "ncti", "etran", "params", "flops", "source-accuracy", "popularity",
+    "logme-capacity",
 }  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def test_available_depends_on_the_kind():
 def test_unknown_names_say_what_there_is(data):
     with pytest.raises(UnknownMetricError, match=r"'logmee'.*Did you mean 'logme'\? Available for regression: .*knn"):
         score("logmee", features=data.features, targets=data.columns, kind="regression")
-    with pytest.raises(UnknownMetricError, match=r"'leep'.*Available for regression: etran, knn"):
+    with pytest.raises(UnknownMetricError, match=r"'leep'.*Available for regression: etran, flops, knn"):
         score("leep", logits=data.logits, targets=data.columns, kind="regression")
     with pytest.raises(UnknownNameError, match="Unknown kind of task 'ranking'"):
         score("logme", features=data.features, targets=data.classes, kind="ranking")

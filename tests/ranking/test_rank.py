@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -120,6 +121,16 @@ def test_another_first_metric_orders_by_it(array_task: Task, models: dict[str, s
     zoo_level = rank(array_task, [models["blind"], models["strong"]], metrics="ncti", cache=False)
     assert zoo_level.best.identifier == models["strong"]
     assert zoo_level.best.score == zoo_level.best.scores["ncti"]
+
+
+def test_capacity_is_added_to_logme(array_task: Task, models: dict[str, str]) -> None:
+    found = rank(array_task, list(models.values()), metrics=("logme-capacity", "logme"), cache=False)
+    for row in found:
+        assert row.flops is not None
+        assert row.score == pytest.approx(row.scores["logme"] + 0.1 * math.log(row.flops / 1e9))
+        assert row.p_best is not None
+        assert row.gain is not None
+        assert np.average(row.block_scores, weights=row.block_sizes) == pytest.approx(row.score, abs=0.1)
 
 
 def test_layers_are_scanned(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:

@@ -116,3 +116,12 @@ def test_other_architectures_are_refused_by_name_and_reason():
         distinct_sources(perceptron(0), [perceptron(1, width=24)])
     with pytest.raises(InputError, match="has no parameter"):
         tune(make_task(), perceptron(0, norm=True), [perceptron(1)], method="zoo")
+
+
+def test_frozen_norms_are_said_to_be_unfit():
+    task = make_task(shape=(3, 8, 8), n=40)
+    options = {"teachers": [convolutional(1)], "method": "zoo", "zoo_lite": True, "epochs": 1, "batch_size": 16}
+    moving = tune(task, convolutional(0), **options)
+    frozen = tune(task, convolutional(0), frozen_norm_statistics=True, **options)
+    assert not any("vanish" in note for note in moving.notes)
+    assert any("vanish" in note for note in frozen.notes)

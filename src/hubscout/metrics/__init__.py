@@ -5,6 +5,7 @@ A metric sees arrays (features, source logits, targets) and knows nothing of mod
 
 # Importing the module of a metric registers it.
 from hubscout.metrics import (  # noqa: F401
+    capacity,
     etran,
     gbc,
     hscore,

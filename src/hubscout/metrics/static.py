@@ -24,6 +24,16 @@ def params(card: Any) -> float:
     return _read(card, "params", "the number of parameters")
 
 
+@metric("flops", needs=("card",), kinds=KINDS)
+def flops(card: Any) -> float:
+    """Multiply-adds for one sample, counted twice: the network that computes more is taken to be the better one.
+
+    >>> flops({"flops": 8_200_000_000})
+    8200000000.0
+    """
+    return _read(card, "flops", "the number of multiply-adds")
+
+
 @metric("source-accuracy", needs=("card",), kinds=KINDS)
 def source_accuracy(card: Any) -> float:
     """Accuracy on the data that the model was pre-trained with, as its card states it.

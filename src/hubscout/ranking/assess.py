@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hubscout.metrics import Score
     from hubscout.tasks import Task
 
+_EVIDENCE = frozenset({"logme", "logme-capacity"})
+"""Metrics that are read from the evidence of the layers."""
 _TEXT_LIKE = {"text", "text-pair", "tokens"}
 _CARD_FACTS = (
     "architecture", "modalities", "source_data", "source_accuracy", "source_classes", "licence", "downloads",
@@ -188,10 +190,11 @@ def _score(
     extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
     from hubscout.metrics import lookup, score, score_parts
+    from hubscout.metrics.capacity import with_capacity
 
     layers: tuple[LayerScore, ...] = ()
     by_layer: dict[str, Score] = {}
-    if "logme" in settings.metrics:
+    if not _EVIDENCE.isdisjoint(settings.metrics):
         layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.blocks)
     chosen = _chosen_layer(layers, settings)
     wanted = needs(settings, task.kind)
@@ -210,6 +213,8 @@ def _score(
         try:
             if name == "logme":
                 scores[name] = by_layer[chosen]
+            elif name == "logme-capacity":
+                scores[name] = with_capacity(by_layer[chosen], card)
             elif entry.level == "zoo":
                 parts[name] = score_parts(name, **inputs)
             else:
@@ -223,7 +228,7 @@ def _score(
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    evidence = scores["logme"].evidence if "logme" in scores else None
+    evidence = next((score.evidence for score in scores.values() if score.evidence is not None), None)
     return scores, parts, remarks, layers, evidence
 
 

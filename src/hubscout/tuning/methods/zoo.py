@@ -11,6 +11,7 @@ from hubscout.errors import InputError
 from hubscout.hubs import Backbone
 from hubscout.tuning.methods.aggregation import AggregatedLayer
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.network import has_batch_norm
 from hubscout.tuning.plan import mixed_seed
 
 
@@ -33,7 +34,8 @@ class ZooTuning(Method):
     afterwards, without loss. Without, the tuned network stays a mixture while it is in memory, K times the cost;
     saving merges it at its mean gates, and the metrics of the merged network are reported beside.
 
-    Requirements: teachers of the target's architecture. Memory and optimiser state grow with the number of sources.
+    Requirements: teachers of the target's architecture, and batch norms at work (`frozen_norm_statistics=False`), which
+    bring the mixed layers' outputs back to scale. Memory and optimiser state grow with the number of sources.
     Beside `b-tuning` and `kd` it touches parameters, not outputs, and cannot take other architectures.
 
     Example: `tune(task, "timm/mobilenetv2_100.ra_in1k", teachers=["file:birds.safetensors?arch=mobilenetv2_100"],
@@ -57,6 +59,12 @@ class ZooTuning(Method):
             mixture = AggregatedLayer(layers, start=arguments.zoo_start, lite=arguments.zoo_lite, generator=generator)
             replace_module(body, name, mixture)
         self.lite = arguments.zoo_lite
+        if len(sources) > 1 and (arguments.frozen_norm_statistics or not has_batch_norm(body)):
+            # 0.8 of one source and 0.2 of unrelated ones is smaller than either, and so again at every layer.
+            self.notes.append(
+                "Nothing brings the mixed layers' outputs back to scale (batch norms are frozen or missing): features "
+                "may vanish. Zoo-Tuning wants frozen_norm_statistics=False and a network with batch norms."
+            )
         self.notes.append(
             f"{len(names)} layers mix {len(sources)} sources: {', '.join(s.card.identifier for s in sources)}"
         )
