@@ -31,9 +31,7 @@ def finals(runs: list[dict[str, Any]], set_name: str) -> dict[Line, dict[int, fl
     for run in runs:
         if run["set_name"] == set_name and run["seed"] > 0 and run["test"] is not None:
             found[run["method"], run["teachers"]][run["seed"]] = 100 * run["test"]
-    return dict(
-        sorted(found.items(), key=lambda item: (item[0][1], ORDER.index(item[0][0])) if item[0][1] else ("", 0))
-    )
+    return {line: found[line] for line in sorted(found, key=lambda line: (line[1], ORDER.index(line[0])))}
 
 
 def ahead(one: dict[int, float], other: dict[int, float]) -> tuple[float, float, float] | None:

@@ -26,8 +26,8 @@ class Distillation(Method):
     φ_k are the features of teacher k, φ_t those of the target, W_k a matrix that is learnt along and thrown away.
 
     Requirements: at least one teacher. `teacher_targets="cached"` keeps all teachers' features of the train split on
-    the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"live"` computes them at each step. The squared norm sums over the teacher's
-    D_k features, so a useful λ is small: 1e-4 to 1.
+    the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"live"` computes
+    them at each step. The squared norm sums over the teacher's D_k features, so a useful λ is small: 1e-4 to 1.
 
     Beside `b-tuning` it must learn how the feature spaces lie to each other, and spends the target's capacity on
     features that the task may not need.
