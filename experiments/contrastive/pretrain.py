@@ -1,7 +1,7 @@
 """Contrastive pre-training of a ResNet-20 on the 50,000 images of CIFAR-10, on one GPU: SimCLR, MoCo V1, V2, V2 longer.
 
     python ../shared/data/cifar10.py DATA
-    python experiments/contrastive/pretrain.py --data DATA --seconds 420
+    python experiments/contrastive/pretrain.py --data DATA --seconds 280
 
 Every method is a process of its own and all run at once. Beside them: the same network trained with the labels for as
 long as the shorter ones, and one with random weights. Weights go to $HUBSCOUT_EXPERIMENT_CACHE/contrastive, not into
@@ -38,7 +38,6 @@ LONG = 4
 """How many times the epochs of the others the longer MoCo has: 800 against 200 in its paper."""
 QUEUE = 4096
 KEY_MOMENTUM = 0.99
-KEY_PARTS = 4
 LOG = "pretraining.jsonl"
 
 
@@ -170,7 +169,9 @@ class Learner:
         )
         self.loss: Callable[[Tensor, Tensor], Tensor] = getattr(self, method.kind)
         if method.kind == "moco":
-            self.keys = self._place(Encoder(contrastive_head(method.mlp_head))).requires_grad_(False)
+            # The keys' network normalises by its moving averages, not by the batch: on one GPU, queries and keys of
+            # the same images would otherwise recognise one another by their batch's statistics.
+            self.keys = self._place(Encoder(contrastive_head(method.mlp_head))).eval().requires_grad_(False)
             self.keys.load_state_dict(self.encoder.state_dict())
             self.followers, self.leaders = floats(self.keys), floats(self.encoder)
             self.queue = F.normalize(torch.randn(QUEUE, 128, device=device), dim=1)
@@ -194,7 +195,7 @@ class Learner:
         queries = self.embed(self.encoder, self.method.augmentation(images))
         with torch.no_grad():
             self._follow()
-            keys = self.embed_keys(self.method.augmentation(images))
+            keys = self.embed(self.keys, self.method.augmentation(images))
         positive = (queries * keys).sum(1, keepdim=True)
         logits = torch.cat([positive, queries @ self.queue.T], 1) / self.method.temperature
         loss = F.cross_entropy(logits, torch.zeros(len(images), dtype=torch.long, device=images.device))
@@ -202,17 +203,6 @@ class Learner:
         self.queue = self.queue.roll(len(keys), 0)
         self.queue[: len(keys)] = keys
         return loss
-
-    def embed_keys(self, views: Tensor) -> Tensor:
-        """In random parts, each with its own batch statistics, as MoCo shuffles keys over GPUs.
-
-        Else a key would be recognised by the statistics that it shares with its query and not with the queue.
-        """
-        order = torch.randperm(len(views), device=views.device)
-        embedded = torch.cat([self.embed(self.keys, views[part]) for part in order.chunk(KEY_PARTS)])
-        keys = torch.empty_like(embedded)
-        keys[order] = embedded
-        return keys
 
     def supervised(self, images: Tensor, labels: Tensor) -> Tensor:
         with half_precision(self.device):
