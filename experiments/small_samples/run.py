@@ -1,6 +1,7 @@
 """The hub ranked on few samples, with our LogME and with the paper's released code: scores of both for every model.
 
-    python experiments/small_samples/run.py --peer PATH --workers 1        # results/scores.csv
+    python experiments/small_samples/run.py --peer PATH --workers 1              # results/scores.csv
+    python experiments/small_samples/run.py --peer PATH --workers 1 --shuffled   # results/shuffled.csv, the control
 
 PATH is a checkout of the released LogME, which is run and not copied. Features are those of the 1,500 train images of
 each set that `rank(limit=1500)` takes, out of the experiments' cache; subsets of them are stratified, with several
@@ -35,10 +36,14 @@ POOL_ROWS = 1500
 SEEDS = {100: 5, 200: 5, 500: 4, 1000: 2}
 """How many subsets of each size; the pool itself is scored once."""
 COLUMNS = ("set", "model", "feature_dim", "n", "seed", "targets", "rank", "guaranteed", "ours", "released", "missing")
-"""`missing` is what the released formula leaves out, with its own α: the mean over classes of (D - rank) log α / 2n."""
+"""`missing` is what the released formula leaves out where n < D, with its own α: (D - n) log α / 2n, a mean over
+classes."""
 
-Job = tuple[str, str, str]
-"""A set, a model, the folder of the released code."""
+SHUFFLED_SEEDS = {100: 5, 200: 5}
+"""Of the control: the same subsets with their labels shuffled."""
+
+Job = tuple[str, str, str, bool]
+"""A set, a model, the folder of the released code, whether labels are shuffled."""
 
 
 @cache
@@ -60,20 +65,23 @@ def chosen_rows(labels: np.ndarray, names: tuple[str, ...], n: int, seed: int) -
 
 def score(job: Job) -> list[dict[str, Any]]:
     """Both scores of a model on every subset of a set."""
-    set_name, model, peer = job
+    set_name, model, peer, shuffled = job
     task = open_set(set_name).subset(POOL_ROWS, seed=0)
     found = extract(identifier(model), task, cache=FeatureCache(CACHE / "features"), statistics=False)
     features, labels = found.features(), found.targets
-    places = [(n, seed) for n, seeds in SEEDS.items() for seed in range(seeds)] + [(len(labels), 0)]
+    sizes = SHUFFLED_SEEDS if shuffled else SEEDS | {len(labels): 1}
+    places = [(n, seed) for n, seeds in sizes.items() for seed in range(seeds)]
     records = []
     for n, seed in places:
         rows = chosen_rows(labels, task.target_names, n, seed)
         classes = np.unique(labels[rows], return_inverse=True)[1]  # 0, 1, ... as the released code expects them
+        if shuffled:
+            classes = np.random.default_rng(seed).permutation(classes)
         evidence = logme(features[rows], classes, jackknife="none")
         released = released_code(peer).LogME(regression=False)
         theirs = float(released.fit(features[rows], classes))
         promised = int(evidence.convergence_guaranteed.sum())
-        missing = (evidence.feature_dim - evidence.rank) * np.log(released.alphas).mean() / (2 * n)
+        missing = max(features.shape[1] - n, 0) * np.log(released.alphas).mean() / (2 * n)
         scores = (f"{evidence.score:.6f}", f"{theirs:.6f}", f"{missing:.6f}")
         values = (set_name, model, features.shape[1], n, seed, len(evidence.targets), evidence.rank, promised, *scores)
         records.append(dict(zip(COLUMNS, values, strict=True)))
@@ -96,19 +104,20 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, required=True, help="folder of a checkout of the released LogME")
     parser.add_argument("--sets", nargs="*", default=tuple(CLASSIFICATION))
     parser.add_argument("--models", nargs="*", default=shared_hub.VISION)
+    parser.add_argument("--shuffled", action="store_true", help="the control with shuffled labels")
     parser.add_argument("--cached", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "scores.csv"
+    path = arguments.out / ("shuffled.csv" if arguments.shuffled else "scores.csv")
     done = set()
     if path.is_file():
         with path.open(newline="") as file:
             done = {(line["set"], line["model"]) for line in csv.DictReader(file)}
     ready = in_cache() if arguments.cached else None
     jobs = [
-        (set_name, model, str(arguments.peer))
+        (set_name, model, str(arguments.peer), arguments.shuffled)
         for set_name in arguments.sets
         for model in arguments.models
         if (set_name, model) not in done and (ready is None or (set_name, model) in ready)

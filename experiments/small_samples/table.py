@@ -21,14 +21,18 @@ REFERENCES = HERE.parent / "classification" / "results" / "references.jsonl"
 SIZES = (100, 200, 500, 1000)
 CODES = {"ours": "#0072b2", "released": "#d55e00"}
 FEWEST_MODELS = 6
+ONE_DIM = 1280
+"""Models of this dimension are compared among themselves too: the MobileNetV2s and the EfficientNets."""
 
 Scores = dict[tuple[str, int, int], dict[str, dict[str, float]]]
 """Set, n and seed → code → model → score."""
 
 
-def read_scores() -> list[dict[str, Any]]:
+def read_scores(name: str) -> list[dict[str, Any]]:
     whole = ("feature_dim", "n", "seed", "targets", "rank", "guaranteed")
-    with (HERE / "results" / "scores.csv").open(newline="") as file:
+    if not (HERE / "results" / name).is_file():
+        return []
+    with (HERE / "results" / name).open(newline="") as file:
         lines = list(csv.DictReader(file))
     for line in lines:
         line |= {key: int(line[key]) for key in whole} | {key: float(line[key]) for key in (*CODES, "missing")}
@@ -89,12 +93,11 @@ def offset_table(lines: list[dict[str, Any]]) -> list[str]:
         *rows,
         "",
         f"With n < D ({len(short)} scores) the released code is off by {np.median(off):.2f} nats at the median, from "
-        f"{off.min():.2f} to {off.max():.2f}. Its formula leaves out the term (D − r) log α / 2n; with it, "
+        f"{off.min():.2f} to {off.max():.2f}. Its formula leaves out the term (D − n) log α / 2n; with it, "
         f"{np.median(left):.1e} nats are left at the median and {left.max():.2f} at most. With n > D "
         f"({len(enough)} scores) the two differ by {np.median(same):.1e} at the median and {same.max():.1e} at most. "
-        f"Theorem 2 promises a fixed point for {promised[0]:,} of "
-        f"{promised[1]:,} (model, class, subset) triples with n < D, where the rank is n, and for {others[0]:,} of "
-        f"{others[1]:,} with n > D.",
+        f"Theorem 2 promises a fixed point for {promised[0]:,} of {promised[1]:,} (model, class, subset) triples with "
+        f"n < D, where the rank is nearly always n, and for {others[0]:,} of {others[1]:,} with n > D.",
     ]
 
 
@@ -121,7 +124,7 @@ def tau_table(scores: Scores, goal: dict[str, dict[str, float]], title: str, poo
     sets = [name for name in pools if len(goal.get(name, {})) >= FEWEST_MODELS]
     if not sets:
         return []
-    header = ["set", *(f"n = {n:,}, {code}" for n in SIZES for code in CODES), "1,500, ours", "1,500, released"]
+    header = ["set", *(f"n = {n:,}, {code}" for n in SIZES for code in CODES), "all, ours", "all, released"]
     rows = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     means: dict[tuple[int, str], list[float]] = defaultdict(list)
     for name in sets:
@@ -153,6 +156,36 @@ def order_table(lines: list[dict[str, Any]], scores: Scores) -> list[str]:
             firsts.append(", ".join(f"{name} {winners.count(name)}×" for name in names[:3]))
         rows.append(f"| {n:,} | " + " | ".join([*cells, *firsts]) + " |")
     return ["# What the orders follow", "", *rows, "", "Over all sets and subsets; D is the number of features."]
+
+
+def control_table(
+    lines: list[dict[str, Any]], scores: Scores, shuffled: Scores, tuned: dict[str, dict[str, float]]
+) -> list[str]:
+    """τ_w against fine-tuning of what knows nothing of the labels: D alone, and scores of shuffled labels."""
+    sets = [name for name in pool_sizes(lines) if len(tuned.get(name, {})) >= FEWEST_MODELS]
+    if not sets:
+        return []
+    by_dim: Scores = {
+        (name, 0, 0): {
+            "dimension": {line["model"]: float(line["feature_dim"]) for line in lines if line["set"] == name}
+        }
+        for name in sets
+    }
+    columns: dict[str, tuple[Scores, int, str]] = {"D alone": (by_dim, 0, "dimension")}
+    for code in CODES:
+        columns[f"{code}, n = 100"] = (scores, 100, code)
+        columns[f"{code}, n = 100, labels shuffled"] = (shuffled, 100, code)
+    rows = ["| set | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    means: dict[str, list[float]] = defaultdict(list)
+    for name in sets:
+        cells = []
+        for column, (source, n, code) in columns.items():
+            found = taus(source, tuned, name, n, code)
+            cells.append(spread(found))
+            means[column] += [float(np.mean(found))] if found else []
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    cells = [f"{np.mean(means[column]):+.2f}" if means[column] else "–" for column in columns]
+    return ["# Controls: τ_w against fine-tuning without the labels", "", *rows, "| mean | " + " | ".join(cells) + " |"]
 
 
 def draw(lines: list[dict[str, Any]], scores: Scores, goal: dict[str, dict[str, float]], what: str, path: Path) -> None:
@@ -201,15 +234,19 @@ def pool_sizes(lines: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def main() -> None:
-    lines = read_scores()
+    lines, shuffled = read_scores("scores.csv"), read_scores("shuffled.csv")
     scores, pools = by_subset(lines), pool_sizes(lines)
     tuned = references()
     whole = {name: scores[name, n, 0]["ours"] for name, n in pools.items()}
+    alike = {line["model"] for line in lines if line["feature_dim"] == ONE_DIM}
+    tuned_alike = {name: {m: value for m, value in of.items() if m in alike} for name, of in tuned.items()}
     parts = [
         offset_table(lines),
         tau_table(scores, tuned, "τ_w against fine-tuning, mean ± standard deviation over subsets", pools),
-        tau_table(scores, whole, "τ_w against our LogME of all 1,500 samples", pools),
+        tau_table(scores, tuned_alike, f"The same among the {len(alike)} models of D = {ONE_DIM:,} alone", pools),
+        tau_table(scores, whole, "τ_w against our LogME of all samples here (1,500; sign digits 1,390)", pools),
         order_table(lines, scores),
+        control_table(lines, scores, by_subset(shuffled), tuned),
     ]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     (HERE / "table.md").write_text(text)
