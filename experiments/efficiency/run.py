@@ -111,9 +111,9 @@ def measure_evidence(device: str, peer: Path | None) -> dict[str, Any]:
     costs: dict[str, Cost] = {}
     scores: dict[str, float] = {}
     for name, work in works.items():
-        if device == "cuda":  # libraries start, and kernels are chosen, in the first run
+        if device == "cuda" and name != "naive":  # libraries start, and kernels are chosen, in the first run
             timed(work, device)
-        repeats = 5 if device == "cuda" else (1 if name == "naive" else 2)
+        repeats = 1 if name == "naive" else (5 if device == "cuda" else 2)
         runs = [timed(work, device) for _ in range(repeats)]
         costs[name] = min((run[0] for run in runs), key=lambda cost: cost.seconds)
         if name not in ("gram", "naive"):

@@ -188,10 +188,17 @@ def control_table(
     return ["# Controls: τ_w against fine-tuning without the labels", "", *rows, "| mean | " + " | ".join(cells) + " |"]
 
 
-def draw(lines: list[dict[str, Any]], scores: Scores, goal: dict[str, dict[str, float]], what: str, path: Path) -> None:
-    """Left: how far the released score is off. Right: τ_w of both against n."""
+def draw(
+    lines: list[dict[str, Any]],
+    scores: Scores,
+    shuffled: Scores,
+    goal: dict[str, dict[str, float]],
+    what: str,
+    path: Path,
+) -> None:
+    """How far the released score is off; τ_w of both against n; on 100 samples with true and shuffled labels."""
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3.4), layout="constrained")
+    figure, (left, right, control) = plt.subplots(1, 3, figsize=(11, 3.5), layout="constrained")
     dims = sorted({line["feature_dim"] for line in lines})
     for dim, shade in zip(dims, plt.get_cmap("viridis")(np.linspace(0, 0.85, len(dims))), strict=True):
         sizes = [n for n in (*SIZES, 1500) if any(line["n"] == n and line["feature_dim"] == dim for line in lines)]
@@ -216,11 +223,22 @@ def draw(lines: list[dict[str, Any]], scores: Scores, goal: dict[str, dict[str, 
             right.plot(SIZES, np.mean(curves, axis=0), "o-", color=colour, ms=4, lw=2, label=code)
     right.axhline(0, color="#bbbbbb", lw=0.8)
     right.set(
-        xscale="log", xlabel="samples n", ylabel=f"τ_w against {what}", ylim=(min(-0.1, right.get_ylim()[0]), 1.05)
+        xscale="log", xlabel="samples n", ylabel=f"τ_w against {what}", ylim=(min(-0.1, right.get_ylim()[0]), 1.25)
     )
     right.set_xticks(SIZES, [str(n) for n in SIZES], fontsize=8)
     right.minorticks_off()
-    right.legend(frameon=False, fontsize=8, loc="lower right", title="mean; thin: one set", title_fontsize=8)
+    right.legend(frameon=False, fontsize=8, loc="upper left", ncols=2, title="mean; thin: one set", title_fontsize=8)
+    bars = [(code, source, words) for code in CODES for source, words in ((scores, "true"), (shuffled, "shuffled"))]
+    for place, (code, source, words) in enumerate(bars):
+        found = [taus(source, goal, name, 100, code) for name in pools]
+        heights = [float(np.mean(one)) if one else np.nan for one in found]
+        spots = np.arange(len(pools)) + (place - 1.5) * 0.2
+        alpha = 1.0 if words == "true" else 0.4
+        control.bar(spots, heights, 0.18, color=CODES[code], alpha=alpha, label=f"{code}, {words} labels")
+    control.axhline(0, color="#bbbbbb", lw=0.8)
+    control.set_xticks(range(len(pools)), [name.replace("-", "-\n") for name in pools], fontsize=8)
+    control.set(ylabel=f"τ_w against {what}, n = 100", ylim=(-0.45, 1.15))
+    control.legend(frameon=False, fontsize=7, ncols=2, loc="upper left")
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -252,7 +270,13 @@ def main() -> None:
     (HERE / "table.md").write_text(text)
     print(text)
     judged = any(len(models) >= FEWEST_MODELS for models in tuned.values())
-    draw(lines, scores, *((tuned, "fine-tuning") if judged else (whole, "LogME of 1,500")), HERE / "figure.png")
+    draw(
+        lines,
+        scores,
+        by_subset(shuffled),
+        *((tuned, "fine-tuning") if judged else (whole, "LogME of 1,500")),
+        HERE / "figure.png",
+    )
 
 
 if __name__ == "__main__":
