@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from hubscout.errors import InputError
 from hubscout.hubs import load, prepare_torchvision
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
@@ -84,3 +85,11 @@ def test_what_rests_on_the_features_as_they_are_keeps_the_mean(bert, task, optio
 def test_a_pooling_that_was_asked_for_stays(bert, task):
     assert tune(task, f"{bert}?pooling=mean", method="fine-tune", **QUICK).backbone.pooling == "mean"
     assert tune(task, load(bert), method="fine-tune", **QUICK).backbone.pooling == "mean"
+
+
+def test_pairs_that_are_read_apart_are_refused_with_a_way_out(bert):
+    split = Split([("a film", "a book"), ("the film", "the book")] * 8, np.array([[0.0], [1.0]] * 8))
+    splits = {"train": split, "validation": split, "test": split}
+    task = Task("pairs", "regression", "text-pair", ("likeness",), splits, "pairs")
+    with pytest.raises(InputError, match=r"pairs=cross"):
+        tune(task, f"{bert}?pairs=siamese", method="fine-tune", **QUICK)

@@ -100,6 +100,21 @@ def has_batch_norm(module: nn.Module) -> bool:
     return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
 
 
+def check_width(network: Network, batch: Batch) -> None:
+    """Refuse a target whose features on this task have another width than its card says, which heads are built by."""
+    was_training = network.training
+    network.eval()
+    with torch.no_grad():
+        found = network.features(batch).shape[-1]
+    network.train(was_training)
+    card = network.backbone.card
+    if found != card.feature_dim:
+        raise InputError(
+            f"target={card.identifier!r} gives {found} features on this task and {card.feature_dim} on a single input: "
+            "pairs that are read apart (pairs=siamese) can be ranked but not tuned. Tune it with ?pairs=cross."
+        )
+
+
 def silence_unused(network: Network, batch: Batch) -> list[str]:
     """Freeze what does not reach the features (a source head, say) and name it.
 

@@ -32,7 +32,7 @@ from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.models import check_modality, fingerprint, open_model, open_target, same_model
-from hubscout.tuning.network import Network, has_batch_norm, silence_unused
+from hubscout.tuning.network import Network, check_width, has_batch_norm, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, share_from_main
 from hubscout.tuning.rows import Rows
@@ -136,7 +136,9 @@ class _Run:
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
         views, served = distinct_views({TARGET: self.target.preprocessing, **live})
         train = self._batches(self.task.train, views, augment=arguments.augment == "standard")
-        unused = silence_unused(network, next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[TARGET])
+        example = next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[TARGET]
+        check_width(network, example)
+        unused = silence_unused(network, example)
         self._restrict(network, unused)
         checkpoints = self._checkpoints()
         validation = self._batches(self.task.validation, {TARGET: self.target.preprocessing}, augment=False)
