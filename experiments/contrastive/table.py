@@ -200,6 +200,11 @@ def figure(found: list[Panel], path: Path) -> None:
             axis.scatter(score, height, c=colour, marker=marker, s=42, label=LABELS[model], linewidths=0)
         if each.regression:
             axis.invert_yaxis()
+        if len(each.reference) < len(LABELS):
+            missing = f"{len(each.reference)} of {len(LABELS)} models\nfine-tuned so far"
+            axis.text(
+                0.5, 0.5, missing, transform=axis.transAxes, ha="center", va="center", fontsize=8, color="#555555"
+            )
         all_models, contrastive = number(each.tau("logme")), number(each.tau("logme", CONTRASTIVE))
         axis.set_title(f"{title(each)}: τ$_w$ {all_models} (contrastive {contrastive})", fontsize=9)
         axis.set_ylabel("MSE / variance (reversed)" if each.regression else "fine-tuned accuracy, %", fontsize=8)
