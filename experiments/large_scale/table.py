@@ -114,6 +114,9 @@ def main() -> None:
     found = [one for name in SETS if (one := load(f"{name}-cuda")) is not None]
     streams = [one for device in ("cuda", "cpu") if (one := load(f"imagenet-{device}")) is not None]
     parts = [*(set_table(one) for one in found), *([imagenet_table(streams)] if streams else [])]
+    if not parts:
+        print("no results yet")
+        return
     text = "\n\n".join("\n".join(part) for part in parts) + "\n"
     (HERE / "table.md").write_text(text)
     print(text)
