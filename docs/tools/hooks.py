@@ -79,6 +79,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {**metric_pages(), **method_pages(), **reference_pages(), "reference/commands.md": command_pages()}
     for address, content in pages.items():
         files.append(File.generated(config, address, content=content))
+    for figure in sorted((Path(config.docs_dir).parent / "experiments").glob("*/*.png")):
+        address = f"figures/{figure.parent.name}-{figure.name}"
+        files.append(File.generated(config, address, abs_src_path=str(figure)))
     tutorial = make_notebook(Path(config.docs_dir) / "tutorial.md")
     files.append(File.generated(config, "tutorial.ipynb", content=nbformat.writes(tutorial)))
     return files

@@ -8,6 +8,8 @@ import torch
 from PIL import Image
 
 from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
+from hubscout.tasks import Task
+from hubscout.tuning import tune
 from hubscout.tuning.data import TARGET
 from hubscout.tuning.memory import HeldBatches, crop_and_flip
 from hubscout.tuning.plan import BatchPlan
@@ -80,3 +82,11 @@ def test_the_whole_image_unmirrored_is_the_image(preprocessing):
     mirrored = torch.tensor([[0.0, 0.0, 1.0, 1.0, -1.0]]).repeat(2, 1)
     assert torch.equal(crop_and_flip(images, whole), images)
     assert torch.equal(crop_and_flip(images, mirrored), images.flip(-1))
+
+
+@pytest.mark.parametrize(("augment", "said"), [("standard", True), ("none", False)])
+def test_crops_beside_numbers_are_mentioned(augment, said):
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 16, 16, 3)).astype(np.uint8)
+    task = Task.from_arrays(pixels, np.linspace(0, 1, 12), kind="regression", modality="image", name="places")
+    tuned = tune(task, "python:tuning_networks:images", method="fine-tune", steps=1, batch_size=4, augment=augment)
+    assert any("augment='none'" in note for note in tuned.notes) == said

@@ -136,6 +136,12 @@ class _Run:
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
         views, served = distinct_views({TARGET: self.target.preprocessing, **live})
         train = self._batches(self.task.train, views, augment=arguments.augment == "standard")
+        augments = arguments.augment == "standard" and views[TARGET].augmented().key != views[TARGET].key
+        if augments and self.task.kind == "regression":
+            self._note(
+                "Images are cropped and mirrored at random while their numbers stay: where those say where something "
+                "is or how large, set augment='none'."
+            )
         example = next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[TARGET]
         check_width(network, example)
         unused = silence_unused(network, example)
