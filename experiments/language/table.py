@@ -169,8 +169,21 @@ def setting_table(references: dict[str, dict[str, dict[str, Any]]]) -> list[str]
             cells = ["{:g}, {:g}".format(*known[m]["setting"]) if m in known else "–" for m in MODELS]
             lines.append(f"| {title} | " + " | ".join(cells) + " |")
     total = sum(known["seconds"] for of in references.values() for known in of.values())
+    return [*lines, "", f"Seconds of all runs together: {total:.0f}."] if references else []
+
+
+def protocol_line() -> str:
+    """How the references were made, as their records say."""
+    path = RESULTS / "references.jsonl"
+    trials = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def tried(name: str) -> str:
+        return ", ".join(f"{value:g}" for value in sorted({trial[name] for trial in trials}))
+
+    options = trials[0]["run"]["options"]
     return (
-        [*lines, "", f"Seconds of all runs together, several at a time on one GPU: {total:.0f}."] if references else []
+        f"Fine-tuning: {options['steps']} steps of {options['batch_size']}, learning rates {tried('learning_rate')}, "
+        f"weight decays {tried('weight_decay')}, seeds {tried('seed')}; {len(trials)} runs."
     )
 
 
@@ -250,7 +263,8 @@ def main() -> None:
         "",
     ]
     if references:
-        lines += ["# Learning rate and weight decay that validation chose", "", *setting_table(references), ""]
+        lines += ["# Learning rate and weight decay that validation chose", "", protocol_line(), ""]
+        lines += [*setting_table(references), ""]
     lines += ["# Every metric", "", *metric_table(), ""]
     whole = load_scores("sst2-whole")
     if whole is not None:
