@@ -111,7 +111,8 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    found = [one for name in SETS if (one := load(f"{name}-cuda")) is not None]
+    devices = ("cuda", "cpu")
+    found = [one for name in SETS for device in devices if (one := load(f"{name}-{device}")) is not None]
     streams = [one for device in ("cuda", "cpu") if (one := load(f"imagenet-{device}")) is not None]
     parts = [*(set_table(one) for one in found), *([imagenet_table(streams)] if streams else [])]
     if not parts:

@@ -1,0 +1,296 @@
+"""table.md and figure.png out of results/: how well each score predicts what fine-tuning gives, set by set."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.evaluation import weighted_tau
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot")
+RATES = (0.0003, 0.001, 0.004)
+WEIGHTS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
+"""Nats for a factor e of capacity that are tried."""
+RESAMPLES = 500
+
+Values = Mapping[str, float]
+"""By model."""
+
+
+# What fine-tuning gave ------------------------------------------------------------------------------------------------
+
+
+@cache
+def trials() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Every fine-tuning run by set and model."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for line in (RESULTS / "references.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        found[record["set"], record["model"]].append(record)
+    return found
+
+
+def seeds(set_name: str, model: str) -> list[float] | None:
+    """Test accuracy at the setting that validation chose, by seed; None where the search is not whole."""
+    runs = trials()[set_name, model]
+    searched = [run for run in runs if run["seed"] == 0]
+    finished = [run for run in searched if run["validation"] is not None]
+    if not set(RATES) <= {run["learning_rate"] for run in searched} or not finished:
+        return None
+    best = max(finished, key=lambda run: (run["validation"], -run["learning_rate"]))
+    return [best["test"], *(run["test"] for run in runs if run["seed"] > 0 and run["test"] is not None)]
+
+
+@cache
+def reference(set_name: str) -> dict[str, float]:
+    """Mean over the seeds, for the models whose search is whole."""
+    found = {model: seeds(name, model) for name, model in trials() if name == set_name}
+    return {model: float(np.mean(values)) for model, values in sorted(found.items()) if values is not None}
+
+
+def between_seeds(set_name: str) -> float:
+    """How well one seed of fine-tuning predicts another: no score can be expected to do better for long."""
+    pairs = [values for model in reference(set_name) if (values := seeds(set_name, model)) and len(values) > 1]
+    return weighted_tau([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+
+# What the scores say --------------------------------------------------------------------------------------------------
+
+
+@cache
+def rows(set_name: str, suffix: str) -> dict[str, dict[str, Any]]:
+    path = RESULTS / "scores" / f"{set_name}{suffix}.json"
+    return json.loads(path.read_text())["rows"] if path.is_file() else {}
+
+
+def metric(name: str) -> Callable[[str], Values]:
+    """A metric of `hubscout.rank` on 1,500 train images."""
+    return lambda set_name: {
+        model: row["scores"][name] for model, row in rows(set_name, "").items() if name in row["scores"]
+    }
+
+
+def of_row(function: Callable[[dict[str, Any]], float]) -> Callable[[str], Values]:
+    """Something about a model on all train images."""
+    return lambda set_name: {model: function(row) for model, row in rows(set_name, "-layers").items()}
+
+
+logme = of_row(lambda row: row["scores"]["logme"])
+best_layer = of_row(lambda row: max(row["layers"].values()))
+log_params = of_row(lambda row: float(np.log(row["params"])))
+log_dim = of_row(lambda row: float(np.log(row["feature_dim"])))
+log_flops = of_row(lambda row: float(np.log(row["flops"])))
+
+
+def total(first: Callable[[str], Values], second: Callable[[str], Values], weight: float) -> Callable[[str], Values]:
+    def added(set_name: str) -> Values:
+        other = second(set_name)
+        return {model: value + weight * other[model] for model, value in first(set_name).items()}
+
+    return added
+
+
+def standardised(score: Callable[[str], Values]) -> Callable[[str], Values]:
+    def scaled(set_name: str) -> Values:
+        found = score(set_name)
+        values = np.array(list(found.values()))
+        return dict(zip(found, (values - values.mean()) / values.std(), strict=True))
+
+    return scaled
+
+
+# How well they agree --------------------------------------------------------------------------------------------------
+
+
+def tau(score: Callable[[str], Values], set_name: str, only: set[str] | None = None) -> float | None:
+    """Over the models that have both; None with fewer than five."""
+    values, known = score(set_name), reference(set_name)
+    models = [model for model in known if model in values and (only is None or model in only)]
+    return weighted_tau([values[m] for m in models], [known[m] for m in models]) if len(models) >= 5 else None
+
+
+def interval(score: Callable[[str], Values]) -> tuple[float, float]:
+    """Of the mean over the sets: 95% of resamples of the models, the same models in every set."""
+    generator = np.random.default_rng(0)
+    names = sorted({model for set_name in SETS for model in reference(set_name)})
+    data = {set_name: (score(set_name), reference(set_name)) for set_name in SETS}
+    means = []
+    for _ in range(RESAMPLES):
+        drawn = generator.choice(names, len(names))
+        parts = []
+        for values, known in data.values():
+            models = [model for model in drawn if model in values and model in known]
+            if len(set(models)) > 1:
+                parts.append(weighted_tau([values[m] for m in models], [known[m] for m in models]))
+        means.append(np.mean(parts))
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+
+
+def leave_one_out(candidates: Mapping[Any, Callable[[str], Values]]) -> tuple[list[Any], list[float]]:
+    """For each set, the candidate that is best on the other sets, and how it does on this one."""
+    table = {key: [tau(score, set_name) or 0.0 for set_name in SETS] for key, score in candidates.items()}
+    chosen, found = [], []
+    for place in range(len(SETS)):
+        key = max(table, key=lambda k: np.mean([t for i, t in enumerate(table[k]) if i != place]))
+        chosen.append(key)
+        found.append(table[key][place])
+    return chosen, found
+
+
+def wide_search() -> list[str]:
+    """Metrics alone and in pairs beside a capacity: the best of hundreds, and what it is worth elsewhere."""
+    names = sorted({name for row in rows("pets", "").values() for name in row["scores"]})
+    whole = [name for name in names if all(len(metric(name)(s)) == len(rows(s, "")) for s in SETS) and name != "params"]
+    scores = {name: standardised(metric(name)) for name in whole}
+    capacities = {"flops": standardised(log_flops), "parameters": standardised(log_params)}
+    candidates: dict[str, Callable[[str], Values]] = {}
+    for capacity, prior in capacities.items():
+        for name in whole:
+            for weight in (0.0, 0.25, 0.5, 0.75, 1.0, 1.5):
+                candidates[f"{name} + {weight:g} {capacity}"] = total(scores[name], prior, weight)
+        for first, second in itertools.combinations(whole, 2):
+            for weight in (0.5, 1.0, 1.5, 2.0):
+                both = total(scores[first], scores[second], 1.0)
+                candidates[f"{first} + {second} + {weight:g} {capacity}"] = total(both, prior, weight)
+    means = {name: np.mean([tau(score, s) or 0.0 for s in SETS]) for name, score in candidates.items()}
+    best = max(means, key=lambda name: means[name])
+    chosen, found = leave_one_out(candidates)
+    return [
+        f"{len(candidates)} sums of one or two standardised metrics (on 1,500 images) and a capacity: the best is "
+        f"{best} with a mean of {means[best]:.2f}. Chosen on four sets and judged on the fifth: mean {np.mean(found):.2f}.",
+        "",
+        *(f"- {set_name}: {name}, {value:.2f}" for set_name, name, value in zip(SETS, chosen, found, strict=True)),
+    ]
+
+
+def cells(values: list[float | None]) -> str:
+    shown = ["–" if value is None else f"{value:.2f}" for value in values]
+    known = [value for value in values if value is not None]
+    mean = f"**{np.mean(known):.2f}**" if len(known) == len(values) else "–"
+    return " | ".join([*shown, mean])
+
+
+def line(name: str, score: Callable[[str], Values], *, doubt: bool = True) -> str:
+    values = [tau(score, set_name) for set_name in SETS]
+    shown = "[{:.2f}, {:.2f}]".format(*interval(score)) if doubt and None not in values else "–"
+    return f"| {name} | {cells(values)} | {shown} |"
+
+
+def main_table() -> list[str]:
+    head = ["| score | " + " | ".join(SETS) + " | mean | 95% over models |", "|---" * (len(SETS) + 3) + "|"]
+    weights = {weight: total(logme, log_flops, weight) for weight in WEIGHTS}
+    chosen, found = leave_one_out(weights)
+    weights_shown = ", ".join(f"{weight:g}" for weight in chosen)
+    return [
+        *head,
+        line("LogME", logme),
+        line("LogME of the best layer", best_layer),
+        line("`logme-capacity`: LogME + 0.1 log flops", total(logme, log_flops, 0.1)),
+        f"| the same, weight chosen on the other four sets ({weights_shown}) | {cells(found)} | – |",
+        line("LogME + 0.1 log parameters", total(logme, log_params, 0.1)),
+        line("z(LogME) + z(log parameters)", total(standardised(logme), standardised(log_params), 1.0)),
+        line("z(LogME) + z(log flops)", total(standardised(logme), standardised(log_flops), 1.0)),
+        line("parameters", log_params),
+        line("flops", log_flops),
+        line("number of features", log_dim),
+        f"| one seed of fine-tuning against another | {cells([between_seeds(s) for s in SETS])} | – |",
+    ]
+
+
+def metric_table() -> list[str]:
+    """Every metric on 1,500 images, where all models have been scored."""
+    names = sorted({name for set_name in SETS for row in rows(set_name, "").values() for name in row["scores"]})
+    lines = ["| metric | models | " + " | ".join(SETS) + " | mean |", "|---" * (len(SETS) + 3) + "|"]
+    found = {}
+    for name in names:
+        score = metric(name)
+        counts = {len(set(score(s)) & set(reference(s))) for s in SETS}
+        found[name] = (max(counts), [tau(score, s) for s in SETS])
+    found["logme-capacity"] = (
+        max(len(set(metric("logme")(s)) & set(reference(s))) for s in SETS),
+        [tau(total(metric("logme"), log_flops, 0.1), s) for s in SETS],
+    )
+    order = sorted(found, key=lambda name: -np.mean([t for t in found[name][1] if t is not None] or [-1.0]))
+    lines += [f"| `{name}` | {found[name][0]} | {cells(found[name][1])} |" for name in order]
+    return lines
+
+
+def value_table() -> list[str]:
+    """Test accuracy of fine-tuning and, beside it, LogME."""
+    models = sorted({model for set_name in SETS for model in reference(set_name)})
+    lines = ["| model | Mflops | " + " | ".join(SETS) + " |", "|---" * (len(SETS) + 2) + "|"]
+    for model in models:
+        shown = [
+            f"{100 * reference(s)[model]:.1f} ({logme(s)[model]:.3f})" if model in reference(s) else "–" for s in SETS
+        ]
+        flops = rows("pets", "-layers")[model]["flops"] / 1e6
+        lines.append(f"| {model} | {flops:.0f} | " + " | ".join(shown) + " |")
+    return lines
+
+
+def draw() -> None:
+    """Scatter plots, LogME above and with capacity below."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, len(SETS), figsize=(13, 5.2), layout="constrained")
+    chosen = (("LogME", logme), ("LogME + 0.1 log flops", total(logme, log_flops, 0.1)))
+    for row, (name, score) in zip(axes, chosen, strict=True):
+        for axis, set_name in zip(row, SETS, strict=True):
+            values, known = score(set_name), reference(set_name)
+            for model in known:
+                axis.plot(values[model], 100 * known[model], marker_of(model), color=colour_of(model), markersize=6)
+            axis.set_title(f"{set_name}, τ_w = {tau(score, set_name):.2f}", fontsize=10)
+            axis.set_xlabel(name, fontsize=9)
+            axis.tick_params(labelsize=8)
+            axis.grid(alpha=0.3)
+        row[0].set_ylabel("fine-tuned, test accuracy, %", fontsize=9)
+    for label, model in LEGEND.items():
+        axes[0][0].plot([], [], marker_of(model), color=colour_of(model), label=label)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LEGEND), fontsize=9)
+    figure.savefig(HERE / "figure.png", dpi=130, metadata={"Software": None})
+
+
+FAMILIES = (("cifar10_", "#E69F00", "o"), ("mobilenetv2", "#0072B2", "s"), ("tf_efficientnet", "#009E73", "^"))
+LEGEND = {
+    "CIFAR ResNets": "cifar10_resnet20",
+    "MobileNetV2": "mobilenetv2_tfhub_in1k",
+    "EfficientNet-Lite": "tf_efficientnet_lite0_in1k",
+    "others of ImageNet": "vgg16_features_in1k",
+}
+
+
+def colour_of(model: str) -> str:
+    return next((colour for start, colour, _ in FAMILIES if model.startswith(start)), "#CC79A7")
+
+
+def marker_of(model: str) -> str:
+    return next((marker for start, _, marker in FAMILIES if model.startswith(start)), "D")
+
+
+def main() -> None:
+    text = [
+        "# Weighted τ between scores and fine-tuning", "", *main_table(), "",
+        "# Every metric, on 1,500 train images", "", *metric_table(), "",
+        "# More metrics at once", "", *wide_search(), "",
+        "# Test accuracy after fine-tuning, % (LogME)", "", *value_table(), "",
+    ]  # fmt: skip
+    (HERE / "table.md").write_text("\n".join(text))
+    if "--no-figure" not in sys.argv:
+        draw()
+
+
+if __name__ == "__main__":
+    main()
