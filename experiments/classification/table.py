@@ -167,7 +167,8 @@ def wide_search() -> list[str]:
     chosen, found = leave_one_out(candidates)
     return [
         f"{len(candidates)} sums of one or two standardised metrics (on 1,500 images) and a capacity: the best is "
-        f"{best} with a mean of {means[best]:.2f}. Chosen on four sets and judged on the fifth: mean {np.mean(found):.2f}.",
+        f"{best} with a mean of {means[best]:.2f}. Chosen on four sets and judged on the fifth: mean "
+        f"{np.mean(found):.2f}.",
         "",
         *(f"- {set_name}: {name}, {value:.2f}" for set_name, name, value in zip(SETS, chosen, found, strict=True)),
     ]
