@@ -272,6 +272,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--sets", nargs="*", default=list(TRAIN_IMAGES))
     parser.add_argument("--methods", nargs="*", default=[])
+    parser.add_argument("--teachers", nargs="*", default=[], help="groups, such as top1; default all")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[], help="default all")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     if arguments.stage == "rank":
@@ -281,7 +283,14 @@ def main() -> None:
     arguments.results.mkdir(exist_ok=True, parents=True)
     done = load_results(arguments.results)
     wanted = settings_of(arguments.stage, arguments.sets, done, arguments.methods)
-    wanted = [setting for setting in dict.fromkeys(wanted) if setting.key not in done]
+    wanted = [
+        setting
+        for setting in dict.fromkeys(wanted)
+        if setting.key not in done
+        and (not arguments.methods or setting.method in arguments.methods)
+        and (not arguments.teachers or setting.teachers in arguments.teachers)
+        and (not arguments.seeds or setting.seed in arguments.seeds)
+    ]
     wanted.sort(key=lambda s: s.method not in HEAVY)
     groups = {set_name: teacher_groups(set_name, arguments.results) for set_name in arguments.sets}
     jobs = [Job(setting, tuple(groups[setting.set_name][setting.teachers])) for setting in wanted]

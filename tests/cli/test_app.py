@@ -73,8 +73,8 @@ def _complete(words: str) -> list[str]:
     ("words", "expected"),
     [
         ("hubscout ra", ["rank"]),
-        ("hubscout rank data --metrics log", ["logme"]),
-        ("hubscout rank data --metrics knn,log", ["knn,logme"]),
+        ("hubscout rank data --metrics log", ["logme", "logme-capacity"]),
+        ("hubscout rank data --metrics knn,log", ["knn,logme", "knn,logme-capacity"]),
         ("hubscout rank data --models tim", ["timm/"]),
         ("hubscout rank data --models fil", ["file:"]),
     ],
