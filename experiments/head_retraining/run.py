@@ -106,6 +106,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=results_folder(__file__))
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "trials.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
     done = {(line["set"], line["model"]) for line in lines}

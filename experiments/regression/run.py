@@ -52,6 +52,8 @@ def main() -> None:
     os.environ["HUBSCOUT_EXPERIMENT_CACHE"] = str(usual / "short-regression")
     import references
 
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+
     def run(set_name: str, models: list[str], rates: tuple[float, ...]) -> None:
         given = {"--sets": [set_name], "--models": models, "--rates": map(str, rates), "--decays": ["0"]}
         options = [word for name, values in given.items() for word in (name, *values)]
