@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         " --out experiments/classification/results/references.jsonl",
         "experiments/classification/run.py layers --workers {workers}",
         "experiments/classification/run.py scores --workers {workers}",
+        "experiments/classification/run.py centred --limit 1500 --workers {workers}",
     ),
     "regression": ("experiments/regression/run.py --workers {workers}",),
     "contrastive": (
