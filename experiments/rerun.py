@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/tuning/run.py search --workers {workers}",
         "experiments/tuning/run.py final --workers {workers}",
         "experiments/tuning/run.py studies --workers {workers}",
+        "experiments/tuning/moving_norms.py",
     ),
     "efficiency": (
         "experiments/efficiency/run.py --device cuda",
