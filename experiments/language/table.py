@@ -223,8 +223,9 @@ def draw_layers() -> None:
 
 
 def panels(names: list[str], fill: Callable[[Axes, str], None], path: Path) -> None:
-    """A small plot for each set, and the legend in the place of the eighth."""
-    figure, axes = plt.subplots(2, 4, figsize=(9, 4.6), dpi=150)
+    """A small plot for each set, four in a row, and the legend in the last place."""
+    lines = -(-(len(names) + 1) // 4)
+    figure, axes = plt.subplots(lines, 4, figsize=(9, 2.3 * lines), dpi=150, squeeze=False)
     for axis in axes.flat:
         axis.set_visible(False)
     for axis, set_name in zip(axes.flat, names, strict=False):
@@ -238,7 +239,7 @@ def panels(names: list[str], fill: Callable[[Axes, str], None], path: Path) -> N
         plt.Line2D([], [], color=colour, marker=marker, ms=5, lw=0, label=model)
         for model, (colour, marker) in MODELS.items()
     ]
-    figure.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.985, 0.12), fontsize=7, frameon=False)
+    figure.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.985, 0.24 / lines), fontsize=7, frameon=False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Software": None})
     plt.close(figure)
