@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/tuning/run.py final --workers {workers}",
         "experiments/tuning/run.py studies --workers {workers}",
         "experiments/tuning/moving_norms.py",
+        "experiments/tuning/mixtures.py",
     ),
     "efficiency": (
         "experiments/efficiency/run.py --device cuda",

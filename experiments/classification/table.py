@@ -213,6 +213,13 @@ def main_table() -> list[str]:
     ]
 
 
+def weight_line() -> str:
+    """How much the weight of the capacity matters."""
+    means = {w: np.mean([tau(total(logme, log_flops, w), s) or 0.0 for s in SETS]) for w in WEIGHTS}
+    shown = ", ".join(f"{weight:g}: {mean:.2f}" for weight, mean in means.items())
+    return f"Mean by the weight of log flops: {shown}."
+
+
 def metric_table() -> list[str]:
     """Every metric on 1,500 images, where all models have been scored."""
     names = sorted({name for set_name in SETS for row in rows(set_name, "").values() for name in row["scores"]})
@@ -292,7 +299,7 @@ def marker_of(model: str) -> str:
 
 def main() -> None:
     text = [
-        "# Weighted τ between scores and fine-tuning", "", *main_table(), "",
+        "# Weighted τ between scores and fine-tuning", "", *main_table(), "", weight_line(), "",
         "# Every metric, on 1,500 train images", "", *metric_table(), "",
         "# More metrics at once", "", *wide_search(), "",
         "# Test accuracy after fine-tuning, % (LogME)", "", *value_table(), "",

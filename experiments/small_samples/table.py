@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hubscout.evaluation import kendall_tau, weighted_tau
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from outcomes import outcomes  # noqa: E402
+
+from hubscout.evaluation import kendall_tau, weighted_tau  # noqa: E402
+
 REFERENCES = HERE.parent / "classification" / "results" / "references.jsonl"
 SIZES = (100, 200, 500, 1000)
 CODES = {"ours": "#0072b2", "released": "#d55e00"}
@@ -51,20 +54,8 @@ def references() -> dict[str, dict[str, float]]:
     """Set → model → test accuracy: the mean over seeds at the setting that validation chose with seed 0."""
     if not REFERENCES.is_file():
         return {}
-    trials: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for text in REFERENCES.read_text().splitlines():
-        trial = json.loads(text)
-        if trial["validation"] is not None and trial["test"] is not None:
-            trials[trial["set"], trial["model"]].append(trial)
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for (set_name, model), members in trials.items():
-        first = [trial for trial in members if trial["seed"] == 0]
-        if first:
-            best = max(first, key=lambda trial: trial["validation"])
-            setting = (best["learning_rate"], best["weight_decay"])
-            same = [t["test"] for t in members if (t["learning_rate"], t["weight_decay"]) == setting]
-            found[set_name][model] = float(np.mean(same))
-    return dict(found)
+    found = outcomes(REFERENCES)
+    return {name: {model: outcome.test for model, outcome in models.items()} for name, models in found.items()}
 
 
 def offset_table(lines: list[dict[str, Any]]) -> list[str]:
