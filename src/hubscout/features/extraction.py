@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -67,7 +66,8 @@ def extract(
         shard_rows: rows a shard; None chooses by the number of rows.
         skip_bad: leave samples out that cannot be read, instead of raising. Which ones depends on the data alone.
         prepared: prepared inputs that are kept for the next model with the same preprocessing.
-        workers: threads that read and prepare inputs; None chooses by the number of cores.
+        workers: threads that read and prepare inputs. None chooses by the number of cores, and takes processes instead
+            where there are many images for a GPU.
         observer: hears of progress; see `hubscout.features.progress`.
 
     Raises:
@@ -90,7 +90,7 @@ def extract(
         keep_features=keep_features,
         skip_bad=skip_bad,
         prepared=prepared,
-        workers=workers if workers is not None else min(8, os.cpu_count() or 1),
+        workers=workers,
     )
     with ExitStack() as stack:
         entry = None

@@ -18,8 +18,9 @@ from hubscout.features.collector import BatchResult, Collector
 from hubscout.features.fallback import WithFallback
 from hubscout.features.forward import Runner
 from hubscout.features.job import Job
-from hubscout.features.pipeline import Background, Feed, PreparedBatch, Reader, plan
+from hubscout.features.pipeline import Background, Feed, PreparedBatch, plan
 from hubscout.features.precision import pick_precision
+from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
 from hubscout.features.progress import Advanced, Log, Started
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
@@ -47,7 +48,7 @@ class Run:
         keep_features: bool,
         skip_bad: bool,
         prepared: PreparedPool | None,
-        workers: int,
+        workers: int | None,
     ) -> None:
         self.job = job
         self.log = log
@@ -58,7 +59,7 @@ class Run:
         self.keep_features = keep_features
         self.skip_bad = skip_bad
         self.prepared = prepared
-        self.workers = max(1, workers)
+        self.workers = workers
         self.spare: Store = MemoryStore() if keep_features else NothingKept()
         self.accumulators: dict[str, BlockAccumulator] = {}
         self.rows: dict[int, np.ndarray] = {}
@@ -115,7 +116,7 @@ class Run:
             began = time.perf_counter()
             with (
                 Background(collector.add) as background,
-                Feed(planned, reader, workers=self.workers, pin_memory=pin) as feed,
+                Feed(planned, self._preparing(reader, pending), preprocessing, pin_memory=pin) as feed,
             ):
                 for batch in feed:
                     background.put(self._run_batch(runner, batch))
@@ -123,6 +124,18 @@ class Run:
             seconds = time.perf_counter() - began
         count = sum(len(rows) for rows in pending.values())
         return runner, count / max(seconds, 1e-9)
+
+    def _preparing(self, reader: Reader, pending: dict[int, np.ndarray]) -> Preparing:
+        """Threads, or processes where that is quicker and the inputs can be sent to them."""
+        if self.workers is None:
+            missing = sum(len(rows) for rows in pending.values()) - len(reader.prepared or ())
+            processes = default_processes(self.device, self.job.task.modality, missing)
+            if processes:
+                try:
+                    return InProcesses(reader, processes)
+                except ValueError as error:
+                    self.log.tell(f"samples are prepared in threads, since they cannot be sent to processes ({error})")
+        return InThreads(reader, max(1, default_threads() if self.workers is None else self.workers))
 
     def _run_batch(self, runner: Runner, batch: PreparedBatch) -> BatchResult:
         for row in batch.skipped:

@@ -1,4 +1,4 @@
-"""Reading, preparing and collating samples in threads, ahead of the model that takes them.
+"""Samples prepared and collated ahead of the model that takes them.
 
 Queues are bounded, so memory does not grow with the data. A sample that cannot be read is named in the error.
 """
@@ -9,23 +9,21 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from hubscout.errors import HubscoutError, ModelError, TaskError
+from hubscout.errors import HubscoutError, ModelError
 from hubscout.features.batching import BatchSize
 
 if TYPE_CHECKING:
-    from hubscout.features.decoded import PreparedSamples
+    from hubscout.features.preparing import Answer, Preparing
     from hubscout.hubs import Batch, Preprocessing
 
 T = TypeVar("T")
 
-_CHUNK_SAMPLES = 8
 _WAIT_SECONDS = 0.1
 
 
@@ -48,45 +46,6 @@ class PreparedBatch:
     batch: Batch | None
 
 
-@dataclass(frozen=True)
-class Reader:
-    """From a row number to a prepared sample, or None where the sample is bad and may be left out."""
-
-    inputs: Sequence[Any]
-    preprocessing: Preprocessing
-    place: str
-    skip_bad: bool = False
-    prepared: PreparedSamples | None = None
-
-    def __call__(self, row: int) -> Any:
-        if self.prepared is not None and (known := self.prepared.get(row)) is not None:
-            return known
-        try:
-            raw = self.inputs[row]
-        except Exception as error:
-            if self.skip_bad:
-                return None
-            raise self._unreadable(row, error) from error
-        try:
-            sample = self.preprocessing(raw)
-        except HubscoutError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"The model's preprocessing fails on sample {row} of {self.place}: {type(error).__name__}: {error}"
-            ) from error
-        if self.prepared is not None:
-            self.prepared.put(row, sample)
-        return sample
-
-    def _unreadable(self, row: int, error: Exception) -> TaskError:
-        reason = str(error) if isinstance(error, HubscoutError) else f"{type(error).__name__}: {error}"
-        return TaskError(
-            f"Sample {row} of {self.place} cannot be read: {reason} "
-            "(skip_bad=True leaves such samples out, for every model alike)"
-        )
-
-
 def plan(
     parts: Iterable[tuple[int, np.ndarray]], size: BatchSize, lengths: Callable[[int], int] | None
 ) -> Iterator[PlannedBatch]:
@@ -106,25 +65,25 @@ def plan(
 
 
 class Feed:
-    """Prepared batches, made by `workers` threads while the caller is busy with earlier ones.
+    """Prepared batches, made while the caller is busy with earlier ones.
 
-    Use it as a context manager: leaving it, also by an exception, stops the threads.
+    Use it as a context manager: leaving it, also by an exception, ends the preparing.
     """
 
     def __init__(
         self,
         planned: Iterator[PlannedBatch],
-        reader: Reader,
+        preparing: Preparing,
+        preprocessing: Preprocessing,
         *,
-        workers: int,
         batches_ahead: int = 3,
         pin_memory: bool = False,
     ) -> None:
         self._planned = planned
-        self._reader = reader
+        self._preparing = preparing
+        self._preprocessing = preprocessing
         self._pin_memory = pin_memory
         self._batches_ahead = batches_ahead
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="hubscout-decode")
         self._ready: queue.Queue[PreparedBatch | BaseException | None] = queue.Queue(maxsize=2)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="hubscout-feed", daemon=True)
@@ -137,8 +96,8 @@ class Feed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._preparing.close()
         self._thread.join()
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __iter__(self) -> Iterator[PreparedBatch]:
         while (item := self._ready.get()) is not None:
@@ -148,7 +107,7 @@ class Feed:
 
     def _work(self) -> None:
         try:
-            pending: deque[tuple[PlannedBatch, list[Future[list[Any]]]]] = deque()
+            pending: deque[tuple[PlannedBatch, list[Answer]]] = deque()
             for planned in self._planned:
                 pending.append((planned, self._submit(planned)))
                 if len(pending) > self._batches_ahead and not self._put(self._gather(*pending.popleft())):
@@ -160,21 +119,17 @@ class Feed:
         except BaseException as error:
             self._put(error)
 
-    def _submit(self, planned: PlannedBatch) -> list[Future[list[Any]]]:
-        rows = [int(row) for row in planned.rows]
-        chunks = [rows[start : start + _CHUNK_SAMPLES] for start in range(0, len(rows), _CHUNK_SAMPLES)]
-        return [self._pool.submit(self._read, chunk) for chunk in chunks]
+    def _submit(self, planned: PlannedBatch) -> list[Answer]:
+        rows, size = [int(row) for row in planned.rows], self._preparing.chunk
+        return [self._preparing.submit(rows[start : start + size]) for start in range(0, len(rows), size)]
 
-    def _read(self, rows: list[int]) -> list[Any]:
-        return [None if self._stop.is_set() else self._reader(row) for row in rows]
-
-    def _gather(self, planned: PlannedBatch, chunks: list[Future[list[Any]]]) -> PreparedBatch:
+    def _gather(self, planned: PlannedBatch, chunks: list[Answer]) -> PreparedBatch:
         samples = [sample for chunk in chunks for sample in chunk.result()]
         keep = np.array([sample is not None for sample in samples], dtype=bool)
         kept = [sample for sample in samples if sample is not None]
         batch = None
         if kept and not self._stop.is_set():
-            batch = collate(self._reader.preprocessing, kept)
+            batch = collate(self._preprocessing, kept)
             if self._pin_memory:
                 batch = {name: value.pin_memory() for name, value in batch.items()}
         skipped = tuple(int(row) for row in planned.rows[~keep])

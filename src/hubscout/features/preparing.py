@@ -1,0 +1,228 @@
+"""Samples read and prepared beside the model: in threads, or in processes where threads would starve an accelerator.
+
+Decoding an image is half Python, and one lock serves all Python of a process: however many cores there are, threads
+prepare a few thousand small images a second, while a GPU takes ten times as many. Processes do not share that lock;
+they cost seconds to start, so they are used for many samples alone.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hubscout.errors import HubscoutError, ModelError, TaskError
+
+if TYPE_CHECKING:
+    from hubscout.features.decoded import PreparedSamples
+    from hubscout.hubs import Preprocessing
+
+_THREAD_CHUNK, _PROCESS_CHUNK = 8, 32
+_MOST_THREADS, _MOST_PROCESSES = 8, 16
+_CORES_FOR_OTHERS = 2
+_FEWEST_CORES = 4
+_FEWEST_SAMPLES = 20_000
+"""Fewer are prepared by threads before as many processes have started."""
+_MOST_PICKLED_BYTES = 1 << 30
+_IDLE_SECONDS = 60
+_HEAVY = ("image", "audio")
+
+
+def default_threads() -> int:
+    """How many threads prepare samples unless somebody says otherwise."""
+    return min(_MOST_THREADS, os.cpu_count() or 1)
+
+
+def default_processes(device: str, modality: str, samples: int, cores: int | None = None) -> int:
+    """How many processes shall prepare so many samples for a device; 0 is for threads.
+
+    >>> default_processes("cuda", "image", 50_000, cores=16), default_processes("cpu", "image", 50_000, cores=16)
+    (14, 0)
+    """
+    cores = cores or os.cpu_count() or 1
+    wanted = device.startswith("cuda") and modality in _HEAVY and samples >= _FEWEST_SAMPLES and cores >= _FEWEST_CORES
+    return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS) if wanted else 0
+
+
+@dataclass(frozen=True)
+class Reader:
+    """From a row number to a prepared sample, or None where the sample is bad and may be left out."""
+
+    inputs: Sequence[Any]
+    preprocessing: Preprocessing
+    place: str
+    skip_bad: bool = False
+    prepared: PreparedSamples | None = None
+
+    def __call__(self, row: int) -> Any:
+        if (known := self.known(row)) is not None:
+            return known
+        try:
+            raw = self.inputs[row]
+        except Exception as error:
+            if self.skip_bad:
+                return None
+            raise self._unreadable(row, error) from error
+        try:
+            sample = self.preprocessing(raw)
+        except HubscoutError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"The model's preprocessing fails on sample {row} of {self.place}: {type(error).__name__}: {error}"
+            ) from error
+        self.keep(row, sample)
+        return sample
+
+    def known(self, row: int) -> Any | None:
+        """The sample, if it is there prepared."""
+        return None if self.prepared is None else self.prepared.get(row)
+
+    def keep(self, row: int, sample: Any) -> None:
+        """For the next model that prepares samples alike."""
+        if self.prepared is not None and sample is not None:
+            self.prepared.put(row, sample)
+
+    def _unreadable(self, row: int, error: Exception) -> TaskError:
+        reason = str(error) if isinstance(error, HubscoutError) else f"{type(error).__name__}: {error}"
+        return TaskError(
+            f"Sample {row} of {self.place} cannot be read: {reason} "
+            "(skip_bad=True leaves such samples out, for every model alike)"
+        )
+
+
+class Answer(Protocol):
+    """Samples that are being prepared."""
+
+    def result(self) -> list[Any]:
+        """The samples, in the order of their rows; waits for them."""
+        ...
+
+
+class Preparing(Protocol):
+    """Prepares rows while the caller goes on."""
+
+    chunk: int
+    """Rows that are best given at once."""
+
+    def submit(self, rows: list[int]) -> Answer:
+        """Begin with these rows."""
+        ...
+
+    def close(self) -> None:
+        """Drop what has not begun, and end."""
+        ...
+
+
+class InThreads:
+    """Prepares rows in threads of this process."""
+
+    chunk = _THREAD_CHUNK
+
+    def __init__(self, reader: Reader, workers: int) -> None:
+        self._reader = reader
+        self._stopped = False
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="hubscout-decode")
+
+    def submit(self, rows: list[int]) -> Answer:
+        return self._pool.submit(self._read, rows)
+
+    def _read(self, rows: list[int]) -> list[Any]:
+        return [None if self._stopped else self._reader(row) for row in rows]
+
+    def close(self) -> None:
+        self._stopped = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class InProcesses:
+    """Prepares rows in processes, which stay for a minute so that the next model finds them.
+
+    Raises:
+        ValueError: the inputs are too large to be sent, or cannot be sent at all.
+
+    """
+
+    chunk = _PROCESS_CHUNK
+
+    def __init__(self, reader: Reader, workers: int) -> None:
+        import cloudpickle
+        from loky import get_reusable_executor
+
+        self._reader = reader
+        try:
+            sent = cloudpickle.dumps(replace(reader, prepared=None))
+        except Exception as error:  # whatever a user's own inputs raise
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        if len(sent) > _MOST_PICKLED_BYTES:
+            raise ValueError(f"{len(sent)} bytes")
+        # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
+        self._pool = get_reusable_executor(max_workers=workers, timeout=_IDLE_SECONDS)
+        self._folder = tempfile.TemporaryDirectory(prefix="hubscout-")
+        self._file = Path(self._folder.name) / "reader"
+        self._file.write_bytes(sent)
+        self._begun: list[Future[list[Any] | np.ndarray]] = []
+        self._threads: InThreads | None = None
+
+    def submit(self, rows: list[int]) -> Answer:
+        missing = [row for row in rows if self._reader.known(row) is None]
+        future = None
+        if missing:
+            try:
+                future = self._pool.submit(_prepare, str(self._file), missing)
+            except BrokenProcessPool:  # one was killed, and all end with it
+                self._threads = self._threads or InThreads(self._reader, default_threads())
+                return self._threads.submit(rows)
+            self._begun = [other for other in self._begun if not other.done()] + [future]
+        return _Sent(self._reader, rows, missing, future)
+
+    def close(self) -> None:
+        for future in self._begun:
+            future.cancel()
+        if self._threads is not None:
+            self._threads.close()
+        self._folder.cleanup()
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Rows of which some are known and the others are being prepared in a process."""
+
+    reader: Reader
+    rows: list[int]
+    missing: list[int]
+    future: Future[list[Any] | np.ndarray] | None
+
+    def result(self) -> list[Any]:
+        fresh: dict[int, Any] = {}
+        if self.future is not None:
+            try:
+                fresh = dict(zip(self.missing, self.future.result(), strict=True))
+            except BrokenProcessPool:  # a process was killed: its rows are prepared here
+                fresh = {row: self.reader(row) for row in self.missing}
+        for row, sample in fresh.items():
+            self.reader.keep(row, sample)
+        return [fresh[row] if row in fresh else self.reader(row) for row in self.rows]
+
+
+def _prepare(file: str, rows: list[int]) -> list[Any] | np.ndarray:
+    """In a process: the samples, as one array where they are arrays of one shape, which travels faster."""
+    reader = _open_reader(file)
+    samples = [reader(row) for row in rows]
+    shapes = {(sample.shape, sample.dtype) if isinstance(sample, np.ndarray) else None for sample in samples}
+    return np.stack(samples) if len(shapes) == 1 and None not in shapes else samples
+
+
+@lru_cache(maxsize=1)
+def _open_reader(file: str) -> Reader:
+    import cloudpickle
+
+    return cloudpickle.loads(Path(file).read_bytes())

@@ -1,0 +1,176 @@
+"""Samples prepared in processes are those of the threads; nothing is lost when a process dies or cannot be used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubscout.errors import ModelError, TaskError
+from hubscout.features import PreparedPool, extract, one_pass
+from hubscout.features.preparing import InProcesses, InThreads, Reader, default_processes
+from hubscout.tasks import Task
+
+
+class Scaled:
+    """A preprocessing that a process can get; odd rows of a ragged one differ in shape."""
+
+    key = "scaled"
+
+    def __init__(self, *, ragged: bool = False, fails_on: float | None = None) -> None:
+        self.ragged, self.fails_on = ragged, fails_on
+
+    def __call__(self, sample: np.ndarray) -> np.ndarray:
+        if self.fails_on is not None and sample[0] == self.fails_on:
+            raise ArithmeticError("no such luck")
+        return 2.0 * (sample[: 1 + int(sample[0]) % 2] if self.ragged else sample)
+
+    def collate(self, samples: Sequence[Any]) -> Any:
+        return samples
+
+    def augmented(self) -> Scaled:
+        return self
+
+
+class Inputs(Sequence[np.ndarray]):
+    """Row i holds i; some rows are broken, and one kills the process that reads it."""
+
+    def __init__(self, count: int, broken: tuple[int, ...] = (), deadly: int | None = None) -> None:
+        self.count, self.broken, self.deadly, self.home = count, broken, deadly, os.getpid()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, row: Any) -> Any:
+        if row in self.broken:
+            raise OSError("half of a file")
+        if row == self.deadly and os.getpid() != self.home:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.array([row, row, row], dtype=np.float64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_processes_stay() -> Iterator[None]:
+    yield
+    from loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
+
+
+def reader(inputs: Sequence[Any], **options: Any) -> Reader:
+    preprocessing = options.pop("preprocessing", Scaled())
+    return Reader(inputs, preprocessing, "split 'train' of task 'rows'", **options)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_processes_give_what_threads_give(ragged: bool) -> None:
+    rows = [5, 0, 7, 2]
+    found = {}
+    for kind in (InThreads, InProcesses):
+        preparing = kind(reader(Inputs(10), preprocessing=Scaled(ragged=ragged)), 2)
+        found[kind] = preparing.submit(rows).result()
+        preparing.close()
+    for one, other in zip(found[InThreads], found[InProcesses], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_known_samples_are_not_prepared_again_and_fresh_ones_are_kept() -> None:
+    task = Task.from_arrays(np.arange(30.0).reshape(10, 3), np.arange(10) % 2, name="rows")
+    prepared = PreparedPool(1 << 20).samples(task, "train", "scaled")
+    prepared.put(3, np.array([-1.0]))
+    preparing = InProcesses(reader(Inputs(10), prepared=prepared), 2)
+    answer = preparing.submit([2, 3]).result()
+    np.testing.assert_array_equal(answer[0], [4.0, 4.0, 4.0])
+    np.testing.assert_array_equal(answer[1], [-1.0])
+    np.testing.assert_array_equal(prepared.get(2), [4.0, 4.0, 4.0])
+    preparing.close()
+
+
+def test_a_bad_sample_is_named_or_left_out() -> None:
+    preparing = InProcesses(reader(Inputs(10, broken=(4,))), 2)
+    with pytest.raises(
+        TaskError, match="Sample 4 of split 'train' of task 'rows' cannot be read: OSError: half of a f"
+    ):
+        preparing.submit([3, 4]).result()
+    preparing.close()
+    preparing = InProcesses(reader(Inputs(10, broken=(4,)), skip_bad=True), 2)
+    assert preparing.submit([3, 4]).result()[1] is None
+    preparing.close()
+
+
+def test_a_failing_preprocessing_is_the_models() -> None:
+    preparing = InProcesses(reader(Inputs(10), preprocessing=Scaled(fails_on=4.0)), 2)
+    with pytest.raises(ModelError, match="preprocessing fails on sample 4"):
+        preparing.submit([4]).result()
+    preparing.close()
+
+
+def test_rows_of_a_process_that_is_killed_are_prepared_here() -> None:
+    preparing = InProcesses(reader(Inputs(10, deadly=6)), 2)
+    answers = [preparing.submit(rows) for rows in ([1, 2], [6, 7])]
+    np.testing.assert_array_equal(np.stack(answers[0].result() + answers[1].result())[:, 0], [2.0, 4.0, 12.0, 14.0])
+    # What comes after is not lost either, and the next model has processes again.
+    np.testing.assert_array_equal(preparing.submit([8]).result()[0][0], 16.0)
+    preparing.close()
+    again = InProcesses(reader(Inputs(10)), 2)
+    assert again.submit([9]).result()[0][0] == 18.0
+    again.close()
+
+
+def test_what_cannot_be_sent_is_prepared_in_threads(monkeypatch: pytest.MonkeyPatch, backbone: Any, task: Task) -> None:
+    monkeypatch.setattr(one_pass, "default_processes", lambda device, modality, samples: 2)
+    usual = extract(backbone, task)
+    backbone.preprocessing.lock = threading.Lock()
+    told: list[str] = []
+    found = extract(backbone, task, observer=lambda event: told.append(str(event)))
+    assert any("prepared in threads, since they cannot be sent to processes (TypeError" in line for line in told)
+    np.testing.assert_array_equal(found.features(), usual.features())
+
+
+def test_processes_are_for_many_images_and_a_gpu() -> None:
+    assert default_processes("cuda:1", "image", 20_000, cores=8) == 6
+    assert default_processes("cuda", "image", 19_999, cores=8) == 0
+    assert default_processes("cuda", "text", 10**6, cores=8) == 0
+    assert default_processes("cuda", "image", 10**6, cores=2) == 0
+
+
+SCRIPT = """
+import numpy as np
+import torch
+from PIL import Image
+from hubscout.features import extract, one_pass
+from hubscout.hubs import load
+from hubscout.tasks import Task
+
+one_pass.default_processes = lambda device, modality, samples: {processes}
+print("begun")
+generator = np.random.default_rng(0)
+images = [Image.fromarray(generator.integers(0, 256, (40, 48, 3), dtype=np.uint8)) for _ in range(96)]
+task = Task.from_arrays(images, np.arange(96) % 3, name="noise")
+torch.manual_seed(0)
+found = extract(load("timm/resnet10t?pretrained=false&input_size=32"), task)
+print(repr(float(np.abs(found.features()).sum())))
+"""
+
+
+def test_a_plain_script_runs_once_and_finds_the_same_features(tmp_path: Path) -> None:
+    """Processes of multiprocessing would run a script without `if __name__ == "__main__"` again."""
+    said = {}
+    for processes in (0, 2):
+        script = tmp_path / f"rank{processes}.py"
+        script.write_text(textwrap.dedent(SCRIPT.format(processes=processes)))
+        ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+        assert ran.returncode == 0, ran.stderr
+        said[processes] = ran.stdout.split()
+    assert said[2][0] == "begun"
+    assert len(said[2]) == 2
+    assert said[2] == said[0]
