@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+COLLAPSED = 0.5
+"""A seed whose validation is below this share of seed 0's has collapsed."""
 CLASSIFICATION = Path(__file__).resolve().parent / "classification" / "results"
 
 
@@ -22,7 +24,7 @@ class Outcome:
     validation: float
     """With seed 0."""
     tests: tuple[float, ...]
-    """One a seed."""
+    """One a seed, without those that collapsed."""
 
     @property
     def test(self) -> float:
@@ -30,7 +32,7 @@ class Outcome:
 
 
 def outcomes(file: Path) -> dict[str, dict[str, Outcome]]:
-    """Set → model → outcome; trials that failed are left out."""
+    """Set → model → outcome; trials that diverged or collapsed are left out: whoever runs one sees it."""
     trials: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for text in file.read_text().splitlines():
         trial = json.loads(text)
@@ -41,9 +43,10 @@ def outcomes(file: Path) -> dict[str, dict[str, Outcome]]:
         first = [trial for trial in members if trial["seed"] == 0]
         if not first:
             continue
-        best = max(first, key=lambda trial: trial["validation"])
+        best = max(first, key=lambda trial: (trial["validation"], -trial["learning_rate"]))
         setting = best["learning_rate"], best["weight_decay"]
         same = sorted((t for t in members if (t["learning_rate"], t["weight_decay"]) == setting), key=_seed)
+        same = [trial for trial in same if trial["validation"] >= COLLAPSED * best["validation"]]
         found[set_name][model] = Outcome(*setting, best["validation"], tuple(trial["test"] for trial in same))
     return dict(found)
 

@@ -4,10 +4,11 @@
     python experiments/references.py --family vision --sets pets --models cifar10_resnet20 --out results.jsonl
     python experiments/references.py --family text --steps 100 --rates 1e-4 3e-4 --decays 0 --rows 500 --out small.jsonl
 
-With seed 0 every learning rate runs with the first weight decay, then the other decays at the rate that validation
-chooses; the setting that it chooses of all runs again with seed 1. Every finished trial is
-in a journal under $HUBSCOUT_EXPERIMENT_CACHE at once and a line of `--out` soon after; what is in either is not run
-again. A shorter protocol (the flags of the last line) needs a $HUBSCOUT_EXPERIMENT_CACHE of its own.
+With seed 0 every learning rate runs with the first weight decay. Where validation chooses the highest or the lowest of
+them, the next one beyond runs too, until the best has worse ones on both sides. Then come the other decays at that
+rate; the setting that validation chooses of all runs again with fresh seeds. Every finished trial is in a journal under
+$HUBSCOUT_EXPERIMENT_CACHE at once and a line of `--out` soon after; what is in either is not run again. A shorter
+protocol (the flags of the last line) needs a $HUBSCOUT_EXPERIMENT_CACHE of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +41,9 @@ class Protocol:
     learning_rates: tuple[float, ...]
     weight_decays: tuple[float, ...]
     options: dict[str, Any] = field(default_factory=dict, hash=False)
-    second_seeds: tuple[int, ...] = (1,)
+    beyond: tuple[float, ...] = ()
+    """Learning rates that are tried only next to the best one."""
+    fresh_seeds: tuple[int, ...] = (1,)
     rows: int | None = None
     """Keep so many rows of every split; None keeps all."""
 
@@ -49,18 +53,23 @@ SHORT = {"steps": 300, "batch_size": 64, "data_in_memory": True, "workers": 2, "
 # learn statistics anew (classification/results/norm-statistics.csv: EfficientNet-Lite0 on CIFAR-10 84% and 90%).
 STILL = {**SHORT, "frozen_norm_statistics": True}
 VISION_RATES = (0.0003, 0.001, 0.004)
+VISION_BEYOND = (0.00003, 0.0001, 0.016, 0.064)
 RESNET20S = (*shared_hub.PRETRAINED_HERE, "cifar10_resnet20")
 PROTOCOLS = {
-    "vision": Protocol(tuple(CLASSIFICATION), shared_hub.VISION, VISION_RATES, (0.0, 0.01), STILL),
+    "vision": Protocol(
+        tuple(CLASSIFICATION), shared_hub.VISION, VISION_RATES, (0.0, 0.01), STILL, VISION_BEYOND, (1, 2)
+    ),
     # Crops and mirror images would move what is to be predicted: where something is.
     "regression": Protocol(
-        tuple(REGRESSION), shared_hub.VISION, VISION_RATES, (0.0, 0.01), {**STILL, "augment": "none"}
+        tuple(REGRESSION), shared_hub.VISION, VISION_RATES, (0.0,), {**STILL, "augment": "none"}, VISION_BEYOND
     ),
     "contrastive": Protocol(tuple(CLASSIFICATION), RESNET20S, (0.004, 0.016, 0.064, 0.256), (0.001,), SHORT),
     "contrastive-regression": Protocol(
         ("sprites",), RESNET20S, (0.004, 0.016, 0.064, 0.256), (0.001,), {**SHORT, "augment": "none"}
     ),
-    "text": Protocol(tuple(TEXT), shared_hub.TEXT, (3e-5, 1e-4, 3e-4, 1e-3), (0.01, 0.0), {**SHORT, "batch_size": 32}),
+    "text": Protocol(
+        tuple(TEXT), shared_hub.TEXT, (1e-4, 3e-4, 1e-3), (0.01,), {**SHORT, "batch_size": 32}, (1e-5, 3e-5, 3e-3, 1e-2)
+    ),
 }
 
 
@@ -119,6 +128,7 @@ class Job:
 
 def work(job: Job) -> str:
     """All trials of a model on a set."""
+    from hubscout.errors import TuningError
     from hubscout.evaluation.reference import reference
 
     protocol = job.protocol
@@ -128,13 +138,39 @@ def work(job: Job) -> str:
     options = {**protocol.options, "validate_every_epochs": protocol.options["steps"] / 3 / batches(task, protocol)}
     usual, *others = protocol.weight_decays
     search = partial(reference, task, [opened], out=job.folder(seed=0), seed=0, **options)
-    best = search(grid=[(rate, usual) for rate in protocol.learning_rates]).best(opened)
+    rates = list(protocol.learning_rates)
+    wanted = rates
+    while True:
+        try:
+            best = search(grid=[(rate, usual) for rate in wanted]).best(opened)
+            rate = rate_beyond(best.learning_rate, rates, protocol.beyond)
+        except TuningError:  # all of them diverged
+            rate = rate_beyond(min(rates), rates, protocol.beyond)
+            if rate is None:
+                raise
+        if rate is None:
+            break
+        rates, wanted = [*rates, rate], [rate]
     if others:
         best = search(grid=[(best.learning_rate, decay) for decay in others]).best(opened)
-    for seed in protocol.second_seeds:
+    for seed in protocol.fresh_seeds:
         chosen = [(best.learning_rate, best.weight_decay)]
         reference(task, [opened], out=job.folder(seed=seed), grid=chosen, seed=seed, **options)
     return f"{best.test}"
+
+
+def rate_beyond(best: float, tried: Sequence[float], others: Sequence[float]) -> float | None:
+    """The next learning rate past the best of those tried; None if it has one on both sides, or none is left.
+
+    >>> [rate_beyond(best, [0.1, 1.0], [0.001, 0.01, 10.0]) for best in (0.1, 1.0)]
+    [0.01, 10.0]
+    >>> rate_beyond(1.0, [0.1, 1.0, 10.0], [0.001, 0.01])
+    """
+    if best == max(tried):
+        return min((rate for rate in others if rate > best), default=None)
+    if best == min(tried):
+        return max((rate for rate in others if rate < best), default=None)
+    return None
 
 
 @dataclass(frozen=True)
@@ -197,7 +233,7 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, help="instead of the protocol's")
     parser.add_argument("--rates", type=float, nargs="*", help="learning rates instead of the protocol's")
     parser.add_argument("--decays", type=float, nargs="*", help="weight decays instead of the protocol's")
-    parser.add_argument("--one-seed", action="store_true", help="no second seed")
+    parser.add_argument("--seeds", type=int, nargs="*", help="fresh ones, beside 0, instead of the protocol's")
     parser.add_argument("--rows", type=int, help="of every split; default all")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args(given)
@@ -207,7 +243,7 @@ def main(given: list[str] | None = None) -> None:
         learning_rates=tuple(arguments.rates or protocol.learning_rates),
         weight_decays=tuple(arguments.decays or protocol.weight_decays),
         options={**protocol.options, **({"steps": arguments.steps} if arguments.steps else {})},
-        second_seeds=() if arguments.one_seed else protocol.second_seeds,
+        fresh_seeds=protocol.fresh_seeds if arguments.seeds is None else tuple(arguments.seeds),
         rows=arguments.rows,
     )
     restore(arguments.family, arguments.out)

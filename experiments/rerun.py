@@ -33,7 +33,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/classification/run.py scores --workers {workers}",
         "experiments/classification/run.py centred --limit 1500 --workers {workers}",
     ),
-    "regression": ("experiments/regression/run.py --workers {workers}",),
+    "regression": (
+        "experiments/references.py --family regression --workers {workers}"
+        " --out experiments/regression/results/references.jsonl",
+    ),
     "contrastive": (
         "experiments/contrastive/pretrain.py --data {data}/cifar10",
         "experiments/contrastive/run.py scores",
@@ -49,6 +52,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tuning": (
         "experiments/tuning/run.py rank",
         "experiments/tuning/run.py search --workers {workers}",
+        "experiments/tuning/run.py second --workers {workers}",
         "experiments/tuning/run.py final --workers {workers}",
         "experiments/tuning/run.py studies --workers {workers}",
         "experiments/tuning/moving_norms.py",
