@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import torch
-from run import HERE, ONE_ARCHITECTURE, TARGET, open_task, vision_identifier
+from run import HERE, MOBILENETS, TARGET, open_task, vision_identifier
 
 from hubscout.hubs import load
 from hubscout.tuning.arguments import TuningArguments
@@ -23,7 +23,7 @@ def main() -> None:
     task = open_task("cifar10").subset(IMAGES, seed=0)
     found = {}
     for share in SHARES:
-        plain, target, *teachers = (load(vision_identifier(name)) for name in (TARGET, TARGET, *ONE_ARCHITECTURE))
+        plain, target, *teachers = (load(vision_identifier(name)) for name in (TARGET, TARGET, *MOBILENETS))
         arguments = TuningArguments(zoo_lite=True, zoo_start=share)
         METHODS["zoo"]().prepare(
             Preparation(task, target, teachers, arguments, torch.device("cpu"), Library(task, "cpu"))

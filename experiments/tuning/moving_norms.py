@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 
-from run import BATCH_SIZE, HERE, ONE_ARCHITECTURE, TARGET, open_task, vision_identifier
+from run import BATCH_SIZE, HERE, MOBILENETS, TARGET, open_task, vision_identifier
 
 STEPS = 150
 SEED = 1
@@ -34,7 +34,7 @@ def main() -> None:
                 tuned = tune(
                     task,
                     vision_identifier(TARGET),
-                    [vision_identifier(name) for name in ONE_ARCHITECTURE],
+                    [vision_identifier(name) for name in MOBILENETS],
                     method,
                     steps=STEPS,
                     batch_size=BATCH_SIZE,
