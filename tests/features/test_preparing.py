@@ -66,6 +66,13 @@ def no_processes_stay() -> Iterator[None]:
     get_reusable_executor().shutdown(wait=True)
 
 
+def processes(of: Reader) -> InProcesses:
+    """Two that have started: before that, threads do the work."""
+    preparing = InProcesses(of, 2)
+    preparing.ready.result(timeout=120)
+    return preparing
+
+
 def reader(inputs: Sequence[Any], **options: Any) -> Reader:
     preprocessing = options.pop("preprocessing", Scaled())
     return Reader(inputs, preprocessing, "split 'train' of task 'rows'", **options)
@@ -75,55 +82,73 @@ def reader(inputs: Sequence[Any], **options: Any) -> Reader:
 def test_processes_give_what_threads_give(ragged: bool) -> None:
     rows = [5, 0, 7, 2]
     found = {}
-    for kind in (InThreads, InProcesses):
-        preparing = kind(reader(Inputs(10), preprocessing=Scaled(ragged=ragged)), 2)
-        found[kind] = preparing.submit(rows).result()
+    of = reader(Inputs(10), preprocessing=Scaled(ragged=ragged))
+    for name, preparing in (
+        ("threads", InThreads(of, 2)),
+        ("starting", InProcesses(of, 2)),
+        ("started", processes(of)),
+    ):
+        found[name] = preparing.submit(rows).result()
         preparing.close()
-    for one, other in zip(found[InThreads], found[InProcesses], strict=True):
-        np.testing.assert_array_equal(one, other)
+    for several in zip(*found.values(), strict=True):
+        np.testing.assert_array_equal(several[0], several[1])
+        np.testing.assert_array_equal(several[0], several[2])
 
 
 def test_known_samples_are_not_prepared_again_and_fresh_ones_are_kept() -> None:
     task = Task.from_arrays(np.arange(30.0).reshape(10, 3), np.arange(10) % 2, name="rows")
     prepared = PreparedPool(1 << 20).samples(task, "train", "scaled")
     prepared.put(3, np.array([-1.0]))
-    preparing = InProcesses(reader(Inputs(10), prepared=prepared), 2)
+    preparing = processes(reader(Inputs(10), prepared=prepared))
     answer = preparing.submit([2, 3]).result()
     np.testing.assert_array_equal(answer[0], [4.0, 4.0, 4.0])
     np.testing.assert_array_equal(answer[1], [-1.0])
-    np.testing.assert_array_equal(prepared.get(2), [4.0, 4.0, 4.0])
+    kept = prepared.get(2)
+    assert kept is not None
+    np.testing.assert_array_equal(kept, [4.0, 4.0, 4.0])
     preparing.close()
 
 
 def test_a_bad_sample_is_named_or_left_out() -> None:
-    preparing = InProcesses(reader(Inputs(10, broken=(4,))), 2)
+    preparing = processes(reader(Inputs(10, broken=(4,))))
     with pytest.raises(
         TaskError, match="Sample 4 of split 'train' of task 'rows' cannot be read: OSError: half of a f"
     ):
         preparing.submit([3, 4]).result()
     preparing.close()
-    preparing = InProcesses(reader(Inputs(10, broken=(4,)), skip_bad=True), 2)
+    preparing = processes(reader(Inputs(10, broken=(4,)), skip_bad=True))
     assert preparing.submit([3, 4]).result()[1] is None
     preparing.close()
 
 
 def test_a_failing_preprocessing_is_the_models() -> None:
-    preparing = InProcesses(reader(Inputs(10), preprocessing=Scaled(fails_on=4.0)), 2)
+    preparing = processes(reader(Inputs(10), preprocessing=Scaled(fails_on=4.0)))
     with pytest.raises(ModelError, match="preprocessing fails on sample 4"):
         preparing.submit([4]).result()
     preparing.close()
 
 
 def test_rows_of_a_process_that_is_killed_are_prepared_here() -> None:
-    preparing = InProcesses(reader(Inputs(10, deadly=6)), 2)
+    preparing = processes(reader(Inputs(10, deadly=6)))
     answers = [preparing.submit(rows) for rows in ([1, 2], [6, 7])]
     np.testing.assert_array_equal(np.stack(answers[0].result() + answers[1].result())[:, 0], [2.0, 4.0, 12.0, 14.0])
     # What comes after is not lost either, and the next model has processes again.
     np.testing.assert_array_equal(preparing.submit([8]).result()[0][0], 16.0)
     preparing.close()
-    again = InProcesses(reader(Inputs(10)), 2)
+    again = processes(reader(Inputs(10)))
     assert again.submit([9]).result()[0][0] == 18.0
     again.close()
+
+
+def test_what_cannot_be_opened_there_is_prepared_here() -> None:
+    class Homebound(Inputs):
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            raise ModuleNotFoundError("a module of the script's own folder")
+
+    preparing = InProcesses(reader(Homebound(10)), 2)
+    assert isinstance(preparing.ready.exception(timeout=120), Exception)
+    np.testing.assert_array_equal(preparing.submit([4]).result()[0], [8.0, 8.0, 8.0])
+    preparing.close()
 
 
 def test_what_cannot_be_sent_is_prepared_in_threads(monkeypatch: pytest.MonkeyPatch, backbone: Any, task: Task) -> None:
@@ -147,10 +172,17 @@ SCRIPT = """
 import numpy as np
 import torch
 from PIL import Image
-from hubscout.features import extract, one_pass
+from hubscout.features import extract, one_pass, preparing
 from hubscout.hubs import load
 from hubscout.tasks import Task
 
+class Started(preparing.InProcesses):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.ready.result()
+
+
+one_pass.InProcesses = Started
 one_pass.default_processes = lambda device, modality, samples: {processes}
 print("begun")
 generator = np.random.default_rng(0)

@@ -146,6 +146,9 @@ class InThreads:
 class InProcesses:
     """Prepares rows in processes, which stay for a minute so that the next model finds them.
 
+    Threads do the work until they have started, which takes seconds, and where they cannot: a module that only this
+    process finds is missing there, or one of them was killed.
+
     Raises:
         ValueError: the inputs are too large to be sent, or cannot be sent at all.
 
@@ -157,38 +160,38 @@ class InProcesses:
         import cloudpickle
         from loky import get_reusable_executor
 
-        self._reader = reader
         try:
             sent = cloudpickle.dumps(replace(reader, prepared=None))
         except Exception as error:  # whatever a user's own inputs raise
             raise ValueError(f"{type(error).__name__}: {error}") from error
         if len(sent) > _MOST_PICKLED_BYTES:
             raise ValueError(f"{len(sent)} bytes")
-        # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
-        self._pool = get_reusable_executor(max_workers=workers, timeout=_IDLE_SECONDS)
+        self._reader = reader
+        self._threads = InThreads(reader, default_threads())
         self._folder = tempfile.TemporaryDirectory(prefix="hubscout-")
         self._file = Path(self._folder.name) / "reader"
         self._file.write_bytes(sent)
+        # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
+        self._pool = get_reusable_executor(max_workers=workers, timeout=_IDLE_SECONDS)
         self._begun: list[Future[list[Any] | np.ndarray]] = []
-        self._threads: InThreads | None = None
+        self.ready: Future[list[Any] | np.ndarray] = self._pool.submit(_prepare, str(self._file), [])
+        """Done when the first process has started."""
 
     def submit(self, rows: list[int]) -> Answer:
         missing = [row for row in rows if self._reader.known(row) is None]
-        future = None
-        if missing:
-            try:
-                future = self._pool.submit(_prepare, str(self._file), missing)
-            except BrokenProcessPool:  # one was killed, and all end with it
-                self._threads = self._threads or InThreads(self._reader, default_threads())
-                return self._threads.submit(rows)
-            self._begun = [other for other in self._begun if not other.done()] + [future]
+        if not missing or not self.ready.done() or self.ready.exception() is not None:
+            return self._threads.submit(rows)
+        try:
+            future = self._pool.submit(_prepare, str(self._file), missing)
+        except BrokenProcessPool:  # one was killed, and all end with it
+            return self._threads.submit(rows)
+        self._begun = [other for other in self._begun if not other.done()] + [future]
         return _Sent(self._reader, rows, missing, future)
 
     def close(self) -> None:
-        for future in self._begun:
+        for future in (self.ready, *self._begun):
             future.cancel()
-        if self._threads is not None:
-            self._threads.close()
+        self._threads.close()
         self._folder.cleanup()
 
 
@@ -199,15 +202,13 @@ class _Sent:
     reader: Reader
     rows: list[int]
     missing: list[int]
-    future: Future[list[Any] | np.ndarray] | None
+    future: Future[list[Any] | np.ndarray]
 
     def result(self) -> list[Any]:
-        fresh: dict[int, Any] = {}
-        if self.future is not None:
-            try:
-                fresh = dict(zip(self.missing, self.future.result(), strict=True))
-            except BrokenProcessPool:  # a process was killed: its rows are prepared here
-                fresh = {row: self.reader(row) for row in self.missing}
+        try:
+            fresh = dict(zip(self.missing, self.future.result(), strict=True))
+        except BrokenProcessPool:  # a process was killed: its rows are prepared here
+            fresh = {row: self.reader(row) for row in self.missing}
         for row, sample in fresh.items():
             self.reader.keep(row, sample)
         return [fresh[row] if row in fresh else self.reader(row) for row in self.rows]
