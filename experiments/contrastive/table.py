@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-
-from hubscout.evaluation import evaluate, weighted_tau
-from hubscout.evaluation.reference import Reference
-from hubscout.evaluation.trials import Trial
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from outcomes import Outcome, outcomes  # noqa: E402
+
+from hubscout.evaluation import evaluate, weighted_tau  # noqa: E402
+
 RESULTS = HERE / "results"
 LABELS = {
     "moco_v1": "MoCo V1",
@@ -32,6 +33,7 @@ LABELS = {
 CONTRASTIVE = ("moco_v1", "moco_v2", "moco_v2_long", "simclr")
 SOURCE = "cifar10"
 """The set whose images the models were made of: shown, but not part of the means."""
+REFERENCES = ("references.jsonl", "references-regression.jsonl")
 SETS = ("sign-digits", "fashion-mnist", "omniglot", "pets", SOURCE, "sprites")
 STYLES = {
     "moco_v1": ("#0072B2", "o"),
@@ -50,8 +52,6 @@ class Panel:
 
     name: str
     regression: bool
-    short: bool
-    """Whether the reference is the shorter one of the CPU."""
     seeds: dict[str, tuple[float, ...]]
     rates: dict[str, float]
     scores: dict[str, dict[str, float]]
@@ -63,64 +63,34 @@ class Panel:
 
     def shown(self, model: str) -> str:
         """Accuracy in percent, or the error as a share of the variance."""
-        value = self.reference.get(model)
-        if value is None:
-            return "–"
+        value = self.reference[model]
         return f"{1 - value:.4f}" if self.regression else f"{100 * value:.1f}"
 
     def tau(self, metric: str, models: tuple[str, ...] = tuple(LABELS)) -> float:
-        known = {m: s for m, s in self.scores.get(metric, {}).items() if m in models and m in self.reference}
-        return weighted_tau(known, {m: self.reference[m] for m in known}) if len(known) > 2 else float("nan")
+        if metric not in self.scores:
+            return float("nan")
+        return weighted_tau([self.scores[metric][m] for m in models], [self.reference[m] for m in models])
 
 
-def records(name: str) -> Iterator[dict]:
-    path = RESULTS / name
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        yield json.loads(line)
-
-
-Trials = dict[int, list[Trial]]
-"""By seed."""
-
-
-def trials_of(*files: str) -> dict[str, Trials]:
-    """By set."""
-    trials: dict[str, Trials] = {}
-    for record in (record for file in files for record in records(file)):
-        fields = {name: record[name] for name in Trial.__dataclass_fields__}
-        trials.setdefault(record["set"], {}).setdefault(record["seed"], []).append(Trial(**fields))
-    return trials
+def records(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
 
 
 def panels() -> list[Panel]:
-    """Of each set the whole protocol where it ran for all models, else the shorter one of the CPU."""
-    whole, shorter = trials_of("references.jsonl", "references-regression.jsonl"), trials_of("references-cpu.jsonl")
-    found = []
-    for name in SETS:
-        full = panel(name, whole.get(name, {}))
-        short = panel(name, shorter.get(name, {}), short=True)
-        found.append(full if len(full.reference) >= len(short.reference) else short)
-    return found
+    found = {name: of for file in REFERENCES for name, of in outcomes(RESULTS / file).items()}
+    return [panel(name, found[name]) for name in SETS]
 
 
-def panel(name: str, by_seed: Trials, *, short: bool = False) -> Panel:
-    """The setting that validation chose with seed 0, and the test results of all seeds at it."""
-    first = Reference(name, "", tuple(by_seed.get(0, ())))
-    seeds, rates = {}, {}
-    for model in (model for model in LABELS if model in first.models):
-        best = first.best(model)
-        chosen = (model, best.learning_rate, best.weight_decay)
-        same = [t for ts in by_seed.values() for t in ts if (t.model, t.learning_rate, t.weight_decay) == chosen]
-        seeds[model] = tuple(trial.test for trial in same if trial.test is not None)
-        rates[model] = best.learning_rate
-    file = RESULTS / f"scores-{name}.json"
-    rows = json.loads(file.read_text())["rows"] if file.is_file() else {}
+def panel(name: str, reference: dict[str, Outcome]) -> Panel:
+    """What fine-tuning gave, and the scores of every metric that serves the set."""
     scores: dict[str, dict[str, float]] = {}
-    for model, row in rows.items():
+    for model, row in json.loads((RESULTS / f"scores-{name}.json").read_text())["rows"].items():
         for metric, value in row["scores"].items():
             if value is not None:
                 scores.setdefault(metric, {})[model] = value
-    return Panel(name, name == "sprites", short, seeds, rates, scores)
+    seeds = {model: outcome.tests for model, outcome in reference.items()}
+    rates = {model: outcome.learning_rate for model, outcome in reference.items()}
+    return Panel(name, name == "sprites", seeds, rates, scores)
 
 
 def number(value: float) -> str:
@@ -141,11 +111,11 @@ def pretraining_table() -> list[str]:
 def paper_table(found: list[Panel]) -> list[str]:
     """One row a model; of each set the result of fine-tuning and LogME."""
     lines = [
-        "| model | " + " | ".join(f"{title(p)}, {'MSE' if p.regression else '%'} | LogME" for p in found) + " |",
+        "| model | " + " | ".join(f"{p.name}, {'MSE' if p.regression else '%'} | LogME" for p in found) + " |",
         "|---" * (1 + 2 * len(found)) + "|",
     ]
     for model, label in LABELS.items():
-        cells = (f"{p.shown(model)} | {p.scores.get('logme', {}).get(model, float('nan')):.3f}" for p in found)
+        cells = (f"{p.shown(model)} | {p.scores['logme'][model]:.3f}" for p in found)
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     for what, models in (("τ_w of the four contrastive", CONTRASTIVE), ("τ_w of all seven", tuple(LABELS))):
         lines.append(f"| {what} | " + " | ".join(f"{number(p.tau('logme', models))} | " for p in found) + "|")
@@ -154,31 +124,22 @@ def paper_table(found: list[Panel]) -> list[str]:
     return lines
 
 
-def title(found: Panel) -> str:
-    return f"{found.name}*" if found.short else found.name
-
-
 def p_value(found: Panel) -> str:
-    known = {m: s for m, s in found.scores.get("logme", {}).items() if m in found.reference}
-    if len(known) < 3:
-        return "–"
-    return f"{evaluate(known, {m: found.reference[m] for m in known}, resamples=1).p_value:.3f}"
+    return f"{evaluate(found.scores['logme'], found.reference, resamples=1).p_value:.3f}"
 
 
 def seed_noise(found: Panel) -> str:
     """Mean over models of the distance between the two seeds' results."""
-    gaps = [max(values) - min(values) for values in found.seeds.values() if len(values) > 1]
-    if not gaps:
-        return "–"
+    gaps = [max(values) - min(values) for values in found.seeds.values()]
     return f"{np.mean(gaps):.4f}" if found.regression else f"{100 * np.mean(gaps):.1f}"
 
 
 def tau_table(found: list[Panel]) -> list[str]:
     """τ_w of every metric on every set, over all seven models."""
     metrics = list(dict.fromkeys(metric for p in found for metric in p.scores))
-    others = [p for p in found if p.name != SOURCE and not p.regression and len(p.reference) == len(LABELS)]
+    others = [p for p in found if p.name != SOURCE and not p.regression]
     lines = [
-        "| metric | " + " | ".join(title(p) for p in found) + f" | mean of {', '.join(title(p) for p in others)} |",
+        "| metric | " + " | ".join(p.name for p in found) + f" | mean of {', '.join(p.name for p in others)} |",
         "|---" * (len(found) + 2) + "|",
     ]
     for metric in metrics:
@@ -190,23 +151,16 @@ def tau_table(found: list[Panel]) -> list[str]:
 
 def figure(found: list[Panel], path: Path) -> None:
     """Fine-tuned result against LogME, a panel a set."""
-    drawn, axes = plt.subplots(2, 3, figsize=(8.4, 5.2))
+    drawn, axes = plt.subplots(2, 3, figsize=(9.4, 5.4))
     for axis, each in zip(axes.flat, found, strict=True):
         for model, (colour, marker) in STYLES.items():
-            score, value = each.scores.get("logme", {}).get(model), each.reference.get(model)
-            if score is None or value is None:
-                continue
+            score, value = each.scores["logme"][model], each.reference[model]
             height = 1 - value if each.regression else 100 * value
             axis.scatter(score, height, c=colour, marker=marker, s=42, label=LABELS[model], linewidths=0)
         if each.regression:
             axis.invert_yaxis()
-        if len(each.reference) < len(LABELS):
-            missing = f"{len(each.reference)} of {len(LABELS)} models\nfine-tuned so far"
-            axis.text(
-                0.5, 0.5, missing, transform=axis.transAxes, ha="center", va="center", fontsize=8, color="#555555"
-            )
         all_models, contrastive = number(each.tau("logme")), number(each.tau("logme", CONTRASTIVE))
-        axis.set_title(f"{title(each)}: τ$_w$ {all_models} (contrastive {contrastive})", fontsize=9)
+        axis.set_title(f"{each.name}: τ$_w$ {all_models} (contrastive {contrastive})", fontsize=8.5)
         axis.set_ylabel("MSE / variance (reversed)" if each.regression else "fine-tuned accuracy, %", fontsize=8)
         axis.tick_params(labelsize=7)
         axis.locator_params(axis="x", nbins=5)
@@ -221,8 +175,6 @@ def figure(found: list[Panel], path: Path) -> None:
 
 def main() -> None:
     found = panels()
-    if not any(p.reference for p in found):
-        sys.exit("No results yet: see run.py.")
     rates = sorted({rate for p in found for rate in p.rates.values()})
     chosen = ", ".join(f"{rate:g}: {sum(r == rate for p in found for r in p.rates.values())}" for rate in rates)
     text = [
@@ -233,8 +185,6 @@ def main() -> None:
         "# Fine-tuned result beside LogME",
         "",
         *paper_table(found),
-        "",
-        "\\* fine-tuned on the CPU for 100 steps, one seed, fewer learning rates (README.md).",
         "",
         f"How often validation chose each learning rate: {chosen}.",
         "",

@@ -32,7 +32,7 @@ PARTS = ("evidence", "vision-rank", "vision-tune", "text-rank", "text-tune")
 CPU_ROWS = {"vision": 384, "text": 1000}
 CPU_STEPS = (2, 6)
 """A step on the CPU is the difference of two runs of so many steps, divided by the difference."""
-LEARNING_RATE = {"vision": 0.004, "text": 5e-5}
+LEARNING_RATE = {"vision": 0.0003, "text": 1e-4}
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).resolve().parent
-REFERENCES = HERE.parent / "classification" / "results" / "references.jsonl"
 DEVICES = ("cpu", "cuda")
 PAPER_SECONDS = {"naive": 802.5, "mackay": 13.1, "fixed-point": 6.1}
 """The paper's table of speed-ups: Aircraft with a ResNet-50."""
-PAPER_COST = {
+PAPER_COST: dict[str, dict[str, Any]] = {
     "vision": {"tune": 161_000, "extract": 37, "rank": 43, "memory": ("6.3 GB", "43 MB", "53 MB")},
     "text": {"tune": 100_200, "extract": 1130, "rank": 1136, "memory": ("88 GB", "1.2 GB", "1.2 GB")},
 }
@@ -89,45 +88,37 @@ def evidence_table(measured: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def trials_of(ranked: dict[str, Any]) -> dict[str, Any] | None:
-    """The same model's trials on the same set in the references, where fine-tuning was not timed alone."""
-    lines = [json.loads(line) for line in REFERENCES.read_text().splitlines()] if REFERENCES.is_file() else []
-    mine = [t for t in lines if (t["set"], t["model"], t["seed"]) == (ranked["set"], ranked["model"], 0)]
-    if not mine:
-        return None
-    cost = {"seconds": sum(trial["seconds"] for trial in mine) / len(mine)}
-    return {"run": cost, "grid": len(mine), "device_bytes": None, "shared": True}
-
-
 def costs_of(family: str, device: str) -> dict[str, Any] | None:
-    """Seconds and memory of fine-tuning with its search, of extraction, and of `rank`, for the whole set."""
-    ranked = load(f"{family}-rank", device)
+    """Seconds and memory of fine-tuning with its search, of extraction, and of `rank`, for the whole set.
+
+    What was not measured is None.
+    """
+    ranked, tuned = load(f"{family}-rank", device), load(f"{family}-tune", device)
     if ranked is None:
-        return None
-    tuned = load(f"{family}-tune", device) or (trials_of(ranked) if device == "cuda" else None)
-    if tuned is None:
         return None
     whole = ranked["n_of_the_set"] / ranked["n"]
     base = ranked["before_resident_bytes"]
     cuda = device == "cuda"
+    run = seconds_of(tuned["run"], device) if tuned else None
+    peak = None
+    if tuned:
+        peak = tuned["device_bytes"] if cuda else tuned["resident_bytes"] - tuned["before_resident_bytes"]
     return {
         "label": label_of(ranked, device),
         "case": f"{ranked['model']} on {ranked['set']}",
         "n": ranked["n_of_the_set"],
-        "tune": seconds_of(tuned["run"], device) * tuned["grid"],
-        "one run": seconds_of(tuned["run"], device),
-        "grid": tuned["grid"],
+        "tune": run * tuned["grid"] if tuned else None,
+        "one run": run,
+        "grid": tuned["grid"] if tuned else None,
         "extract": seconds_of(ranked["extract"], device) * whole,
         "rank": seconds_of(ranked["rank"], device) * whole,
-        "score": seconds_of(ranked["score_on_cpu"], device),
         "memory": (
-            tuned["device_bytes"] if cuda else tuned["resident_bytes"] - tuned["before_resident_bytes"],
+            peak,
             ranked["extract_device_bytes"] if cuda else ranked["extract_resident_bytes"] - base,
             ranked["rank_device_bytes"] if cuda else ranked["rank_resident_bytes"] - base,
         ),
         "features": ranked["feature_bytes"] * whole,
         "scaled": whole > 1,
-        "shared": tuned.get("shared", False),
     }
 
 
@@ -146,10 +137,11 @@ def cost_table(family: str) -> list[str]:
         "rank": "LogME (extraction + score)",
     }
     for key, name in words.items():
-        lines.append(f"| {name} | {paper[key]:,} s | " + " | ".join(amount(cost[key]) for cost in found) + " |")
-    ratios = " | ".join(f"{cost['tune'] / cost['rank']:,.0f}×" for cost in found)
+        cells = " | ".join("–" if cost[key] is None else amount(cost[key]) for cost in found)
+        lines.append(f"| {name} | {paper[key]:,} s | {cells} |")
+    ratios = " | ".join("–" if cost["tune"] is None else f"{cost['tune'] / cost['rank']:,.0f}×" for cost in found)
     lines.append(f"| ranking is faster by | {paper['tune'] / paper['rank']:,.0f}× | {ratios} |")
-    over = " | ".join(f"{cost['rank'] / cost['extract'] - 1:+.1%}" for cost in found)
+    over = " | ".join("–" if warmed(cost) else f"{cost['rank'] / cost['extract'] - 1:+.1%}" for cost in found)
     lines.append(f"| LogME beyond extraction | {paper['rank'] / paper['extract'] - 1:+.1%} | {over} |")
     for place, name in enumerate(words.values()):
         cells = " | ".join(megabytes(cost["memory"][place]) for cost in found)
@@ -157,13 +149,24 @@ def cost_table(family: str) -> list[str]:
     lines.append(
         "| memory: the features themselves | – | " + " | ".join(megabytes(c["features"]) for c in found) + " |"
     )
-    runs = "; ".join(f"{cost['label']} {amount(cost['one run'])}" for cost in found)
-    lines += ["", f"The search is {found[0]['grid']} runs of 300 steps; one run: {runs}."]
+    timed = [cost for cost in found if cost["one run"] is not None]
+    runs = "; ".join(f"{cost['label']} {amount(cost['one run'])}" for cost in timed)
+    lines += ["", f"The search is {timed[0]['grid']} runs of 300 steps; one run was timed: {runs}."] if timed else [""]
     if any(cost["scaled"] for cost in found):
         lines.append("On the CPU a run is extrapolated from a few steps, and extraction from a part of the set.")
-    if any(cost["shared"] for cost in found):
-        lines.append("On the GPU fine-tuning is the references' trials of this model, which ran beside others on it.")
+    lines += [f"{cost['label']}: fine-tuning was not measured." for cost in found if cost["tune"] is None]
+    lines += [
+        f"{cost['label']}: extraction, the first to run in its process, took longer than the ranking after it, so "
+        "their difference says nothing."
+        for cost in found
+        if warmed(cost)
+    ]
     return [*lines, "Memory is the device's peak on a GPU, and what the process had above its start on the CPU."]
+
+
+def warmed(cost: dict[str, Any]) -> bool:
+    """Whether extraction alone, which runs first, paid for what `rank` then found done."""
+    return cost["rank"] < cost["extract"]
 
 
 def draw(measured: dict[str, dict[str, Any]], path: Path) -> None:

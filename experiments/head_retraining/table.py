@@ -20,7 +20,7 @@ from outcomes import CLASSIFICATION, outcomes, table  # noqa: E402
 
 from hubscout.evaluation import weighted_tau  # noqa: E402
 
-FEWEST_MODELS = 8
+SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot")
 ORDERS = 100
 SHOWN = (1, 2, 3, 5, 9, 17)
 BAND = (0.1, 0.9)
@@ -43,7 +43,7 @@ class Curves:
 
 
 def curves_of(name: str, lines: list[dict[str, Any]], reference: dict[str, float]) -> Curves:
-    kept = sorted((line for line in lines if line["model"] in reference), key=lambda line: line["model"])
+    kept = sorted((line for line in lines if line["set"] == name), key=lambda line: str(line["model"]))
     goal = [reference[line["model"]] for line in kept]
     accuracies = np.array([[value for _, value in line["trials"]] for line in kept])
 
@@ -65,16 +65,9 @@ def curves_of(name: str, lines: list[dict[str, Any]], reference: dict[str, float
 
 
 def read() -> list[Curves]:
-    """The sets that have enough models with a reference."""
     lines = [json.loads(text) for text in (HERE / "results" / "trials.jsonl").read_text().splitlines()]
     reference = outcomes(CLASSIFICATION / "references.jsonl")
-    found = []
-    for name in ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot"):
-        goal = {model: outcome.test for model, outcome in reference[name].items()}
-        here = [line for line in lines if line["set"] == name and line["model"] in goal]
-        if len(here) >= FEWEST_MODELS:
-            found.append(curves_of(name, here, goal))
-    return found
+    return [curves_of(name, lines, {m: outcome.test for m, outcome in reference[name].items()}) for name in SETS]
 
 
 def tau_rows(found: list[Curves]) -> list[list[str]]:
@@ -85,11 +78,9 @@ def tau_rows(found: list[Curves]) -> list[list[str]]:
         cells = [f"{means[t - 1]:+.2f} ({low[t - 1]:+.2f} to {high[t - 1]:+.2f})" for t in SHOWN[:-1]]
         # The best of all strengths does not depend on the order.
         rows.append([each.name, str(each.models), f"**{each.logme:+.2f}**", *cells, f"{means[-1]:+.2f}"])
-    if len(found) > 1:
-        means = np.mean([each.heads.mean(axis=0) for each in found], axis=0)
-        cells = [f"{means[t - 1]:+.2f}" for t in SHOWN]
-        rows.append(["mean", "", f"**{np.mean([each.logme for each in found]):+.2f}**", *cells])
-    return rows
+    means = np.mean([each.heads.mean(axis=0) for each in found], axis=0)
+    cells = [f"{means[t - 1]:+.2f}" for t in SHOWN]
+    return [*rows, ["mean", "", f"**{np.mean([each.logme for each in found]):+.2f}**", *cells]]
 
 
 def alone_rows(found: list[Curves]) -> list[list[str]]:
@@ -116,19 +107,19 @@ def time_rows(found: list[Curves]) -> list[list[str]]:
 
 
 def draw(found: list[Curves]) -> None:
-    figure, axes = plt.subplots(1, len(found), figsize=(max(7.0, 2.6 * len(found)), 3.5), dpi=150, sharey=True)
-    for axis, each in zip(np.atleast_1d(axes), found, strict=True):
+    figure, axes = plt.subplots(1, len(found), figsize=(10, 3.3), dpi=150, sharey=True)
+    for axis, each in zip(axes, found, strict=True):
         trials = np.arange(1, each.heads.shape[1] + 1)
         low, high = np.quantile(each.heads, BAND, axis=0)
         axis.fill_between(trials, low, high, color=HEAD, alpha=0.2, linewidth=0)
         axis.plot(trials, each.heads.mean(axis=0), color=HEAD, label="head, best of the first trials")
         axis.axhline(each.logme, color=EVIDENCE, linestyle="--", label="LogME")
-        axis.set_title(f"{each.name} ({each.models} models)", fontsize=10)
+        axis.set_title(each.name, fontsize=10)
         axis.set_xlabel("trials")
         axis.set_xticks([1, 5, 9, 13, 17])
         axis.spines[["top", "right"]].set_visible(False)
-    np.atleast_1d(axes)[0].set_ylabel("τ_w against fine-tuning")
-    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
+    axes[0].set_ylabel("$\\tau_w$ against fine-tuning")
+    handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=2, frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(HERE / "figure.png", metadata={"Software": None})

@@ -6,8 +6,8 @@
 
 FOLDER holds the train split as one or several Parquet files (`data/cifar10.py` and `data/fashion_mnist.py` of the
 shared folder make them). One ranking runs all models; each network is then timed alone on batches that are on the
-device already, and decoding and resizing alone in as many threads as the ranking has. A part whose file is in the
-results is not run again.
+device already, and decoding and resizing alone, in threads and in as many processes as the ranking has. A part whose
+file is in the results is not run again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import resource
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,13 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "benchmarks")]
 import shared_hub  # noqa: E402
 from references import vision_identifier  # noqa: E402
 
+from hubscout.features.preparing import (  # noqa: E402
+    InProcesses,
+    InThreads,
+    Reader,
+    default_processes,
+    default_threads,
+)
 from hubscout.tasks import Task  # noqa: E402
 
 MODELS = ("cifar10_resnet20", "mobilenetv2_coral_in1k", "tf_efficientnet_lite0_in1k", "resnet50_keras_in1k")
@@ -35,7 +41,6 @@ BATCH_ROWS = {"cuda": 256, "cpu": 32}
 """As `rank` chooses them."""
 BARE_ROWS = 8192
 """Images of the bare forward passes, and of decoding alone."""
-CHUNK_ROWS = 8
 IMAGENET_ROWS, IMAGENET_DIM, IMAGENET_CLASSES = 1_281_167, 2048, 1000
 
 
@@ -48,23 +53,22 @@ def open_train(name: str, folder: Path, limit: int | None) -> Task:
     return task if limit is None else task.subset(limit, seed=0)
 
 
-def decoding_threads() -> int:
-    """As many as `rank` uses."""
-    return min(8, os.cpu_count() or 1)
-
-
-def decode_rate(task: Task, preprocessing: Any, rows: int) -> float:
-    """Images a second that the threads decode and resize while nothing else runs."""
-    chunks = [range(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS)]
-
-    def prepare(chunk: range) -> int:
-        return sum(preprocessing(task.train.inputs[row]) is not None for row in chunk)
-
-    with ThreadPoolExecutor(decoding_threads()) as pool:
-        sum(pool.map(prepare, chunks[:16]))
-        began = time.perf_counter()
-        done = sum(pool.map(prepare, chunks))
-        return done / (time.perf_counter() - began)
+def decode_rate(task: Task, preprocessing: Any, rows: int, processes: int) -> float:
+    """Images a second that are read and resized while nothing else runs: in threads, or in so many processes."""
+    reader = Reader(task.train.inputs, preprocessing, "train")
+    preparing = InProcesses(reader, processes) if processes else InThreads(reader, default_threads())
+    chunks = [
+        list(range(start, min(start + preparing.chunk, rows))) for start in range(0, rows, preparing.chunk)
+    ]  # fmt: skip
+    if isinstance(preparing, InProcesses):
+        preparing.ready.result()
+    for answer in [preparing.submit(chunk) for chunk in chunks[: 4 * max(processes, 4)]]:
+        answer.result()
+    began = time.perf_counter()
+    done = sum(len(answer.result()) for answer in [preparing.submit(chunk) for chunk in chunks])
+    seconds = time.perf_counter() - began
+    preparing.close()
+    return done / seconds
 
 
 def bare_rate(backbone: Any, pixels: Any, device: str, precision: str, rows: int) -> float:
@@ -102,6 +106,7 @@ def measure_model(task: Task, name: str, row: Any, device: str, rows: int) -> di
     pixels = {key: value.to(device, memory_format=torch.channels_last) for key, value in batch.items()}
     fell_back = any("float32" in note for note in row.notes)
     used = "float16" if device.startswith("cuda") and not fell_back else "float32"
+    images, processes = min(rows, len(task.train)), default_processes(device, "image", len(task.train))
     return {
         "model": name,
         "pixels": list(next(iter(pixels.values())).shape[2:]),
@@ -111,7 +116,8 @@ def measure_model(task: Task, name: str, row: Any, device: str, rows: int) -> di
         "rank_samples_per_second": row.samples_per_second,
         "bare_samples_per_second": bare_rate(backbone, pixels, device, used, rows),
         "bare_precision": used,
-        "decode_samples_per_second": decode_rate(task, backbone.preprocessing, min(rows, len(task.train))),
+        "decode_samples_per_second": decode_rate(task, backbone.preprocessing, images, processes),
+        "thread_decode_samples_per_second": decode_rate(task, backbone.preprocessing, images, 0),
         "preprocessing": backbone.preprocessing.key,
         "notes": list(row.notes),
     }
@@ -142,7 +148,8 @@ def measure_set(name: str, folder: Path, device: str, limit: int | None, models:
         "n": len(task.train),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "cores": os.cpu_count(),
-        "decoding_threads": decoding_threads(),
+        "decoding_threads": default_threads(),
+        "decoding_processes": default_processes(device, "image", len(task.train)),
         "open_seconds": opened,
         "rank_seconds": seconds,
         "peak_device_bytes": peak,

@@ -16,9 +16,12 @@ HERE = Path(__file__).resolve().parent
 SETS = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 BARS = {
     "bare_samples_per_second": ("bare forward passes", "#999999"),
-    "decode_samples_per_second": ("decoding and resizing alone", "#e69f00"),
-    "rank_samples_per_second": ("rank, end to end", "#0072b2"),
+    "decode_samples_per_second": ("decoding alone, in processes", "#e69f00"),
+    "thread_decode_samples_per_second": ("decoding alone, in threads", "#f0e442"),
+    "rank_samples_per_second": ("in the ranking", "#0072b2"),
 }
+DECODING = ("decode_samples_per_second", "thread_decode_samples_per_second")
+"""Of the bars, those of models that decode images themselves."""
 
 
 def load(name: str) -> dict[str, Any] | None:
@@ -32,39 +35,53 @@ def decodes(found: dict[str, Any]) -> list[bool]:
     return [key not in keys[:place] for place, key in enumerate(keys)]
 
 
+def device_of(found: dict[str, Any]) -> str:
+    return "CPU" if found["device"] == "cpu" else str(found["device"]).removeprefix("NVIDIA ")
+
+
 def set_table(found: dict[str, Any]) -> list[str]:
+    """What every model did alone and in the ranking; without processes, decoding is that of threads."""
+    processes, threads = found.get("decoding_processes", 0), found["decoding_threads"]
+    columns = [f"decoding alone in {processes} processes, images/s"] * (processes > 0)
+    columns.append(f"decoding alone in {threads} threads, images/s")
+    header = [
+        *("model", "pixels", "LogME", "seconds", "rank, images/s", "bare forward, images/s", "rank / bare"),
+        *(*columns, "rank / slower of the two"),
+    ]
     lines = [
-        f"# {SETS[found['set']]}: {found['n']:,} images through `rank`, {found['device']}",
+        f"# {SETS[found['set']]}: {found['n']:,} images through `rank`, {device_of(found)}",
         "",
-        "| model | pixels | LogME | rank, images/s | bare forward, images/s | rank / bare | decoding alone, images/s | "
-        "rank / slower of the two |",
-        "|---" * 8 + "|",
+        f"| {' | '.join(header)} |",
+        "|---" * len(header) + "|",
     ]
     for model, itself in zip(found["models"], decodes(found), strict=True):
         rank, bare = model["rank_samples_per_second"], model["bare_samples_per_second"]
         decode = model["decode_samples_per_second"]
+        rates = [decode, model["thread_decode_samples_per_second"]] if processes else [decode]
         limit = min(bare, decode) if itself else bare
-        lines.append(
-            f"| {model['model']} | {model['pixels'][0]} | {model['score']:.3f} ± {model['standard_error']:.3f} | "
-            f"{rank:,.0f} | {bare:,.0f} | {rank / bare:.0%} | {f'{decode:,.0f}' if itself else 'shared'} | "
-            f"{rank / limit:.0%} |"
-        )
-    seconds = found["rank_seconds"]
+        cells = [
+            *(model["model"], str(model["pixels"][0]), f"{model['score']:.3f} ± {model['standard_error']:.3f}"),
+            *(f"{model['seconds']:.1f}", f"{rank:,.0f}", f"{bare:,.0f}", f"{rank / bare:.0%}"),
+            *(f"{rate:,.0f}" + " (not needed)" * (not itself) for rate in rates),
+            f"{rank / limit:.0%}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    seconds, count = found["rank_seconds"], len(found["models"])
     passes = sum(found["n"] / model["bare_samples_per_second"] for model in found["models"])
     decoding = sum(
         found["n"] / model["decode_samples_per_second"]
         for model, itself in zip(found["models"], decodes(found), strict=True)
         if itself
     )
-    return [
-        *lines,
+    lines += [
         "",
-        f"The whole ranking of {len(found['models'])} models took {seconds:.1f} s ({found['open_seconds']:.1f} s more "
-        f"to open the data): {len(found['models']) * found['n'] / seconds:,.0f} images/s. Alone, the forward passes "
-        f"take {passes:.1f} s ({passes / seconds:.0%} of it) and decoding {decoding:.1f} s ({decoding / seconds:.0%}), "
-        f"in {found['decoding_threads']} threads; the two overlap. Peak memory: "
-        f"{found['peak_resident_bytes'] / 1e9:.1f} GB, on the device {found['peak_device_bytes'] / 1e9:.1f} GB.",
+        f"The whole ranking of {count} model{'s' * (count > 1)} took {seconds:.1f} s ({found['open_seconds']:.1f} s "
+        f"more to open the data): {count * found['n'] / seconds:,.0f} images/s. Alone, the forward passes take "
+        f"{passes:.1f} s ({passes / seconds:.0%} of it) and decoding {decoding:.1f} s ({decoding / seconds:.0%}); the "
+        f"two overlap. Peak memory of the ranking's own process: {found['peak_resident_bytes'] / 1e9:.1f} GB, on the "
+        f"device {found['peak_device_bytes'] / 1e9:.1f} GB.",
     ]
+    return [*lines, f"{found['note'].capitalize()}."] if found["note"] else lines
 
 
 def imagenet_table(found: list[dict[str, Any]]) -> list[str]:
@@ -90,22 +107,26 @@ def imagenet_table(found: list[dict[str, Any]]) -> list[str]:
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Images a second of every model: alone, decoding alone, and in the ranking."""
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(1, len(found), figsize=(7.5, 3.6), layout="constrained", squeeze=False, sharey=True)
+    figure, axes = plt.subplots(1, len(found), figsize=(8.5, 3.9), layout="constrained", squeeze=False, sharey=True)
     for axis, one in zip(axes[0], found, strict=True):
         places = np.arange(len(one["models"]))
         for offset, (key, (label, colour)) in enumerate(BARS.items()):
             shown = [
-                model[key] if key != "decode_samples_per_second" or itself else np.nan
+                model.get(key, np.nan) if key not in DECODING or itself else np.nan
                 for model, itself in zip(one["models"], decodes(one), strict=True)
             ]
-            axis.bar(places + (offset - 1) * 0.27, shown, 0.25, color=colour, label=label)
-        names = [model["model"].partition("_in1k")[0].replace("_", "\n", 1) for model in one["models"]]
-        axis.set_xticks(places, names, fontsize=7)
-        axis.set_title(f"{SETS[one['set']]}, {one['n']:,} images", fontsize=10)
+            axis.bar(places + (offset - 1.5) * 0.21, shown, 0.19, color=colour, label=label)
+        for place, itself in zip(places, decodes(one), strict=True):
+            if not itself:
+                axis.text(place, 1050, "images\nshared", ha="center", va="bottom", fontsize=6.5, color="0.3")
+        names = [model["model"].removesuffix("_in1k").replace("_", "\n") for model in one["models"]]
+        axis.set_xticks(places, names, fontsize=7.5)
+        axis.set_title(f"{SETS[one['set']]}, {one['n']:,} images, {device_of(one)}", fontsize=10)
         axis.set_yscale("log")
+        axis.set_ylim(bottom=1000)
     axes[0, 0].set_ylabel("images a second")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, ncols=3, fontsize=8, loc="outside upper center")
+    figure.legend(handles, labels, frameon=False, ncols=4, fontsize=8, loc="outside upper center")
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -121,8 +142,8 @@ def main() -> None:
     text = "\n\n".join("\n".join(part) for part in parts) + "\n"
     (HERE / "table.md").write_text(text)
     print(text)
-    if found:
-        draw(found, HERE / "figure.png")
+    if drawn := [one for one in found if one["device"] != "cpu"] or found:
+        draw(drawn, HERE / "figure.png")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""table.md and figure.png out of results/, and out of the fine-tuning of `classification` where that is there."""
+"""table.md and figure.png out of results/, and out of the fine-tuning of `classification`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from outcomes import outcomes  # noqa: E402
+from outcomes import CLASSIFICATION, outcomes  # noqa: E402
 
 from hubscout.evaluation import kendall_tau, weighted_tau  # noqa: E402
 
-REFERENCES = HERE.parent / "classification" / "results" / "references.jsonl"
+TAU = r"$\tau_w$"
 SIZES = (100, 200, 500, 1000)
 CODES = {"ours": "#0072b2", "released": "#d55e00"}
-FEWEST_MODELS = 6
 ONE_DIM = 1280
 """Models of this dimension are compared among themselves too: the MobileNetV2s and the EfficientNets."""
 
@@ -33,8 +32,6 @@ Scores = dict[tuple[str, int, int], dict[str, dict[str, float]]]
 
 def read_scores(name: str) -> list[dict[str, Any]]:
     whole = ("feature_dim", "n", "seed", "targets", "rank", "guaranteed")
-    if not (HERE / "results" / name).is_file():
-        return []
     with (HERE / "results" / name).open(newline="") as file:
         lines = list(csv.DictReader(file))
     for line in lines:
@@ -52,9 +49,7 @@ def by_subset(lines: list[dict[str, Any]]) -> Scores:
 
 def references() -> dict[str, dict[str, float]]:
     """Set → model → test accuracy: the mean over seeds at the setting that validation chose with seed 0."""
-    if not REFERENCES.is_file():
-        return {}
-    found = outcomes(REFERENCES)
+    found = outcomes(CLASSIFICATION / "references.jsonl")
     return {name: {model: outcome.test for model, outcome in models.items()} for name, models in found.items()}
 
 
@@ -96,36 +91,29 @@ def taus(scores: Scores, goal: dict[str, dict[str, float]], set_name: str, n: in
     """τ_w against the goal, a number a seed."""
     found = []
     for (name, size, _), values in scores.items():
-        models = [model for model in values[code] if model in goal.get(name, {})]
-        if name == set_name and size == n and len(models) >= FEWEST_MODELS:
-            found.append(
-                weighted_tau([values[code][model] for model in models], [goal[name][model] for model in models])
-            )
+        if name == set_name and size == n:
+            models = [model for model in values[code] if model in goal[name]]
+            scored, wanted = [values[code][model] for model in models], [goal[name][model] for model in models]
+            found.append(weighted_tau(scored, wanted))
     return found
 
 
 def spread(values: list[float]) -> str:
-    if not values:
-        return "–"
     return f"{np.mean(values):+.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:+.2f}"
 
 
 def tau_table(scores: Scores, goal: dict[str, dict[str, float]], title: str, pools: dict[str, int]) -> list[str]:
     """τ_w by set and n; mean and standard deviation over subsets."""
-    sets = [name for name in pools if len(goal.get(name, {})) >= FEWEST_MODELS]
-    if not sets:
-        return []
     header = ["set", *(f"n = {n:,}, {code}" for n in SIZES for code in CODES), "all, ours", "all, released"]
     rows = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     means: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for name in sets:
+    for name in pools:
         cells = []
         for n in (*SIZES, pools[name]):
             for code in CODES:
                 found = taus(scores, goal, name, n, code)
                 cells.append(spread(found))
-                if found:
-                    means[0 if n == pools[name] else n, code].append(float(np.mean(found)))
+                means[0 if n == pools[name] else n, code].append(float(np.mean(found)))
         rows.append(f"| {name} | " + " | ".join(cells) + " |")
     cells = [f"{np.mean(means[n, code]):+.2f}" for n in (*SIZES, 0) for code in CODES]
     rows.append("| mean | " + " | ".join(cells) + " |")
@@ -153,9 +141,7 @@ def control_table(
     lines: list[dict[str, Any]], scores: Scores, shuffled: Scores, tuned: dict[str, dict[str, float]]
 ) -> list[str]:
     """τ_w against fine-tuning of what knows nothing of the labels: D alone, and scores of shuffled labels."""
-    sets = [name for name in pool_sizes(lines) if len(tuned.get(name, {})) >= FEWEST_MODELS]
-    if not sets:
-        return []
+    sets = pool_sizes(lines)
     by_dim: Scores = {
         (name, 0, 0): {
             "dimension": {line["model"]: float(line["feature_dim"]) for line in lines if line["set"] == name}
@@ -173,9 +159,9 @@ def control_table(
         for column, (source, n, code) in columns.items():
             found = taus(source, tuned, name, n, code)
             cells.append(spread(found))
-            means[column] += [float(np.mean(found))] if found else []
+            means[column].append(float(np.mean(found)))
         rows.append(f"| {name} | " + " | ".join(cells) + " |")
-    cells = [f"{np.mean(means[column]):+.2f}" if means[column] else "–" for column in columns]
+    cells = [f"{np.mean(means[column]):+.2f}" for column in columns]
     return ["# Controls: τ_w against fine-tuning without the labels", "", *rows, "| mean | " + " | ".join(cells) + " |"]
 
 
@@ -183,9 +169,7 @@ def draw(
     lines: list[dict[str, Any]],
     scores: Scores,
     shuffled: Scores,
-    goal: dict[str, dict[str, float]],
-    what: str,
-    path: Path,
+    tuned: dict[str, dict[str, float]],
 ) -> None:
     """How far the released score is off; τ_w of both against n; on 100 samples with true and shuffled labels."""
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
@@ -206,31 +190,30 @@ def draw(
     for code, colour in CODES.items():
         curves = []
         for name in pools:
-            curve = [taus(scores, goal, name, n, code) for n in SIZES]
-            if all(curve):
-                curves.append([float(np.mean(found)) for found in curve])
-                right.plot(SIZES, curves[-1], color=colour, lw=0.8, alpha=0.35)
-        if curves:
-            right.plot(SIZES, np.mean(curves, axis=0), "o-", color=colour, ms=4, lw=2, label=code)
+            curves.append([float(np.mean(taus(scores, tuned, name, n, code))) for n in SIZES])
+            right.plot(SIZES, curves[-1], color=colour, lw=0.8, alpha=0.35)
+        right.plot(SIZES, np.mean(curves, axis=0), "o-", color=colour, ms=4, lw=2, label=code)
     right.axhline(0, color="#bbbbbb", lw=0.8)
     right.set(
-        xscale="log", xlabel="samples n", ylabel=f"τ_w against {what}", ylim=(min(-0.1, right.get_ylim()[0]), 1.25)
+        xscale="log",
+        xlabel="samples n",
+        ylabel=f"{TAU} against fine-tuning",
+        ylim=(min(-0.1, right.get_ylim()[0]), 1.25),
     )
     right.set_xticks(SIZES, [str(n) for n in SIZES], fontsize=8)
     right.minorticks_off()
     right.legend(frameon=False, fontsize=8, loc="upper left", ncols=2, title="mean; thin: one set", title_fontsize=8)
     bars = [(code, source, words) for code in CODES for source, words in ((scores, "true"), (shuffled, "shuffled"))]
     for place, (code, source, words) in enumerate(bars):
-        found = [taus(source, goal, name, 100, code) for name in pools]
-        heights = [float(np.mean(one)) if one else np.nan for one in found]
+        heights = [float(np.mean(taus(source, tuned, name, 100, code))) for name in pools]
         spots = np.arange(len(pools)) + (place - 1.5) * 0.2
         alpha = 1.0 if words == "true" else 0.4
         control.bar(spots, heights, 0.18, color=CODES[code], alpha=alpha, label=f"{code}, {words} labels")
     control.axhline(0, color="#bbbbbb", lw=0.8)
     control.set_xticks(range(len(pools)), [name.replace("-", "-\n") for name in pools], fontsize=8)
-    control.set(ylabel=f"τ_w against {what}, n = 100", ylim=(-0.45, 1.15))
+    control.set(ylabel=f"{TAU} against fine-tuning, n = 100", ylim=(-0.45, 1.15))
     control.legend(frameon=False, fontsize=7, ncols=2, loc="upper left")
-    figure.savefig(path, dpi=150)
+    figure.savefig(HERE / "figure.png", dpi=150, metadata={"Software": None})
     plt.close(figure)
 
 
@@ -257,17 +240,10 @@ def main() -> None:
         order_table(lines, scores),
         control_table(lines, scores, by_subset(shuffled), tuned),
     ]
-    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    text = "\n\n".join("\n".join(part) for part in parts) + "\n"
     (HERE / "table.md").write_text(text)
     print(text)
-    judged = any(len(models) >= FEWEST_MODELS for models in tuned.values())
-    draw(
-        lines,
-        scores,
-        by_subset(shuffled),
-        *((tuned, "fine-tuning") if judged else (whole, "LogME of 1,500")),
-        HERE / "figure.png",
-    )
+    draw(lines, scores, by_subset(shuffled), tuned)
 
 
 if __name__ == "__main__":
