@@ -47,7 +47,10 @@ def default_processes(device: str, modality: str, samples: int, cores: int | Non
     >>> default_processes("cuda", "image", 50_000, cores=16), default_processes("cpu", "image", 50_000, cores=16)
     (14, 0)
     """
-    cores = cores or os.cpu_count() or 1
+    if cores is None:
+        from loky import cpu_count
+
+        cores = cpu_count()  # what this process may use, also in a container
     wanted = device.startswith("cuda") and modality in _HEAVY and samples >= _FEWEST_SAMPLES and cores >= _FEWEST_CORES
     return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS) if wanted else 0
 

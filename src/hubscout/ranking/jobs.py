@@ -69,6 +69,7 @@ class ShardsJob:
 
     def __call__(self) -> Part:
         from hubscout.features import extract
+        from hubscout.features.preparing import default_threads
         from hubscout.features.sharding import cut
 
         task, settings = self.task.open(), self.settings
@@ -95,6 +96,8 @@ class ShardsJob:
                 blocks=settings.blocks,
                 skip_bad=settings.skip_bad,
                 prepared=prepared_inputs(settings),
+                # Never processes: a machine has several of these workers, each with a share of its cores.
+                workers=default_threads(),
                 observer=self._tell,
             )
         except NothingReadableError:
