@@ -33,6 +33,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/classification/run.py scores --workers {workers}",
         "experiments/classification/run.py centred --limit 1500 --workers {workers}",
     ),
+    "adaptation": (
+        "experiments/adaptation/run.py tangents --workers {workers}",
+        "experiments/adaptation/run.py layers --workers {workers}",
+        "experiments/adaptation/run.py short --workers {workers}",
+        "experiments/adaptation/run.py views --workers {workers}",
+    ),
     "regression": (
         "experiments/references.py --family regression --workers {workers}"
         " --out experiments/regression/results/references.jsonl",
