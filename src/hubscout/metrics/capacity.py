@@ -36,7 +36,8 @@ def logme_capacity(
     Range: unbounded both ways. Invariant as LogME is; the compute is of one sample at the model's own input size, so
     the same network at a larger input scores higher. The standard error is LogME's. The weight was fitted to 17
     convolutional networks on five small image sets by leaving out one set at a time; for other kinds of models it is a
-    guess. Cost: LogME's.
+    guess. It speaks for networks that are much larger than the others: among those of one size LogME alone is as good.
+    Cost: LogME's.
 
     LogME: You et al., ICML 2021; the capacity term is this project's own, measured in experiments/classification.
 
