@@ -17,6 +17,7 @@ import pytest
 
 from hubscout.errors import ModelError, TaskError
 from hubscout.features import PreparedPool, extract, one_pass
+from hubscout.features import preparing as preparing_module
 from hubscout.features.preparing import InProcesses, InThreads, Reader, default_processes
 from hubscout.tasks import Task
 
@@ -161,11 +162,19 @@ def test_what_cannot_be_sent_is_prepared_in_threads(monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(found.features(), usual.features())
 
 
+def test_inputs_that_memory_holds_no_two_copies_of_are_prepared_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing_module, "free_bytes", lambda: 100_000)
+    with pytest.raises(ValueError, match=r"0\.0 GB for each of them"):
+        InProcesses(reader([np.zeros(2_000)]), 2)
+
+
 def test_processes_are_for_many_images_and_a_gpu() -> None:
-    assert default_processes("cuda:1", "image", 20_000, cores=8) == 6
-    assert default_processes("cuda", "image", 19_999, cores=8) == 0
-    assert default_processes("cuda", "text", 10**6, cores=8) == 0
-    assert default_processes("cuda", "image", 10**6, cores=2) == 0
+    large = {"cores": 8, "memory": 64 << 30}
+    assert default_processes("cuda:1", "image", 20_000, **large) == 6
+    assert default_processes("cuda", "image", 19_999, **large) == 0
+    assert default_processes("cuda", "text", 10**6, **large) == 0
+    assert default_processes("cuda", "image", 10**6, cores=2, memory=64 << 30) == 0
+    assert default_processes("cuda", "image", 10**6, cores=64, memory=4 << 30) == 4
 
 
 SCRIPT = """

@@ -19,13 +19,18 @@ _SHARE_OF_FREE_MEMORY = 0.25
 _BYTES_WHERE_UNKNOWN = 1 << 30
 
 
+def free_bytes() -> int | None:
+    """Memory that is free now; None where the system does not say."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
 def default_limit_bytes() -> int:
     """A quarter of the memory that is free now, at most 4 GiB."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return _BYTES_WHERE_UNKNOWN
-    return int(min(_MOST_BYTES, _SHARE_OF_FREE_MEMORY * free))
+    free = free_bytes()
+    return _BYTES_WHERE_UNKNOWN if free is None else int(min(_MOST_BYTES, _SHARE_OF_FREE_MEMORY * free))
 
 
 def size_bytes(sample: Any) -> int | None:

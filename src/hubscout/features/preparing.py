@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError, TaskError
+from hubscout.features.decoded import free_bytes
 
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedSamples
@@ -31,7 +32,10 @@ _CORES_FOR_OTHERS = 2
 _FEWEST_CORES = 4
 _FEWEST_SAMPLES = 20_000
 """Fewer are prepared by threads before as many processes have started."""
-_MOST_PICKLED_BYTES = 1 << 30
+_PROCESS_BYTES = 1 << 29
+"""What one of them has with torch and timm; together they take half of what is free at most."""
+_SHARE_FOR_COPIES = 0.25
+"""Of the free memory, for the copies of the inputs: every process has one."""
 _IDLE_SECONDS = 60
 _HEAVY = ("image", "audio")
 
@@ -41,18 +45,26 @@ def default_threads() -> int:
     return min(_MOST_THREADS, os.cpu_count() or 1)
 
 
-def default_processes(device: str, modality: str, samples: int, cores: int | None = None) -> int:
+def default_processes(
+    device: str, modality: str, samples: int, cores: int | None = None, memory: int | None = None
+) -> int:
     """How many processes shall prepare so many samples for a device; 0 is for threads.
 
-    >>> default_processes("cuda", "image", 50_000, cores=16), default_processes("cpu", "image", 50_000, cores=16)
-    (14, 0)
+    `cores` and `memory`, in bytes, are what is free unless they are given.
+
+    >>> default_processes("cuda", "image", 50_000, cores=16, memory=64 << 30)
+    14
+    >>> default_processes("cpu", "image", 50_000, cores=16, memory=64 << 30)
+    0
     """
     if cores is None:
         from loky import cpu_count
 
         cores = cpu_count()  # what this process may use, also in a container
+    if memory is None:
+        memory = free_bytes() or _MOST_PROCESSES * _PROCESS_BYTES
     wanted = device.startswith("cuda") and modality in _HEAVY and samples >= _FEWEST_SAMPLES and cores >= _FEWEST_CORES
-    return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS) if wanted else 0
+    return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES) if wanted else 0
 
 
 @dataclass(frozen=True)
@@ -167,8 +179,11 @@ class InProcesses:
             sent = cloudpickle.dumps(replace(reader, prepared=None))
         except Exception as error:  # whatever a user's own inputs raise
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        if len(sent) > _MOST_PICKLED_BYTES:
-            raise ValueError(f"{len(sent)} bytes")
+        free = free_bytes()
+        if free is not None:
+            workers = min(workers, int(_SHARE_FOR_COPIES * free / len(sent)))
+        if workers < 2:
+            raise ValueError(f"{len(sent) / 1e9:.1f} GB for each of them")
         self._reader = reader
         self._threads = InThreads(reader, default_threads())
         self._folder = tempfile.TemporaryDirectory(prefix="hubscout-")
