@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -40,7 +41,7 @@ SETS = {
     "sick-siamese": ("SICK, apart", "R²"),
     "conll2003": ("CoNLL-2003", "F1"),
 }
-BEST_LAYER, CENTRED = "logme, best layer", "logme, centred"
+BEST_LAYER, CENTRED, CAPACITY = "logme, best layer", "logme, centred", "logme-capacity"
 Values = dict[str, float]
 References = dict[str, dict[str, Outcome]]
 """By set and model; SICK with the sentences read apart has none."""
@@ -59,6 +60,7 @@ def metric_values(set_name: str) -> dict[str, Values]:
         name: {m: row["scores"].get(name) for m, row in rows.items()} for name in rows[next(iter(rows))]["scores"]
     }
     values[BEST_LAYER] = {m: max(row["layers"].values()) for m, row in rows.items()}
+    values[CAPACITY] = {m: row["scores"]["logme"] + 0.1 * math.log(row["flops"] / 1e9) for m, row in rows.items()}
     if (RESULTS / f"{set_name}-centred.json").is_file():  # regression is centred anyway
         centred = load_scores(f"{set_name}-centred")["rows"]
         values[CENTRED] = {m: row["scores"]["logme"] for m, row in centred.items()}

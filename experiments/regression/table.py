@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,14 @@ class Question:
     name: str
     logme: dict[str, float]
     parameters: dict[str, float]
+    flops: dict[str, float]
     reference: dict[str, Outcome]
     trials: dict[str, list[dict[str, Any]]]
+
+    @property
+    def with_capacity(self) -> dict[str, float]:
+        """The metric `logme-capacity`, whose weight was fitted to classification."""
+        return {model: value + 0.1 * math.log(self.flops[model] / 1e9) for model, value in self.logme.items()}
 
     @property
     def compared(self) -> list[str]:
@@ -93,7 +100,8 @@ def read() -> list[Question]:
         rows = json.loads((CLASSIFICATION / "scores" / f"{name}-layers.json").read_text())["rows"]
         by_model = {model: [t for t in trials if (t["set"], t["model"]) == (name, model)] for model in rows}
         parameters = {model: float(row["params"]) for model, row in rows.items()}
-        found.append(Question(name, logme_on_all(name), parameters, references[name], by_model))
+        flops = {model: float(row["flops"]) for model, row in rows.items()}
+        found.append(Question(name, logme_on_all(name), parameters, flops, references[name], by_model))
     return found
 
 
@@ -102,7 +110,9 @@ def tau_rows(questions: list[Question]) -> list[list[str]]:
     for asked in questions:
         for title, metric, models in (
             ("LogME", asked.logme, asked.compared),
+            ("`logme-capacity`", asked.with_capacity, asked.compared),
             ("parameters", asked.parameters, asked.compared),
+            ("flops", asked.flops, asked.compared),
             ("LogME, without the CIFAR-10 ResNets (chosen afterwards)", asked.logme, asked.at_full_size),
         ):
             scores, goal = np.array([metric[model] for model in models]), asked.goal(models)
