@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -31,11 +31,16 @@ class Outcome:
         return fmean(self.tests)
 
 
-def outcomes(file: Path) -> dict[str, dict[str, Outcome]]:
-    """Set → model → outcome; trials that diverged or collapsed are left out: whoever runs one sees it."""
+def outcomes(file: Path, rates: Collection[float] | None = None) -> dict[str, dict[str, Outcome]]:
+    """Set → model → outcome; trials that diverged or collapsed are left out: whoever runs one sees it.
+
+    With `rates`, what a search over these learning rates alone would have given.
+    """
     trials: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for text in file.read_text().splitlines():
         trial = json.loads(text)
+        if rates is not None and trial["learning_rate"] not in rates:
+            continue
         if trial["validation"] is not None and trial["test"] is not None:
             trials[trial["set"], trial["model"]].append(trial)
     found: dict[str, dict[str, Outcome]] = defaultdict(dict)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubscout.evidence import logme
+
 RATIOS = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 57))
 """Values of t."""
 CONSTANT = 1e4
@@ -56,6 +58,18 @@ def judge(K: np.ndarray, Y: np.ndarray) -> Judgement:
         density += float((-0.5 * np.log(2 * np.pi * variance) - 0.5 * residual**2 / variance).mean())
     accuracy = float((predicted.argmax(axis=1) == Y.argmax(axis=1)).mean())
     return Judgement(float(evidence.max(axis=1).mean()), density / classes, accuracy)
+
+
+def frozen_scores(phi: np.ndarray, labels: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+    """The kernel of features as they are, and what LogME and this file say of it."""
+    kernel = unit(phi @ phi.T)
+    own = judge(kernel, Y)
+    return kernel, {
+        "logme": logme(phi, labels, jackknife="none").score,
+        "frozen evidence": own.evidence,
+        "frozen density": own.density,
+        "frozen accuracy": own.accuracy,
+    }
 
 
 def mixtures(

@@ -1,4 +1,4 @@
-"""Which rows a score sees, and the pixels of these rows as a model wants them."""
+"""Which rows a score sees, the pixels of these rows as a model wants them, and the model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from data_sets import open_set
+from references import vision_identifier
 
-from hubscout.hubs import Backbone
+from hubscout.hubs import Backbone, load
 
 JUDGED, TRAINED = 400, 640
 
@@ -40,6 +41,24 @@ def pixels(backbone: Backbone, set_name: str, rows: np.ndarray) -> Batch:
     """Prepared images of these train rows, all in memory."""
     inputs, prepare = open_set(set_name).train.inputs, backbone.preprocessing
     return dict(prepare.collate([prepare(inputs[int(row)]) for row in rows]))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model and the rows that it is judged on."""
+
+    backbone: Backbone
+    whole: Batch
+    labels: np.ndarray
+
+
+def ask(set_name: str, model: str, images: int) -> Asked:
+    """The first so many of the judged rows, and the model as it comes."""
+    rows = choose(set_name)
+    chosen = rows.judged[:images]
+    backbone = load(vision_identifier(model))
+    backbone.module.eval()
+    return Asked(backbone, pixels(backbone, set_name, chosen), rows.labels[chosen])
 
 
 def batches(whole: Batch, size: int) -> list[Batch]:

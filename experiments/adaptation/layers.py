@@ -12,14 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from gaussian import best, judge, mixtures, unit
-from judged import Batch, batches, choose, one_hot, pixels
-from references import vision_identifier
+from gaussian import best, frozen_scores, judge, mixtures, unit
+from judged import Batch, ask, batches, one_hot
 from torch import nn
 from torch.nn import functional
 
-from hubscout.evidence import logme
-from hubscout.hubs import Backbone, load
+from hubscout.hubs import Backbone
 
 IMAGES = 400
 BATCH = 50
@@ -92,24 +90,12 @@ def components(kernels: Sequence[np.ndarray], Y: np.ndarray) -> tuple[float, np.
 
 def measure(set_name: str, model: str) -> tuple[dict[str, float], dict[str, float]]:
     """Scores by name, and seconds."""
-    rows = choose(set_name)
-    chosen = rows.judged[:IMAGES]
-    labels = rows.labels[chosen]
-    Y = one_hot(labels)
-    backbone = load(vision_identifier(model))
-    backbone.module.eval()
-    whole = pixels(backbone, set_name, chosen)
+    asked = ask(set_name, model, IMAGES)
+    Y = one_hot(asked.labels)
     start = time.perf_counter()
-    phi, kernels = pooled_inputs(backbone, whole)
+    phi, kernels = pooled_inputs(asked.backbone, asked.whole)
     pooled = time.perf_counter()
-    frozen = unit(phi @ phi.T)
-    own = judge(frozen, Y)
-    scores = {
-        "logme": logme(phi, labels, jackknife="none").score,
-        "frozen evidence": own.evidence,
-        "frozen density": own.density,
-        "frozen accuracy": own.accuracy,
-    }
+    frozen, scores = frozen_scores(phi, asked.labels, Y)
     count = len(kernels[1])
     parts = {"all": range(1, count), "last half": range(count // 2, count), "last third": range(2 * count // 3, count)}
     for side, part in ((1, "all"), (1, "last half"), (1, "last third"), (4, "all"), (4, "last third")):

@@ -14,17 +14,14 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from outcomes import CLASSIFICATION, Outcome, logme_on_all, outcomes, table  # noqa: E402
+from agreement import SETS, WEIGHTS, between_seeds, fine_tuned, leave_one_out  # noqa: E402
+from outcomes import CLASSIFICATION, Outcome, logme_on_all, table  # noqa: E402
 
 from hubscout.evaluation import weighted_tau  # noqa: E402
 
 RESULTS = HERE / "results"
-SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot")
-WEIGHTS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
-"""Nats for a factor e of flops that are tried."""
 USUAL_WEIGHT = 0.1
 RESAMPLES = 200
-SEEDS = 3
 LARGE = 4
 """Models with the most flops, which one column leaves out."""
 
@@ -140,9 +137,7 @@ DERIVED = {
 
 @cache
 def found() -> dict[str, dict[str, Outcome]]:
-    """Of the models that have more than one seed."""
-    tuned = outcomes(CLASSIFICATION / "references.jsonl")
-    return {s: {model: one for model, one in tuned[s].items() if len(one.tests) > 1} for s in SETS}
+    return fine_tuned()
 
 
 @cache
@@ -252,20 +247,9 @@ def frozen() -> Judged:
     return Judged({s: {model: logme_on_all(s)[model] for model in names()} for s in SETS})
 
 
-def leave_one_out(candidates: Mapping[Any, Sequence[float]]) -> tuple[list[Any], list[float]]:
-    """For each set, the candidate that is best on the other sets, and how it does on this one."""
-    chosen = [max(candidates, key=lambda key: np.mean(np.delete(candidates[key], place))) for place in range(len(SETS))]
-    return chosen, [candidates[key][place] for place, key in enumerate(chosen)]
-
-
-def between_seeds() -> list[float]:
+def ceiling() -> list[float]:
     """How well one seed of fine-tuning predicts the mean of the two others, set by set."""
-    result = []
-    for s in SETS:
-        seeds = np.array([found()[s][model].tests for model in names() if len(found()[s][model].tests) == SEEDS])
-        others = [np.delete(seeds, seed, axis=1).mean(axis=1) for seed in range(SEEDS)]
-        result.append(float(np.mean([weighted_tau(seeds[:, seed], other) for seed, other in enumerate(others)])))
-    return result
+    return [between_seeds({model: found()[s][model] for model in names()}) for s in SETS]
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -300,7 +284,7 @@ def score_tables() -> list[str]:
     rows = [
         score_row("LogME, all train rows", frozen(), None),
         ["flops", *numbers(flops.alone), *dashes, f"{np.mean(taus(log_flops(), smaller())):.2f}"],
-        ["one seed of fine-tuning against the mean of two others", *numbers(between_seeds()), *dashes, "–"],
+        ["one seed of fine-tuning against the mean of two others", *numbers(ceiling()), *dashes, "–"],
     ]
     text = [*table(header, rows), ""]
     for family in FAMILIES:
@@ -375,10 +359,9 @@ def draw() -> None:
                 axis.plot(mean, height, marker, color=colour, markersize=3.5)
             ticks.append(place)
             labels.append(label)
-    ceiling = float(np.mean(between_seeds()))
     axis.axvline(float(np.mean(frozen().alone)), color=PLAIN, linestyle="--", linewidth=1)
     axis.axvline(frozen().with_flops, color=FLOPS, linestyle="--", linewidth=1)
-    axis.axvline(ceiling, color="0.3", linestyle=":", linewidth=1.2)
+    axis.axvline(float(np.mean(ceiling())), color="0.3", linestyle=":", linewidth=1.2)
     axis.plot([], [], "o-", color=PLAIN, markersize=3.5, label="the score")
     axis.plot([], [], "s-", color=FLOPS, markersize=3.5, label="+ 0.1 log flops")
     axis.plot([], [], "--", color="0.5", label="LogME of all train rows, the same way")

@@ -13,14 +13,13 @@ from collections import defaultdict
 
 import numpy as np
 import torch
-from gaussian import best, judge, mixtures, unit
-from judged import Batch, batches, choose, features, one_hot, pixels
-from references import vision_identifier
+from gaussian import best, frozen_scores, mixtures, unit
+from judged import Batch, ask, batches, features, one_hot
 from torch import nn
 from torch.nn import functional
 
 from hubscout.evidence import logme
-from hubscout.hubs import Backbone, load
+from hubscout.hubs import Backbone
 
 IMAGES = 256
 BATCH = 32
@@ -194,26 +193,14 @@ def sums(kernels: Kernels) -> dict[str, np.ndarray]:
 
 def measure(set_name: str, model: str) -> tuple[dict[str, float], dict[str, float]]:
     """Scores by name, and seconds."""
-    rows = choose(set_name)
-    chosen = rows.judged[:IMAGES]
-    labels = rows.labels[chosen]
-    Y = one_hot(labels)
-    backbone = load(vision_identifier(model))
-    backbone.module.eval()
-    whole = pixels(backbone, set_name, chosen)
+    asked = ask(set_name, model, IMAGES)
+    Y = one_hot(asked.labels)
     start = time.perf_counter()
-    phi = features(backbone, whole, BATCH).double().numpy()
+    phi = features(asked.backbone, asked.whole, BATCH).double().numpy()
     extracted = time.perf_counter()
-    kernels = tangent_kernels(backbone, whole, directions(phi, labels))
+    kernels = tangent_kernels(asked.backbone, asked.whole, directions(phi, asked.labels))
     sketched = time.perf_counter()
-    frozen = unit(phi @ phi.T)
-    own = judge(frozen, Y)
-    scores = {
-        "logme": logme(phi, labels, jackknife="none").score,
-        "frozen evidence": own.evidence,
-        "frozen density": own.density,
-        "frozen accuracy": own.accuracy,
-    }
+    frozen, scores = frozen_scores(phi, asked.labels, Y)
     for name, K in sums(kernels).items():
         found = mixtures(frozen, unit(K), Y, SHARES)
         mixed = best(found)

@@ -75,8 +75,10 @@ def evidence_table(measured: dict[str, dict[str, Any]]) -> list[str]:
             spent = None if cost is None else seconds_of(cost, device)
             cells.append("–" if spent is None else amount(spent))
             naive = found["costs"].get("naive")
-            known = spent is not None and naive is not None
-            cells.append(f"{seconds_of(naive, device) / spent:,.0f}×" if known else "–")
+            if spent is None or naive is None:
+                cells.append("–")
+            else:
+                cells.append(f"{seconds_of(naive, device) / spent:,.0f}×")
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
         "",
@@ -152,6 +154,10 @@ def cost_table(family: str) -> list[str]:
     timed = [cost for cost in found if cost["one run"] is not None]
     runs = "; ".join(f"{cost['label']} {amount(cost['one run'])}" for cost in timed)
     lines += ["", f"The search is {timed[0]['grid']} runs of 300 steps; one run was timed: {runs}."] if timed else [""]
+    if family == "vision":
+        lines.append(
+            f"The references' own runs of it took {references_seconds():.0f} s in sum on an H200, beside others."
+        )
     if any(cost["scaled"] for cost in found):
         lines.append("On the CPU a run is extrapolated from a few steps, and extraction from a part of the set.")
     lines += [f"{cost['label']}: fine-tuning was not measured." for cost in found if cost["tune"] is None]
@@ -162,6 +168,14 @@ def cost_table(family: str) -> list[str]:
         if warmed(cost)
     ]
     return [*lines, "Memory is the device's peak on a GPU, and what the process had above its start on the CPU."]
+
+
+def references_seconds() -> float:
+    """What the references' own runs of the vision search took, on a GPU that others used at the same time."""
+    lines = (HERE.parent / "classification" / "results" / "references.jsonl").read_text().splitlines()
+    found = load("vision-tune", "cuda")
+    place = None if found is None else (found["set"], found["model"], 0)
+    return sum(t["seconds"] for t in map(json.loads, lines) if (t["set"], t["model"], t["seed"]) == place)
 
 
 def warmed(cost: dict[str, Any]) -> bool:

@@ -109,6 +109,26 @@ def main_table(runs: list[Run], set_name: str) -> list[str]:
     return lines
 
 
+def other_rates(runs: list[Run], set_name: str) -> list[str]:
+    """Fine-tuning at rates that the search did not choose in the end, and how the methods compare with it there."""
+    table, (chosen_rate, _) = finals(runs, set_name), chosen(runs, set_name)["fine-tune", ""]
+    found: dict[float, dict[int, float]] = defaultdict(dict)
+    for run in runs:
+        ours = (run["set_name"], run["method"]) == (set_name, "fine-tune") and run["seed"] not in SEARCH_SEEDS
+        if ours and run["learning_rate"] != chosen_rate:
+            found[run["learning_rate"]][run["seed"]] = 100 * run["test"]
+    lines = []
+    for rate, by_seed in sorted(found.items()):
+        compared = [
+            f"{method}, {SHOWN[teachers]} {interval(ahead(of, by_seed))}"
+            for (method, teachers), of in table.items()
+            if teachers and not method.startswith("zoo")
+        ]
+        lines.append(f"Fine-tuning at {rate:g}, not chosen in the end: {spread(by_seed)}. Ahead of it: ")
+        lines[-1] += "; ".join(compared) + "."
+    return [part for line in lines for part in (line, "")]
+
+
 def study_seeds(runs: list[Run], set_name: str) -> dict[Line, dict[int, float]]:
     """The runs with other teachers, and those of the main comparison with the same seeds."""
     found = finals(runs, set_name, main=False)
@@ -241,7 +261,7 @@ def main() -> None:
     lines = []
     for set_name, title in SETS.items():
         lines += [f"# {title}", "", "Settings chosen on validation, run again with fresh seeds.", ""]
-        lines += [*main_table(runs, set_name), ""]
+        lines += [*main_table(runs, set_name), "", *other_rates(runs, set_name)]
         others = study_seeds(runs, set_name)
         if ("kd", "top1") in others:
             lines += ["## By the number of teachers, three seeds", "", *count_table(others), ""]
