@@ -87,6 +87,10 @@ class UnsafeCheckpointError(CheckpointError):
     """A checkpoint that would run code when opened. It was not opened."""
 
 
+class CodeNotAllowedError(ModelError):
+    """A file names a model that would run code, and nobody allowed that for this file. Nothing was run."""
+
+
 class MissingDependencyError(HubscoutError, ImportError):
     """A package that an optional part of hubscout needs is not installed."""
 

@@ -33,12 +33,12 @@ def test_models(hubscout: Run) -> None:
 def test_select(hubscout: Run, run_folder: Path, zoo: str) -> None:
     top = json.loads(hubscout("select", run_folder, "-k", "1", "--json").stdout)
     assert [step["identifier"] for step in top["teachers"]] == [f"{zoo}:colours"]
-    joint = hubscout("select", run_folder, "-k", "2", "--method", "joint", "--json", "-q")
+    joint = hubscout("select", run_folder, "-k", "2", "--method", "joint", "--json", "-q", "--allow-code")
     assert joint.exit_code == 0, joint.stderr
     steps = json.loads(joint.stdout)["teachers"]
     assert steps[0]["identifier"] == f"{zoo}:colours"
     assert steps[1]["added"] < 0.01, "what sees one channel adds nothing to what sees all"
-    assert "joint LogME" in hubscout("select", run_folder, "-k", "2", "--method", "joint").stdout
+    assert "joint LogME" in hubscout("select", run_folder, "-k", "2", "--method", "joint", "--allow-code").stdout
     none = hubscout("select", run_folder, "--max-params", "0")
     assert none.exit_code == 2
     assert "keeps these limits" in none.stderr
@@ -100,3 +100,11 @@ def test_demo_data(tmp_path: Path) -> None:
     task = open_task(write_words(tmp_path / "words.csv", 50))
     assert task.kind == "regression"
     assert task.modality == "text"
+
+
+def test_a_page_offers_no_code_that_a_file_names(hubscout: Run, zoo: str, tmp_path: Path) -> None:
+    (tmp_path / "models.txt").write_text(f"{zoo}:red\n")
+    refused = hubscout("serve", tmp_path / "runs", "--port", "0", "-m", f"@{tmp_path / 'models.txt'}")
+    assert refused.exit_code == 1
+    assert "models.txt names" in refused.stderr
+    assert "--allow-code" in refused.stderr

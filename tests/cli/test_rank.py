@@ -76,8 +76,9 @@ def test_interrupted_is_130_and_the_same_command_goes_on(hubscout: Run, images: 
 
 def test_models_from_a_file(hubscout: Run, images: Path, zoo: str, tmp_path: Path) -> None:
     (tmp_path / "models.txt").write_text(f"# mine\n{zoo}:red\n\n{zoo}:colours\n")
-    result = hubscout("rank", images, "-m", f"@{tmp_path / 'models.txt'}", "--no-cache", "--json", "-q")
-    assert len(json.loads(result.stdout)["rows"]) == 2
+    listed = ["rank", images, "-m", f"@{tmp_path / 'models.txt'}", "--no-cache", "--json", "-q"]
+    assert len(json.loads(hubscout(*listed, "--allow-code").stdout)["rows"]) == 2
+    assert not json.loads(hubscout(*listed).stdout)["rows"], "functions that a file names run only if allowed"
     missing = hubscout("rank", images, "-m", "@nowhere.txt")
     assert missing.exit_code == 2
     assert "cannot read the list of models" in missing.stderr

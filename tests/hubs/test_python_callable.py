@@ -158,3 +158,52 @@ def test_a_tuned_network_of_ones_own_code_opens_again(models, tmp_path, image):
     assert again.card.source_classes == 2
     with pytest.raises(InputError, match=r"\?arch="):
         load(f"file:{tmp_path / 'tuned'}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system?command=touch%20{executed}",
+        "posix:system?command=touch%20{executed}",
+        "subprocess:run?args=touch%20{executed}&shell=true",
+        "subprocess:Popen?args=touch%20{executed}&shell=true",
+        "builtins:exec?source=open('{executed}','w')",
+        "pathlib:Path.touch?self={executed}",
+        "{file}:os.system?command=touch%20{executed}",
+        "{file}:subprocess.run?args=touch%20{executed}&shell=true",
+        "{file}:system?command=touch%20{executed}",
+        "{file}:late?command=touch%20{executed}",
+        "borrows:os.system?command=touch%20{executed}",
+        "borrows:torch.os.system?command=touch%20{executed}",
+    ],
+)
+def test_only_what_the_named_module_defines_is_called(tmp_path, monkeypatch, name):
+    file, executed = tmp_path / "borrows.py", tmp_path / "executed"
+    file.write_text(
+        "import os, subprocess, functools, torch\nfrom os import system\nlate = functools.partial(os.system)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match=r"of Python itself|is defined in"):
+        load("python:" + name.format(file=file, executed=executed))
+    assert not executed.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["Net", "small", "Net.make", "package:build", "package.nets:build", "package:nets.build"]
+)
+def test_classes_partials_methods_and_what_a_package_exports_are_its_own(tmp_path, monkeypatch, name):
+    (tmp_path / "package").mkdir()
+    source = (
+        "import functools\nfrom torch import nn\n"
+        "class Net(nn.Linear):\n    num_features = 7\n"
+        "    def __init__(self, width=5):\n        super().__init__(width, 7)\n"
+        "    @classmethod\n    def make(cls):\n        return cls()\n"
+        "def build(width=5):\n    return Net(width)\nsmall = functools.partial(build, width=3)\n"
+    )
+    (tmp_path / "package" / "__init__.py").write_text("from package.nets import build\n")
+    (tmp_path / "package" / "nets.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    full = name if ":" in name else f"{tmp_path}/package/nets.py:{name}"
+    assert load(f"python:{full}").card.feature_dim == 7
+    monkeypatch.delitem(__import__("sys").modules, "package", raising=False)
+    monkeypatch.delitem(__import__("sys").modules, "package.nets", raising=False)

@@ -47,11 +47,11 @@ def test_tune_then_predict(folder, tmp_path):
         path.name for path in out.iterdir()
     }
     images = sorted((folder / "test" / "red").iterdir())
-    found = json.loads(run("predict", out, *images, "--top", "2", "--json").stdout)
+    found = json.loads(run("predict", out, *images, "--top", "2", "--json", "--allow-code").stdout)
     assert [record["input"] for record in found] == [str(image) for image in images]
     assert all(record["prediction"] in ("blue", "green", "red") for record in found)
     assert all(len(record["probabilities"]) == 2 for record in found)
-    assert "prediction" in run("predict", out, folder / "test").stdout
+    assert "prediction" in run("predict", out, folder / "test", "--allow-code").stdout
     assert "holds a run already" in run("tune", folder, *TAUGHT, "--out", out, *QUICK, status=2).output
     again = run("tune", folder, *TAUGHT, "--out", out, "--resume", "--json", *QUICK)
     assert json.loads(again.stdout)["metrics"] == told["metrics"]
@@ -60,7 +60,7 @@ def test_tune_then_predict(folder, tmp_path):
 def test_teachers_out_of_a_ranking(folder, tmp_path):
     run("rank", folder, "-m", TEACHERS, "--out", tmp_path / "run", "--no-cache", "--quiet")
     taught = ["--target", TARGET, "--teachers", tmp_path / "run", "--top", "1", "--trade-off", "0.1"]
-    told = json.loads(run("tune", folder, *taught, "--json", *QUICK).stdout)
+    told = json.loads(run("tune", folder, *taught, "--json", "--allow-code", *QUICK).stdout)
     ranked = json.loads((tmp_path / "run" / "ranking.json").read_text())
     assert len(told["teachers"]) == 1
     assert told["teachers"][0] in json.dumps(ranked)
@@ -95,7 +95,8 @@ def test_errors_are_one_line(folder, tmp_path):
     assert "Did you mean 'warmup'" in bad.output
     (tmp_path / "broken.png").write_bytes(b"no image")
     run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK)
-    assert "cannot be read as an image" in run("predict", tmp_path / "model", tmp_path / "broken.png", status=2).output
+    broken = run("predict", tmp_path / "model", tmp_path / "broken.png", "--allow-code", status=2)
+    assert "cannot be read as an image" in broken.output
     assert "no tuning.json" in run("predict", tmp_path, tmp_path / "broken.png", status=1).output
     with pytest.raises(InputError, match="name=value"):
         read_settings(["warmup"])
@@ -106,3 +107,111 @@ def test_all_arguments_are_listed_with_what_they_mean():
     assert "temperature=0.1: Of the softmax over the teachers' LogME." in told
     for line in told.strip().splitlines():
         assert len(line.partition(": ")[2]) > 5, line
+
+
+ATTACK = """
+from pathlib import Path
+from tuning_networks import images
+
+def build(touch):
+    Path(touch).touch()
+    return images(seed=1)
+"""
+
+
+@pytest.fixture
+def attack(tmp_path):
+    """An identifier whose function leaves a file behind, and that file."""
+    (tmp_path / "attack.py").write_text(ATTACK)
+    executed = tmp_path / "executed"
+    return f"python:{tmp_path}/attack.py:build?touch={executed}", executed
+
+
+def spoil(path, place, name):
+    """Put another identifier into a file, as whoever sends it could."""
+    record = json.loads(path.read_text())
+    inner = record
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = name
+    path.write_text(json.dumps(record))
+
+
+def test_a_model_folder_runs_nothing_unless_it_is_allowed(folder, tmp_path, attack):
+    name, executed = attack
+    out, image = tmp_path / "model", next((folder / "test" / "red").iterdir())
+    run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", out, *QUICK)
+    spoil(out / "tuning.json", ["target"], name)
+    refused = run("predict", out, image, status=1)
+    assert not executed.exists()
+    for words in (str(out / "tuning.json"), "attack.py:build", "--allow-code"):
+        assert words in refused.output
+    assert "predict" not in refused.stdout
+    run("predict", out, image, "--allow-code")
+    assert executed.exists(), "the attack must work where it is allowed, or this test proves nothing"
+    executed.unlink()
+    for other in (f"file:{out}/model.safetensors?arch=%70ython:{name.removeprefix('python:')}", "python:os:system"):
+        spoil(out / "tuning.json", ["target"], other)
+        run("predict", out, image, status=1)
+        assert not executed.exists()
+
+
+def test_the_name_of_a_model_folder_is_no_option(folder, tmp_path, attack, monkeypatch):
+    _, executed = attack
+    out = tmp_path / "model?arch=python:attack.py:build&touch=executed"
+    run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", out, *QUICK)
+    monkeypatch.chdir(tmp_path)
+    run("predict", out, next((folder / "test" / "red").iterdir()), status=1)
+    assert not executed.exists()
+
+
+@pytest.mark.parametrize("command", ["tune", "select", "list"])
+def test_a_ranking_or_a_list_runs_nothing_unless_it_is_allowed(folder, tmp_path, attack, command):
+    name, executed = attack
+    cache = ["--cache", tmp_path / "cache"]
+    run("rank", folder, "-m", TEACHERS, "--out", tmp_path / "run", "--quiet", *cache)
+    spoil(tmp_path / "run" / "ranking.json", ["rows", 0, "identifier"], name)
+    (tmp_path / "models.txt").write_text(f"# sent by a colleague\n{name}\n")
+    arguments = {
+        "tune": ["tune", folder, "--target", TARGET, "--teachers", tmp_path / "run", "--trade-off", "0.1", *QUICK],
+        "select": ["select", tmp_path / "run", "-k", "2", "--method", "joint", "--quiet"],
+        "list": ["rank", folder, "-m", f"@{tmp_path / 'models.txt'}", "--no-cache"],
+    }[command]
+    refused = run(*arguments, status=1)
+    assert not executed.exists()
+    assert "--allow-code" in " ".join(refused.output.split())
+    assert ("models.txt" if command == "list" else "ranking.json") in refused.output.replace("\n", "")
+    run(*arguments, "--allow-code")
+    assert executed.exists(), "the attack must work where it is allowed, or this test proves nothing"
+
+
+def test_teachers_in_python_out_of_a_saved_ranking(folder, tmp_path, attack):
+    from hubscout import Ranking, rank
+    from hubscout.errors import CodeNotAllowedError
+    from hubscout.tasks import open_task
+    from hubscout.tuning import tune
+
+    name, executed = attack
+    task = open_task(folder)
+    made = rank(task, [TARGET], out=tmp_path / "run", cache=False)
+    options = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 2, "trade_off": 0.1}
+    assert tune(task, TARGET, made.top(1), **options).teachers == (TARGET,), "names of one's own stay one's own"
+    spoil(tmp_path / "run" / "ranking.json", ["rows", 0, "identifier"], name)
+    for teachers in (Ranking.load(tmp_path / "run").top(1), list(Ranking.load(tmp_path / "run"))):
+        with pytest.raises(CodeNotAllowedError, match=r"ranking\.json"):
+            tune(task, TARGET, teachers, **options)
+    assert not executed.exists()
+    tune(task, TARGET, Ranking.load(tmp_path / "run", allow_code=True).top(1), **options)
+    assert executed.exists()
+
+
+def test_a_ranking_goes_on_with_the_models_that_the_user_names_again(folder, tmp_path):
+    from hubscout import rank
+    from hubscout.tasks import open_task
+
+    task = open_task(folder)
+    rank(task, [TARGET], out=tmp_path, cache=False)
+    spoil(tmp_path / "ranking.json", ["complete"], False)
+    again = rank(task, [TARGET], out=tmp_path, cache=False)
+    assert 'taken_over": ["python' in (tmp_path / "events.jsonl").read_text()
+    assert type(again.best.identifier) is str, "what the user named is not the file's word"

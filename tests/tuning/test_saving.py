@@ -89,7 +89,8 @@ def test_bare_networks_and_regression_in_their_own_units(tmp_path):
     regression = type(task)("numbers", "regression", "image", ("up", "down"), numbers, "numbers")
     tuned = tune(regression, "python:tuning_networks:images?seed=1", method="fine-tune", **QUICK)
     tuned.save(tmp_path)
-    again = Tuned.load(tmp_path)
+    assert "allow_code=True" in (tmp_path / "README.md").read_text()
+    again = Tuned.load(tmp_path, allow_code=True)
     expected = tuned.predict(task.test.inputs)
     np.testing.assert_allclose(again.predict(task.test.inputs).values, expected.values, rtol=1e-5, atol=1e-5)
     assert abs(expected.values[:, 0].mean() - 101) < 3

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
+from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)
 
@@ -31,6 +32,7 @@ def predict(
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -38,7 +40,7 @@ def predict(
     from hubscout.features.precision import pick_device
     from hubscout.tuning import Tuned
 
-    tuned = Tuned.load(model).to(pick_device(device))
+    tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
     names, samples = _gather(inputs or [], text or [], tuned)
     records = tuned.predict(samples, batch_size=batch_size).records(top)
     if as_json:

@@ -19,7 +19,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import parse_count, split_list, split_models
+from hubscout.cli.values import AllowCodeOption, parse_count, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -112,6 +112,7 @@ def rank(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the ranking of another question in --out.")
     ] = False,
+    allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -130,7 +131,7 @@ def rank(
         raise InputError("--cache and --no-cache exclude each other.")
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
-    found = find_candidates(split_models(models))
+    found = find_candidates(split_models(models, allow_code=allow_code))
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
         say(note, quiet=quiet)

@@ -11,7 +11,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TargetOption, TextOption, open_data
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
-from hubscout.cli.values import split_list, split_models
+from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -60,6 +60,7 @@ def reference(
         str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Other arguments of tune, as name=value.")] = None,
+    allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -83,7 +84,7 @@ def reference(
     options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
     options |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     options |= read_settings(settings or [])
-    wanted = [candidate.identifier for candidate in find_candidates(split_models(models)).models]
+    wanted = [candidate.identifier for candidate in find_candidates(split_models(models, allow_code=allow_code)).models]
     with display(quiet=quiet, title="reference") as observer:
         found = run(
             task,

@@ -10,7 +10,7 @@ import typer
 
 from hubscout.cli.completion import complete_runs
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
-from hubscout.cli.values import parse_count
+from hubscout.cli.values import AllowCodeOption, parse_count
 
 app = typer.Typer(add_completion=False)
 
@@ -37,6 +37,7 @@ def select(
     max_latency: Annotated[float | None, typer.Option("--max-latency", help="Of each model, in seconds.")] = None,
     cache: Annotated[Path | None, typer.Option("--cache", help="Feature cache, if not that of the run.")] = None,
     device: Annotated[str, typer.Option("--device", help="Where features that are not cached are computed.")] = "auto",
+    allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -49,7 +50,7 @@ def select(
     from hubscout.features.progress_display import display
     from hubscout.ranking import Ranking, select_teachers
 
-    ranking = Ranking.load(run)
+    ranking = Ranking.load(run, allow_code=allow_code)
     bounded = ranking.within(
         max_params=None if max_params is None else parse_count(max_params, "--max-params"),
         max_flops=None if max_flops is None else parse_count(max_flops, "--max-flops"),

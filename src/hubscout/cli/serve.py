@@ -9,6 +9,7 @@ import typer
 
 from hubscout.cli.completion import complete_models
 from hubscout.cli.output import QuietOption, say
+from hubscout.cli.values import AllowCodeOption, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -47,14 +48,20 @@ def serve(
         ),
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    allow_code: AllowCodeOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Look at a folder of runs in the browser: search, open reports, compare two, watch live, start and stop rankings.
 
     The page reads and writes the same run folders as the commands. Stopping it stops no ranking.
     """
-    from hubscout.cli.values import split_models
+    from hubscout.hubs import Identifier
+    from hubscout.hubs.permission import refuse_code
     from hubscout.serve import serve as run_server
+
+    offered = split_models(models or [], allow_code=allow_code)
+    for model in offered:  # the page hands them to a command line, where they count as the user's own words
+        refuse_code(Identifier.parse(model))
 
     def ready(address: str, wanted: str | None) -> None:
         link = address if wanted is None else f"{address}?token={wanted}"
@@ -66,5 +73,5 @@ def serve(
             webbrowser.open(link)
 
     run_server(
-        runs, host=host, port=port, token=token, data=data, models=split_models(models or []), ready=ready
+        runs, host=host, port=port, token=token, data=data, models=offered, ready=ready
     )  # fmt: skip

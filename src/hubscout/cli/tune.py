@@ -11,7 +11,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import split_list, split_models
+from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -107,6 +107,7 @@ def tune(
         bool,
         typer.Option("--list-arguments", callback=_list_arguments, is_eager=True, help="Print all arguments and exit."),
     ] = False,
+    allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -128,12 +129,13 @@ def tune(
     task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
     if limit is not None:
         task = task.subset(limit, seed)
-    taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top)
+    taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top, allow_code=allow_code)
     if method == "all":
         _compare(task, target, taught_by, seeds, out, (engine, address), options, as_json=as_json, quiet=quiet)
         return
     from hubscout.tuning import tune as run
     from hubscout.tuning.display import display
+    from hubscout.tuning.saving import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
         tuned = run(
@@ -143,7 +145,8 @@ def tune(
         return
     if out is not None:
         tuned.save(out)
-        say(f"Saved in {out}: `hubscout predict {out} INPUTS`", quiet=quiet)
+        allowed = " --allow-code" if opens_by_code(tuned, out) else ""
+        say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
         if onnx:
             difference = tuned.export_onnx(out / "model.onnx")
             say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
@@ -179,14 +182,14 @@ def _compare(
         print_result(found.table())
 
 
-def open_teachers(values: list[str], top: int) -> list[str]:
+def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, or the best of a ranking where its folder is given."""
     from hubscout.ranking import Ranking
 
     found: list[str] = []
-    for value in split_models(values):
+    for value in split_models(values, allow_code=allow_code):
         if (Path(value) / "ranking.json").is_file() or value.endswith("ranking.json"):
-            found += Ranking.load(value).top(top)
+            found += Ranking.load(value, allow_code=allow_code).top(top)
         else:
             found.append(value)
     return list(dict.fromkeys(found))

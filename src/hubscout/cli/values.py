@@ -5,8 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from hubscout.errors import InputError
+from hubscout.hubs.identifiers import IdentifierFromFile
+
+AllowCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code",
+        help="Let models that a file names (a run, a model folder, @FILE) run code: python: functions and custom code.",
+    ),
+]
 
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
@@ -33,8 +45,10 @@ def split_list(values: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part))
 
 
-def split_models(values: Sequence[str]) -> list[str]:
+def split_models(values: Sequence[str], *, allow_code: bool = False) -> list[str]:
     """Models and patterns: repeated, joined by commas, or `@FILE` with one a line and `#` before remarks.
+
+    The models of a file open no code unless `allow_code` says so; those on the command line are the user's own words.
 
     A comma inside the options of an identifier (`?mean=0.5,0.5`) does not separate: after a question mark only a
     part that starts a new identifier (`hub/` or `kind:`) does.
@@ -45,7 +59,8 @@ def split_models(values: Sequence[str]) -> list[str]:
     found: list[str] = []
     for value in values:
         if value.startswith("@"):
-            found += _models_of_file(Path(value[1:]))
+            listed = _models_of_file(Path(value[1:]))
+            found += listed if allow_code else [IdentifierFromFile(model, value[1:]) for model in listed]
             continue
         parts: list[str] = []
         for part in value.split(","):

@@ -27,6 +27,7 @@ from hubscout.features.fingerprint import key
 from hubscout.features.manifest import MANIFEST, Manifest
 from hubscout.features.shards import FINAL
 from hubscout.features.storage import default_root
+from hubscout.hubs.identifiers import IdentifierFromFile
 
 _LOCKS = ".locks"
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a folder of caches; see bford.info/cachedir\n"
@@ -105,7 +106,7 @@ class FeatureCache:
             found.append(
                 CachedFeatures(
                     name=folder.name,
-                    model=about.get("model", ""),
+                    model=IdentifierFromFile(about.get("model", ""), str(folder / MANIFEST)),
                     task=about.get("task_name", ""),
                     split=about.get("selection", "").partition(":")[0],
                     layer=manifest.layer,

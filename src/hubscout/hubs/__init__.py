@@ -4,7 +4,7 @@ Nothing here knows of tasks, metrics or rankings.
 """
 
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
 from hubscout.hubs.listing import ModelEntry, ModelListing
 from hubscout.hubs.loading import list_models, load
 from hubscout.hubs.registry import HUBS, Hub
@@ -16,6 +16,7 @@ __all__ = [
     "Batch",
     "Hub",
     "Identifier",
+    "IdentifierFromFile",
     "ModelCard",
     "ModelEntry",
     "ModelListing",

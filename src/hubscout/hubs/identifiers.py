@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -12,6 +12,21 @@ from hubscout.errors import InputError
 
 _SHAPE = re.compile(r"(?P<hub>[A-Za-z][\w.-]*)(?P<separator>[/:])(?P<name>.+)", re.DOTALL)
 _COLON_HUBS = frozenset({"file", "onnx", "python"})
+
+
+class IdentifierFromFile(str):
+    """An identifier that was read from a file: the same string, and which file it stands in.
+
+    What is read from a file is data. `hubscout.hubs.load` opens no code for such a name unless it is told to, however
+    far the name was carried from the file.
+    """
+
+    origin: str
+
+    def __new__(cls, text: str, origin: str = "") -> IdentifierFromFile:
+        made = super().__new__(cls, text)
+        made.origin = origin
+        return made
 
 
 @dataclass(frozen=True)
@@ -27,6 +42,8 @@ class Identifier:
     hub: str
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    origin: str | None = field(default=None, compare=False, repr=False)
+    """The file that it was read from; None where the user wrote it."""
 
     @classmethod
     def parse(cls, text: str) -> Identifier:
@@ -38,18 +55,18 @@ class Identifier:
                 f"Model {text!r} names no hub. Write hub/NAME, such as timm/resnet50.a1_in1k or "
                 "hf/facebook/dinov2-small, or file:PATH, onnx:PATH, python:module:function."
             )
-        return cls(found["hub"], found["name"], options)
+        return cls(found["hub"], found["name"], options, getattr(text, "origin", None))
 
     def with_options(self, **options: Any) -> Identifier:
         """The same model with more options, the new ones winning."""
-        return Identifier(self.hub, self.name, {**self.options, **options})
+        return replace(self, options={**self.options, **options})
 
     def __str__(self) -> str:
         separator = ":" if self.hub in _COLON_HUBS else "/"
         text = f"{self.hub}{separator}{self.name}"
-        if not self.options:
-            return text
-        return text + "?" + "&".join(f"{key}={_write(self.options[key])}" for key in sorted(self.options))
+        if self.options:
+            text += "?" + "&".join(f"{key}={_write(self.options[key])}" for key in sorted(self.options))
+        return text if self.origin is None else IdentifierFromFile(text, self.origin)
 
 
 def _split_options(text: str) -> tuple[str, dict[str, Any]]:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.permission import refuse_code
 from hubscout.hubs.registry import HUBS
 
 
-def load(identifier: str | Identifier, **options: Any) -> Backbone:
+def load(identifier: str | Identifier, *, allow_code: bool = False, **options: Any) -> Backbone:
     """Open a model of any hub, in eval mode, on the CPU, in float32.
 
     `identifier` is `timm/NAME`, `torchvision/NAME`, `hf/ID`, `sentence-transformers/ID`, `pypi/NAME`, `onnx:PATH`,
     `file:PATH` or `python:module:function`, each with options behind a question mark if need be; `options` given
     here are the same ones and win.
+
+    An identifier out of a file (a row of a saved ranking, the target of a saved model) opens data only:
+    `CodeNotAllowedError` where it asks for a `python:` function or for `trust_remote_code`, unless `allow_code`.
     """
     parsed = Identifier.parse(identifier) if isinstance(identifier, str) else identifier
+    if allow_code:
+        parsed = replace(parsed, origin=None)
+    refuse_code(parsed)
     hub = HUBS[parsed.hub]
     return hub.load(parsed.with_options(**options))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import sys
@@ -66,10 +67,26 @@ def find_function(name: str) -> Callable[..., Any]:
         found = getattr(found, part)
     if not callable(found):
         raise ModelError(f"'python:{name}' is a {type(found).__name__}, not a function.")
+    _refuse_borrowed(found, module, name)
     return found
 
 
+def _refuse_borrowed(found: Callable[..., Any], module: ModuleType, name: str) -> None:
+    """Only what the named module, or its package, defines is called: not what it happened to import."""
+    inner = found
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    home = getattr(inner, "__module__", None) or "Python itself"
+    if home.partition(".")[0] != module.__name__.partition(".")[0]:
+        raise ModelError(
+            f"'python:{name}' is defined in {home}, not in the module that is named. Name a function or a class where "
+            "it is defined, or write a function that calls it."
+        )
+
+
 def _import_module(name: str) -> ModuleType:
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        raise ModelError(f"'python:{name}' names a module of Python itself, and no model is made there.")
     for attempt in range(2):
         try:
             return importlib.import_module(name)

@@ -201,11 +201,15 @@ class Ranking:
         return save_ranking(self, Path(folder))
 
     @classmethod
-    def load(cls, path: str | Path) -> Ranking:
-        """Open what `save` wrote: the folder, or its `ranking.json`."""
+    def load(cls, path: str | Path, *, allow_code: bool = False) -> Ranking:
+        """Open what `save` wrote: the folder, or its `ranking.json`.
+
+        A model that this file names opens data only. `allow_code` lets it run code too (`python:` functions,
+        `trust_remote_code`) when it is opened later, as a teacher for instance.
+        """
         from hubscout.ranking.storage import load_ranking
 
-        return load_ranking(Path(path))
+        return load_ranking(Path(path), allow_code=allow_code)
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page; it loads nothing and opens from a file."""

@@ -56,7 +56,8 @@ class Run:
         earlier = self.journal.begin(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
         zoo = [name for name in self.settings.metrics if _is_zoo(name)]
         if not zoo:  # their parts are not saved, so the models must be scored again (from the cache)
-            self.rows = {name: row for name, row in earlier.items() if name in wanted}
+            # By the names as they were given now: the user has said them, not the file.
+            self.rows = {name: replace(earlier[name], identifier=name) for name in wanted if name in earlier}
         self.journal.note(
             "started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name,
             pid=os.getpid(), host=platform.node(),

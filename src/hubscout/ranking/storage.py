@@ -6,11 +6,12 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.errors import HubscoutError, RunError
+from hubscout.hubs.identifiers import IdentifierFromFile
 from hubscout.ranking.checking import check_types
 from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
@@ -56,8 +57,8 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking:
-    """The inverse of `to_json`."""
+def from_json(record: dict[str, Any], *, origin: str = "this record", allow_code: bool = False) -> Ranking:
+    """The inverse of `to_json`. The models are named by `origin`, which opens no code unless `allow_code` says so."""
     if not isinstance(record, dict) or record.get("format") != "hubscout-ranking":
         raise RunError(f"{origin} is not a saved ranking.")
     if record.get("version") != VERSION:
@@ -72,6 +73,13 @@ def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking
         stages = tuple(Stage(**_tuples(Stage, entry)) for entry in record["stages"])
         for part in (task, *rows, *failures, *stages):
             check_types(part, f"{origin}: {type(part).__name__.lower()}")
+        if not allow_code:
+            rows = tuple(replace(row, identifier=IdentifierFromFile(row.identifier, origin)) for row in rows)
+            failures = tuple(replace(one, identifier=IdentifierFromFile(one.identifier, origin)) for one in failures)
+            stages = tuple(
+                replace(stage, models=tuple(IdentifierFromFile(name, origin) for name in stage.models))
+                for stage in stages
+            )
         ranking = Ranking(
             task=task,
             metrics=tuple(record["metrics"]),
@@ -138,7 +146,7 @@ def _save_table(ranking: Ranking, path: Path) -> None:
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
 
 
-def load_ranking(path: Path) -> Ranking:
+def load_ranking(path: Path, *, allow_code: bool = False) -> Ranking:
     """Open a run folder or the `ranking.json` in it."""
     file = path / FILE if path.is_dir() else path
     if not file.exists():
@@ -148,4 +156,4 @@ def load_ranking(path: Path) -> Ranking:
         record = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise RunError(f"{file} is not JSON: {error}.") from error
-    return from_json(record, origin=str(file))
+    return from_json(record, origin=str(file), allow_code=allow_code)

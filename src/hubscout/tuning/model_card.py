@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from hubscout.tuning.tuned import Tuned
 
 
-def model_card(tuned: Tuned, description: Mapping[str, Any]) -> str:
-    """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself."""
-    library, opening = _opening(tuned, description)
+def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = False) -> str:
+    """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself.
+
+    `by_code` says that only the code behind the target's identifier builds the network.
+    """
+    library, opening = _opening(tuned, description, by_code)
     names = tuned.target_names
     shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
     lines = [
@@ -62,9 +65,10 @@ def model_card(tuned: Tuned, description: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _opening(tuned: Tuned, description: Mapping[str, Any]) -> tuple[str, list[str]]:
+def _opening(tuned: Tuned, description: Mapping[str, Any], by_code: bool) -> tuple[str, list[str]]:
     """The library that opens the folder, and how; hubscout itself always does."""
-    own = ["import hubscout as hs", 'hs.Tuned.load("THIS FOLDER").predict(inputs).labels']
+    allowed = ", allow_code=True" if by_code else ""
+    own = ["import hubscout as hs", f'hs.Tuned.load("THIS FOLDER"{allowed}).predict(inputs).labels']
     saved_as = str(description.get("saved_as", ""))
     if saved_as.endswith("Classification"):
         reader = "AutoTokenizer" if "text" in tuned.backbone.card.modalities else "AutoImageProcessor"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from hubscout.errors import InputError, RunError, TuningError
+from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
+from hubscout.hubs.permission import code_wanted
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -44,7 +46,9 @@ def save(tuned: Tuned, folder: Path) -> Path:
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
         write_record(partial, tuned.record(), tuned.curves)
-        (partial / "README.md").write_text(model_card(tuned, read_description(partial)), encoding="utf-8")
+        (partial / "README.md").write_text(
+            model_card(tuned, read_description(partial), by_code=opens_by_code(tuned, partial)), encoding="utf-8"
+        )
         for path in sorted(partial.iterdir()):
             if (folder / path.name).is_dir():
                 shutil.rmtree(folder / path.name)
@@ -55,6 +59,12 @@ def save(tuned: Tuned, folder: Path) -> Path:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def opens_by_code(tuned: Tuned, folder: Path) -> bool:
+    """Whether a saved model is bare weights whose network only code builds, so that opening it must be allowed."""
+    whole = any((folder / name).is_file() for name in ("config.json", "modules.json"))
+    return not whole and code_wanted(Identifier.parse(tuned.target)) is not None
 
 
 def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
@@ -73,12 +83,16 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def load(folder: Path) -> Tuned:
-    """Open what `save` wrote, without running anything that lies in the folder."""
+def load(folder: Path, *, allow_code: bool = False) -> Tuned:
+    """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
     from hubscout.hubs.saving import read_description
     from hubscout.tuning.tuned import Tuned, read_metrics
 
     record = _read_record(folder)
+    if not allow_code:
+        record["target"], *record["teachers"] = (
+            IdentifierFromFile(str(name), str(folder / RECORD)) for name in (record["target"], *record["teachers"])
+        )
     description = read_description(folder)
     names = tuple(description["target_names"])
     try:
@@ -131,7 +145,8 @@ def _load_whole(folder: Path, outputs: int) -> tuple[Backbone, nn.Module]:
     """A folder of timm or transformers: its own head is the task's."""
     from hubscout.hubs import load as load_backbone
 
-    backbone = load_backbone(f"file:{folder}")
+    # Not as text: the name of a folder holds no options.
+    backbone = load_backbone(Identifier("file", str(folder)))
     return backbone, find_head(backbone, outputs)
 
 

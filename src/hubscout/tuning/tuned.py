@@ -164,11 +164,15 @@ class Tuned:
         return save(self, Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str) -> Tuned:
-        """Open what `save` wrote. Only data is read from the folder, no code."""
+    def load(cls, folder: Path | str, *, allow_code: bool = False) -> Tuned:
+        """Open what `save` wrote. Only data is read from the folder, no code.
+
+        Bare weights of a network that a `python:` function builds need that function: `allow_code` says that the one
+        which the folder names may run.
+        """
         from hubscout.tuning.saving import load
 
-        return load(Path(folder))
+        return load(Path(folder), allow_code=allow_code)
 
     def export_onnx(self, path: Path | str, *, tolerance: float = 1e-3) -> float:
         """Write the network with its head as ONNX and return the largest difference of its outputs from torch's.
