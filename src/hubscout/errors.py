@@ -9,9 +9,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from hubscout.credentials import strip_credentials
+
 
 class HubscoutError(Exception):
-    """The root of the tree: `except HubscoutError` catches everything that hubscout raises on purpose."""
+    """The root of the tree: `except HubscoutError` catches everything that hubscout raises on purpose.
+
+    Messages are printed, logged and saved: credentials in URLs are taken out of them here.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(strip_credentials(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(HubscoutError, ValueError):

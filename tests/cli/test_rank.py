@@ -200,3 +200,38 @@ def test_a_run_folder_that_cannot_be_made_is_said_before_any_work(
     assert result.exit_code == 1
     assert "cannot be written" in result.stderr
     assert result.stdout == ""
+
+
+def test_passwords_in_urls_are_written_nowhere(
+    hubscout: Run, images: Path, zoo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fsspec
+
+    monkeypatch.setenv("HUBSCOUT_DATA", str(tmp_path / "copies"))
+    memory = fsspec.filesystem("memory")
+    memory.put(str(images), "/me:s3cret@store/colours", recursive=True)
+    data, cache = "memory://me:s3cret@store/colours", "memory://me:s3cret@store/features"
+    bad = f"{zoo}:broken?weights=https://me:s3cret@host/w.pth"
+    run, model = tmp_path / "run", tmp_path / "model"
+    results = [
+        hubscout("rank", data, "-m", f"{zoo}:red,{zoo}:colours", "-m", bad, "--cache", cache, "--out", run),
+        hubscout("rank", data, "-m", f"{zoo}:red", "--cache", cache, "--json"),
+        hubscout("report", run),
+        hubscout("select", run, "-k", "2", "--method", "joint", "--allow-code"),
+        hubscout("tune", data, "-t", f"{zoo}:colours", "--method", "fine-tune", "--epochs", "1", "--out", model,
+                 "--cache", cache, "--set", "freeze=all"),
+        hubscout("rank", "memory://me:s3cret@nowhere/colours", "-m", f"{zoo}:red"),
+        hubscout("rank", data, "-m", f"{zoo}:red", "--cache", "nosuch://me:s3cret@store/x", "--out", tmp_path / "b"),
+    ]  # fmt: skip
+    for number, result in enumerate(results):
+        assert "s3cret" not in result.stdout + result.stderr, number
+    assert [result.exit_code for result in results[:3]] == [3, 0, 0]
+    assert results[4].exit_code == 0, results[4].stderr
+    assert results[5].exit_code == 2
+    assert "saved without its password" in " ".join(results[3].stderr.split())
+    written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(written) > 10
+    assert not [path for path, content in written.items() if b"s3cret" in content]
+    record = json.loads((run / "ranking.json").read_text())
+    assert record["environment"]["cache"] == "memory://***@store/features"
+    assert record["task"]["source"]["arguments"]["url"] == "memory://***@store/colours"

@@ -117,6 +117,24 @@ def test_a_store_that_fails_does_not_end_the_run(
     assert any("403" in event.text for event in events if isinstance(event, Message))
 
 
+def test_the_password_of_a_store_is_told_to_nobody(
+    task: Task, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def refuse(system: object, path: str, *arguments: object, **options: object) -> None:
+        raise PermissionError(f"403 Forbidden: {path}")
+
+    cache = open_cache("memory://me:s3cret@locked")
+    assert "s3cret" not in f"{cache!r} {cache.root}"
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
+    events: list[Event] = []
+    extract(backbone, task, cache=cache, observer=events.append)
+    told = [event.text for event in events if isinstance(event, Message)]
+    assert any("403" in text for text in told)
+    assert not any("s3cret" in text for text in told), told
+
+
 def test_names(tmp_path: Path) -> None:
     assert type(open_cache(tmp_path)) is FeatureCache
     with pytest.raises(InputError, match="s3://"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -84,6 +85,42 @@ def test_code_in_a_checkpoint_is_refused_and_never_run(tmp_path, save):
     # The same file does run its code when it is opened carelessly: the test would notice.
     pickle.loads(path.read_bytes()) if save == "pickle" else torch.load(path, weights_only=False)
     assert executed.exists()
+
+
+class Shell:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("form", ["torch", "old-torch", *range(6)])
+def test_a_refused_pickle_says_what_it_would_have_called(tmp_path, form):
+    path, executed = tmp_path / "w.pth", tmp_path / "executed"
+    content = {"weight": torch.zeros(3), "extra": Shell(f"touch {executed}")}
+    if isinstance(form, int):
+        path.write_bytes(pickle.dumps({"extra": content["extra"]}, protocol=form))
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=form == "torch")
+    with pytest.raises(UnsafeCheckpointError, match=r"would call os\.system") as told:
+        read_state(path)
+    assert "not a checkpoint" not in str(told.value)
+    with pytest.raises(UnsafeCheckpointError, match=r"would call os\.system"):
+        read_pickled_arrays(path) if isinstance(form, int) else read_state(path)
+    assert not executed.exists()
+    pickle.loads(path.read_bytes()) if isinstance(form, int) else torch.load(path, weights_only=False)
+    assert executed.exists(), "the attack must work, or this test proves nothing"
+
+
+def test_a_pickle_that_hides_its_names_in_the_memo(tmp_path):
+    # The strings come long before the call, as a careful attacker would have it.
+    hidden = b"\x80\x04\x8c\x05posix\x94\x8c\x06system\x9400h\x00h\x01\x93\x8c\x04true\x85R."
+    (tmp_path / "w.pth").write_bytes(hidden)
+    with pytest.raises(UnsafeCheckpointError, match=r"would call os\.system"):
+        read_state(tmp_path / "w.pth")
 
 
 def test_a_whole_module_is_refused(tmp_path):

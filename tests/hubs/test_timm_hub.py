@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +163,34 @@ def test_options_that_the_architecture_does_not_take(tmp_path):
 def test_a_transposed_image_array_is_the_same_image(image):
     backbone = load("timm/mobilenetv2_035?pretrained=false")
     torch.testing.assert_close(run(backbone, [image]).features, run(backbone, [np.asarray(image)]).features)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir", "features_only", "file", "url"],
+)
+def test_options_that_lead_to_other_weights_are_refused(tmp_path, option):
+    model = save_hub_folder("resnet10t", tmp_path)
+    with pytest.raises(InputError, match=rf"{option}.*file:PATH\?arch=timm/resnet10t"):
+        load(f"timm/resnet10t?pretrained=false&{option}={tmp_path / 'model.safetensors'}")
+    # What a folder says of its own network passes by no rule either.
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_args": {option: "/etc/passwd"}}))
+    with pytest.raises(CheckpointError, match=rf"config\.json.*{option}"):
+        load(f"file:{tmp_path}")
+    with pytest.raises(InputError, match=option):
+        load(f"file:{tmp_path / 'model.safetensors'}?arch=timm/resnet10t&{option}=/etc/passwd")
+    assert model is not None
+
+
+def test_a_folder_is_named_as_a_file_and_not_through_timm(tmp_path):
+    save_hub_folder("resnet10t", tmp_path)
+    with pytest.raises(InputError, match=rf"file:{tmp_path}"):
+        load(f"timm/local-dir:{tmp_path}")
+    other = tmp_path / "other"
+    save_hub_folder("resnet10t", other)
+    config = json.loads((other / "config.json").read_text())
+    for architecture in (f"local-dir:{tmp_path}", "hf-hub:evil/code", "hf_hub:evil/code"):
+        (other / "config.json").write_text(json.dumps({**config, "architecture": architecture}))
+        with pytest.raises((InputError, ModelNotFoundError), match=r"file:|has no model"):
+            load(f"file:{other}")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hubscout.errors import ModelNotFoundError
+from hubscout.errors import InputError, ModelNotFoundError
 from hubscout.hubs import list_models, load, prepare_torchvision
 
 prepare_torchvision()
@@ -80,3 +80,9 @@ def test_a_new_head_keeps_its_logits(tmp_path, image):
         expected = head(run(backbone, [image]).features)
     again = load(f"file:{tmp_path}?arch=torchvision/squeezenet1_1")
     torch.testing.assert_close(run(again, [image]).logits, expected)
+
+
+@pytest.mark.parametrize("option", ["weights", "weights_backbone", "name", "progress"])
+def test_options_that_lead_to_other_weights_are_refused(option):
+    with pytest.raises(InputError, match=rf"{option}.*torchvision/NAME\.WEIGHTS.*file:PATH\?arch=torchvision/resnet18"):
+        load(f"torchvision/resnet18?pretrained=false&{option}=DEFAULT")

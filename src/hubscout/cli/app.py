@@ -13,6 +13,7 @@ import typer.core
 import typer.main
 
 from hubscout import __version__
+from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError, UnknownNameError
 
 COMMANDS = (
@@ -81,7 +82,7 @@ class Commands(typer.core.TyperGroup):
 def _one_line(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "Interrupted."
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = strip_credentials(" ".join(str(error).split())) or type(error).__name__
     return f"Interrupted: {text}" if isinstance(error, InterruptedRunError) else f"Error: {text}"
 
 

@@ -9,13 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
+from hubscout.credentials import strip_credentials
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
 
 
 def print_json(record: Any) -> None:
     """One JSON value on standard output; NaN never."""
-    print(json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False, default=str))
+    print(strip_credentials(json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False, default=str)))
 
 
 def print_result(*parts: Any) -> None:
@@ -30,4 +32,4 @@ def print_result(*parts: Any) -> None:
 def say(text: str, *, quiet: bool = False) -> None:
     """A message for the person at the terminal."""
     if not quiet:
-        print(text, file=sys.stderr)
+        print(strip_credentials(text), file=sys.stderr)

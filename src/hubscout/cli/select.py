@@ -35,7 +35,9 @@ def select(
     max_params: Annotated[str | None, typer.Option("--max-params", help="Of each model, such as 10M.")] = None,
     max_flops: Annotated[str | None, typer.Option("--max-flops", help="Of each model, such as 2G.")] = None,
     max_latency: Annotated[float | None, typer.Option("--max-latency", help="Of each model, in seconds.")] = None,
-    cache: Annotated[Path | None, typer.Option("--cache", help="Feature cache, if not that of the run.")] = None,
+    cache: Annotated[
+        str | None, typer.Option("--cache", help="Folder or URL of the feature cache, if not that of the run.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="Where features that are not cached are computed.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,

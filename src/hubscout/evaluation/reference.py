@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
 from hubscout.evaluation.trials import Trial, TrialJournal
 from hubscout.optional import require
@@ -87,7 +88,15 @@ class Reference:
                 best = self.best(model)
                 count = sum(trial.model == model for trial in self.trials)
                 writer.writerow(
-                    [model, best.test, self.metric, best.validation, best.learning_rate, best.weight_decay, count]
+                    [
+                        strip_credentials(model),
+                        best.test,
+                        self.metric,
+                        best.validation,
+                        best.learning_rate,
+                        best.weight_decay,
+                        count,
+                    ]
                 )
         partial_file.replace(target)
         return target

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 
 
@@ -44,7 +45,7 @@ class TrialJournal:
         self.trials.append(trial)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"run": self.identity, **asdict(trial)}) + "\n")
+            file.write(strip_credentials(json.dumps({"run": self.identity, **asdict(trial)})) + "\n")
             file.flush()
 
     def _read(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import CorruptCacheError
 from hubscout.features.shards import ShardData
 from hubscout.features.storage import write_atomically
@@ -79,7 +80,8 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Put it into its folder, in place of the one before."""
         content = {**asdict(self), "shards": {str(index): asdict(record) for index, record in self.shards.items()}}
-        write_atomically(folder / MANIFEST, json.dumps(content, indent=1, sort_keys=True).encode())
+        text = strip_credentials(json.dumps(content, indent=1, sort_keys=True))
+        write_atomically(folder / MANIFEST, text.encode())
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from hubscout.credentials import strip_credentials
 from hubscout.features.progress import Advanced, Event, Finished, Message, Observer, Started, silent
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class LineDisplay:
     def _print(self, model: str, text: str) -> None:
         place = self._seen.setdefault(model, len(self._seen) + 1)
         self._last = time.monotonic()
-        print(f"[{place}/{max(self._models, place)}] {model}: {text}", file=self._stream, flush=True)
+        line = strip_credentials(f"[{place}/{max(self._models, place)}] {model}: {text}")
+        print(line, file=self._stream, flush=True)
 
 
 class BarDisplay:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import CacheError, CorruptCacheError, InputError, MissingDependencyError
 from hubscout.features.cache import CachedFeatures, FeatureCache
 from hubscout.features.entry import LayerFolder, OpenEntry
@@ -49,10 +50,10 @@ class RemoteFeatureCache(FeatureCache):
         if not is_url(url):
             raise InputError(f"url must be such as s3://bucket/features, not {url!r}.")
         self.url = url.rstrip("/")
-        self.root = Path(url)  # for messages only
+        self.root = Path(strip_credentials(self.url))  # for messages only
 
     def __repr__(self) -> str:
-        return f"RemoteFeatureCache({self.url!r})"
+        return f"RemoteFeatureCache({strip_credentials(self.url)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"url": self.url, "root": self.root}
@@ -83,7 +84,10 @@ class RemoteFeatureCache(FeatureCache):
         system, path = self._place
         folders = {
             layer: RemoteFolder(
-                system, f"{path}/{self._folder(about, layer).name}", Manifest(about, layer, shards_expected)
+                system,
+                f"{path}/{self._folder(about, layer).name}",
+                Manifest(about, layer, shards_expected),
+                shown=str(self._folder(about, layer)),
             )
             for layer in dict.fromkeys((FINAL, *layers))
         }
@@ -106,10 +110,10 @@ class RemoteFeatureCache(FeatureCache):
 
 
 class RemoteFolder(LayerFolder):
-    """The folder of one layer at a URL."""
+    """The folder of one layer at a URL; `shown` is what it is called in messages, without credentials."""
 
-    def __init__(self, system: Any, path: str, empty: Manifest) -> None:
-        self.folder = Path(path)
+    def __init__(self, system: Any, path: str, empty: Manifest, *, shown: str) -> None:
+        self.folder = Path(shown)
         self._system = system
         self._path = path
         self._empty = empty
@@ -150,7 +154,7 @@ class RemoteFolder(LayerFolder):
             if after.samples_per_second != before.samples_per_second:
                 about = {"about": dict(after.about), "layer": after.layer, "shards_expected": after.shards_expected}
                 facts = {**about, "samples_per_second": after.samples_per_second}
-                self._put(_ABOUT, json.dumps(facts, sort_keys=True).encode())
+                self._put(_ABOUT, strip_credentials(json.dumps(facts, sort_keys=True)).encode())
 
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """The shard first, then its record."""
@@ -191,7 +195,9 @@ class RemoteFolder(LayerFolder):
             content = self._kept.get(name)
             return load(self._system.cat_file(f"{self._path}/{name}") if content is None else content)
         except (OSError, SafetensorError) as error:
-            raise CorruptCacheError(f"{self._path}/{name} was removed or altered during the run: {error}") from error
+            raise CorruptCacheError(
+                f"{self.folder}/{name} was removed or altered during the run: {self._reason(error)}"
+            ) from error
 
     def _put(self, name: str, content: bytes) -> None:
         with contextlib.suppress(NotImplementedError):
@@ -205,7 +211,10 @@ class RemoteFolder(LayerFolder):
         except CacheError:
             raise
         except Exception as error:  # every store has errors of its own
-            raise CacheError(f"cannot {what} the cache at {self._path}: {type(error).__name__}: {error}") from error
+            raise CacheError(f"cannot {what} the cache at {self.folder}: {self._reason(error)}") from error
+
+    def _reason(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}".replace(self._path, str(self.folder))
 
 
 def open_cache(place: str | Path | None = None) -> FeatureCache:

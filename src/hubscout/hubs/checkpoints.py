@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, ModelNotFoundError, UnsafeCheckpointError
+from hubscout.hubs.inert_pickle import names_called
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -88,10 +90,8 @@ def _read_torch(path: Path) -> State:
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:
         raise _unsafe_or_broken(path, error) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:
-        raise CheckpointError(f"{path} is not a checkpoint that torch can read: {_first_line(error)}") from error
     return _unwrap(path, content)
 
 
@@ -103,14 +103,13 @@ def _is_script(path: Path) -> bool:
         return any(name.endswith("/constants.pkl") for name in archive.namelist())
 
 
-def _unsafe_or_broken(path: Path, error: pickle.UnpicklingError) -> CheckpointError:
-    message = str(error)
-    if "Unsupported global" in message or "Unsupported operand" in message or "Unsupported class" in message:
-        start = max(message.find("Unsupported"), 0)
+def _unsafe_or_broken(path: Path, error: Exception) -> CheckpointError:
+    called = names_called(path) or re.findall(r"GLOBAL ([\w.]+)", str(error))
+    if called or "Unsupported" in str(error):
+        what = f"it would call {_some(called)}" if called else _first_line(str(error)[str(error).find("Unsupported") :])
         return UnsafeCheckpointError(
-            f"{path} holds more than tensors and was refused; nothing in it was run "
-            f"({_first_line(message[start:])}). If you trust its author, open it there and save its state_dict() "
-            "as safetensors."
+            f"{path} holds more than tensors and was refused; nothing in it was run ({what}). If you trust its author, "
+            "open it there and save its state_dict() as safetensors."
         )
     return CheckpointError(f"{path} is not a checkpoint that torch can read: {_first_line(error)}")
 

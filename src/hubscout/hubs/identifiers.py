@@ -33,8 +33,8 @@ class IdentifierFromFile(str):
 class Identifier:
     """A hub, a name in that hub, and options: `hub/NAME?key=value&key=value`, or `hub:NAME` for files and functions.
 
-    >>> Identifier.parse("timm/resnet50.a1_in1k?features_only=false")
-    Identifier(hub='timm', name='resnet50.a1_in1k', options={'features_only': False})
+    >>> Identifier.parse("timm/resnet50.a1_in1k?num_classes=0")
+    Identifier(hub='timm', name='resnet50.a1_in1k', options={'num_classes': 0})
     >>> str(Identifier.parse("file:w.safetensors?std=0.5&arch=timm/mobilenetv2_100"))
     'file:w.safetensors?arch=timm/mobilenetv2_100&std=0.5'
     """

@@ -135,6 +135,11 @@ def _load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Ident
     image_options, options = split_options(identifier.options)
     stored = dict(config.get("pretrained_cfg") or {})
     state = read_state(find_weights(folder))
+    foreign = sorted(timm_hub.NO_OPTIONS & (config.get("model_args") or {}).keys())
+    if foreign:
+        raise CheckpointError(
+            f"{folder / 'config.json'} gives its network the option {foreign[0]!r}, which is not one."
+        )
     arguments = {**(config.get("model_args") or {}), **options}
     if "num_classes" in config:
         arguments.setdefault("num_classes", config["num_classes"])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import ModelError
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def write_description(folder: Path, backbone: Backbone, *, target_names: Sequenc
         **more,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / DESCRIPTION).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = strip_credentials(json.dumps(content, indent=2, ensure_ascii=False))
+    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, ModelNotFoundError
+from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs.connection import (
     count_downloads,
     downloads_of_owner,
@@ -27,13 +27,34 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import nn
 
+NO_OPTIONS = frozenset(
+    {
+        "cache_dir",
+        "checkpoint_path",
+        "exportable",
+        "feature_cls",
+        "features_only",
+        "file",
+        "hf_hub_id",
+        "model_name",
+        "no_jit",
+        "out_indices",
+        "pretrained_cfg",
+        "pretrained_cfg_overlay",
+        "scriptable",
+        "url",
+    }
+)
+"""Arguments of timm that are not the network's own: they read weights from elsewhere, or make something else of it."""
+
 
 def load(identifier: Identifier) -> HalvesBackbone:
     """A timm model with its pre-trained weights; `pretrained=false` leaves them out. Other options go to timm."""
     timm = import_timm()
     image_options, options = split_options(identifier.options)
     pretrained = options.pop("pretrained", True)
-    check_name(identifier.name)
+    check_name(identifier.name, on_hub=True)
+    check_options(identifier.name, options)
     try:
         module = timm.create_model(identifier.name, pretrained=pretrained, **options)
     except Exception as error:
@@ -49,6 +70,7 @@ def load(identifier: Identifier) -> HalvesBackbone:
 def build(name: str, options: Mapping[str, Any]) -> nn.Module:
     """An architecture without weights, for a checkpoint that lies elsewhere."""
     check_name(name)
+    check_options(name, options)
     try:
         return import_timm().create_model(name, pretrained=False, **options)
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
@@ -97,10 +119,22 @@ def list_models(pattern: str) -> ModelListing:
     return ModelListing(entries, notes)
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that timm does not have, and offer the nearest one."""
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that would bring in weights past the rules for files."""
+    wrong = sorted(NO_OPTIONS & options.keys())
+    if wrong:
+        raise InputError(
+            f"timm/{name} takes no option {wrong[0]!r}; options are the network's own, such as num_classes. For "
+            f"weights in a file write file:PATH?arch=timm/{name}."
+        )
+
+
+def check_name(name: str, *, on_hub: bool = False) -> None:
+    """Refuse a name that timm does not have, and offer the nearest one. With `on_hub`, `hf-hub:ID` is one too."""
     timm = import_timm()
-    if name.startswith(("hf-hub:", "hf_hub:", "local-dir:")):
+    if name.startswith("local-dir:"):
+        raise InputError(f"timm/{name}: a folder that timm saved is named file:{name.removeprefix('local-dir:')}.")
+    if on_hub and name.startswith(("hf-hub:", "hf_hub:")):
         return
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, ModelError, ModelNotFoundError
+from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError
 from hubscout.hubs.checkpoints import fit_state
 from hubscout.hubs.connection import explain_failure, hub_reachable
 from hubscout.hubs.identifiers import Identifier
@@ -31,6 +31,7 @@ def load(identifier: Identifier) -> TorchBackbone:
     pretrained = options.pop("pretrained", True)
     name, _, tag = identifier.name.partition(".")
     check_name(name)
+    _check_options(name, options)
     weights = _weights(name, tag)
     try:
         module = models.get_model(name, weights=None, **{**_quiet_options(name), **options})
@@ -58,6 +59,7 @@ def load(identifier: Identifier) -> TorchBackbone:
 def build(name: str, options: Mapping[str, Any]) -> nn.Module:
     """An architecture without weights, for a checkpoint that lies elsewhere."""
     check_name(name)
+    _check_options(name, options)
     try:
         return import_models().get_model(name, weights=None, **{**_quiet_options(name), **options})
     except (TypeError, ValueError, RuntimeError) as error:
@@ -123,6 +125,15 @@ def check_name(name: str) -> None:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f" Did you mean 'torchvision/{near[0]}'?" if near else ""
         raise ModelNotFoundError(f"torchvision has no classifier {name!r}.{hint}")
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    wrong = sorted({"weights", "weights_backbone", "name", "progress"} & options.keys())
+    if wrong:
+        raise InputError(
+            f"torchvision/{name} takes no option {wrong[0]!r}. Published weights are named torchvision/NAME.WEIGHTS; "
+            f"for weights in a file write file:PATH?arch=torchvision/{name}."
+        )
 
 
 def import_models() -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.row import Row
@@ -61,7 +62,7 @@ class Journal:
         line = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, allow_nan=False)
         try:
             with open(self.folder / EVENTS, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
+                file.write(strip_credentials(line) + "\n")
         except OSError as error:
             self.problem = error.strerror or str(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from hubscout.credentials import strip_credentials
 from hubscout.ranking.names import listing
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def remarks(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[st
     called = dict(names or {})
 
     def name(identifier: str) -> str:
-        return called.get(identifier, identifier)
+        return called.get(identifier) or strip_credentials(identifier)
 
     lines = []
     tied = ranking.tied_with_best

@@ -10,6 +10,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, RunError
 from hubscout.hubs.identifiers import IdentifierFromFile
 from hubscout.ranking.checking import check_types
@@ -118,7 +119,7 @@ def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
 
 def save_ranking(ranking: Ranking, folder: Path) -> Path:
     """Write the ranking into `folder`, each file at once; returns the path of `ranking.json`."""
-    text = json.dumps(to_json(ranking), indent=1, allow_nan=False, default=_plain)
+    text = strip_credentials(json.dumps(to_json(ranking), indent=1, allow_nan=False, default=_plain))
     path = folder / FILE
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     _save_table(ranking, folder / TABLE)
@@ -141,7 +142,8 @@ def _save_table(ranking: Ranking, path: Path) -> None:
         return  # the JSON file holds everything; the table is for tools that like tables
     from hubscout.ranking.ranking import flatten
 
-    table = pyarrow.Table.from_pylist([flatten(row) for row in ranking.rows])
+    rows = [flatten(replace(row, identifier=strip_credentials(row.identifier))) for row in ranking.rows]
+    table = pyarrow.Table.from_pylist(rows)
     table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
 

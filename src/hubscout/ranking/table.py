@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hubscout.credentials import strip_credentials
 from hubscout.ranking.names import listing, short_names, shorten
 from hubscout.ranking.remarks import remarks, title
 from hubscout.ranking.row import Row
@@ -144,6 +145,7 @@ class Layout:
 def lay_out(ranking: Ranking, width: int) -> Layout:
     """Fit a ranking into `width` without folding: shorter names first, then fewer columns, then cut names."""
     identifiers = ranking.identifiers
+    whole = [strip_credentials(identifier) for identifier in identifiers]
     texts = [cells(row, ranking) for row in ranking.rows]
     heads = columns(ranking)
     widths = {head: max(cell_len(text) for text in (head, *(row[head] for row in texts))) for head in heads}
@@ -155,9 +157,9 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
     def longest(names: Sequence[str]) -> int:
         return max(cell_len(name) for name in ("model", *names))
 
-    if longest(identifiers) <= room(heads):
-        return Layout(tuple(heads), dict(zip(identifiers, identifiers, strict=True)))
-    names = short_names(identifiers)
+    if longest(whole) <= room(heads):
+        return Layout(tuple(heads), dict(zip(identifiers, whole, strict=True)))
+    names = short_names(whole)
     expendable = [
         head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), "best layer", "P(best)") if head in heads
     ]

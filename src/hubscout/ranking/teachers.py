@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from hubscout.credentials import lacks_credentials
 from hubscout.errors import InputError, ModelError
 from hubscout.ranking.ranking import Ranking
 
@@ -183,7 +184,7 @@ def _cached_features(
     observer: Observer | None,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     from hubscout.features import extract
-    from hubscout.features.cache import FeatureCache as Cache
+    from hubscout.features.remote_cache import open_cache
     from hubscout.ranking.progressive import pieces_of
 
     if cache is None:
@@ -193,8 +194,12 @@ def _cached_features(
                 "method 'joint' reads features from the cache, and this ranking was made without one: rank again with "
                 "a cache, or give cache=."
             )
+        if lacks_credentials(folder):
+            raise InputError(
+                f"The address of the cache, {folder}, was saved without its password: give cache=, --cache."
+            )
         cache = folder
-    opened = Cache(Path(cache)) if isinstance(cache, str | Path) else cache
+    opened = open_cache(cache) if isinstance(cache, str | Path) else cache
     n = ranking.compared[0].n if ranking.compared else 0
     pieces: list[np.ndarray | None] = [None]
     if ranking.stages:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hubscout import __version__
+from hubscout.credentials import strip_credentials
 from hubscout.ranking.storage import write_atomically
 from hubscout.report.markup import Markup, json_script, tag
 from hubscout.report.run import Run
@@ -74,7 +75,7 @@ def render(run: Run) -> str:
         Markup(f"<script>{script}</script>"),
     ]
     page = tag("html", tag("head", *head), tag("body", *body), lang="en")
-    return f"<!doctype html>\n{page}\n"
+    return strip_credentials(f"<!doctype html>\n{page}\n")
 
 
 def write_report(run: Run, path: str | Path) -> Path:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.optional import require
 from hubscout.ranking.storage import write_atomically
@@ -73,7 +74,7 @@ def start(command: Sequence[str], folder: Path, request: Mapping[str, Any]) -> S
     started = Started(
         pid=child.pid, created=psutil.Process(child.pid).create_time(), host=platform.node(), request=dict(request)
     )
-    record = json.dumps({"format": "hubscout-serve", "version": 1, **asdict(started)}, indent=1)
+    record = strip_credentials(json.dumps({"format": "hubscout-serve", "version": 1, **asdict(started)}, indent=1))
     write_atomically(folder / NOTE, lambda temporary: temporary.write_text(record, encoding="utf-8"))
     return started
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from hubscout.credentials import lacks_credentials
 from hubscout.errors import TaskError
 from hubscout.optional import require
 
@@ -41,6 +42,10 @@ def open_url(url: str, options: Mapping[str, Any]) -> Task:
     """Open the data behind a URL. The task remembers the URL, so that another machine makes a copy of its own."""
     from hubscout.tasks.opening import open_task
 
+    if lacks_credentials(url):
+        raise TaskError(
+            f"The address {url!r} was saved without its password: open the data again with the whole address."
+        )
     task = open_task(local_copy(url), **options)
     source = {"constructor": "from_url", "arguments": {"url": url, **options}, "fingerprint": task.fingerprint}
     return replace(task, source=source)
@@ -86,7 +91,9 @@ def _copy(system: Any, path: str, home: Path, name: str, url: str) -> None:
         shutil.rmtree(home, ignore_errors=True)
         temporary.rename(home)
     except OSError as error:
-        raise TaskError(f"{url!r} could not be copied to {home.parent}: {error}") from error
+        # A file system may tell its path without the scheme, by which credentials are known.
+        reason = str(error).replace(str(path), url)
+        raise TaskError(f"{url!r} could not be copied to {home.parent}: {reason}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.tasks.sending import TaskReference
@@ -144,7 +145,7 @@ def compare(
                 journal.parent.mkdir(parents=True, exist_ok=True)
                 write_record(journal.parent / f"{trial.method}-{trial.seed}", record, curves)
                 with journal.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"run": identity, **asdict(trial)}) + "\n")
+                    file.write(strip_credentials(json.dumps({"run": identity, **asdict(trial)})) + "\n")
     finally:
         runner.close()
     trials = [done[method, seed] for method in methods for seed in seeds if (method, seed) in done]
@@ -171,7 +172,8 @@ def _run(
 def _identity(task: Task, target: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("observer", "cache")}
     names = [_name(teacher) for teacher in teachers]
-    return {"task": task.fingerprint, "target": _name(target), "teachers": names, "options": plain}
+    identity = {"task": task.fingerprint, "target": _name(target), "teachers": names, "options": plain}
+    return json.loads(strip_credentials(json.dumps(identity)))  # as it stands in the journal
 
 
 def _name(model: Any) -> str:

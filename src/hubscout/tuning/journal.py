@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubscout.credentials import strip_credentials
+
 
 @dataclass(frozen=True)
 class Note:
@@ -67,7 +69,8 @@ class Journal:
         self.lines = list(lines)
         if self.path is not None:
             partial = self.path.with_suffix(".partial")
-            partial.write_text("".join(json.dumps(line) + "\n" for line in self.lines), encoding="utf-8")
+            text = "".join(json.dumps(line) + "\n" for line in self.lines)
+            partial.write_text(strip_credentials(text), encoding="utf-8")
             partial.replace(self.path)
 
     def add(self, kind: str, **values: Any) -> None:
@@ -77,7 +80,7 @@ class Journal:
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(strip_credentials(json.dumps(line)) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
 from hubscout.hubs.permission import code_wanted
@@ -46,9 +47,8 @@ def save(tuned: Tuned, folder: Path) -> Path:
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
         write_record(partial, tuned.record(), tuned.curves)
-        (partial / "README.md").write_text(
-            model_card(tuned, read_description(partial), by_code=opens_by_code(tuned, partial)), encoding="utf-8"
-        )
+        card = model_card(tuned, read_description(partial), by_code=opens_by_code(tuned, partial))
+        (partial / "README.md").write_text(strip_credentials(card), encoding="utf-8")
         for path in sorted(partial.iterdir()):
             if (folder / path.name).is_dir():
                 shutil.rmtree(folder / path.name)
@@ -71,8 +71,10 @@ def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mappi
     """What was run and how it went, without the weights: what a report is made from."""
     folder.mkdir(parents=True, exist_ok=True)
     told = {"format": _FORMAT, **record}
-    (folder / RECORD).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (folder / CURVES).write_text("".join(json.dumps(line) + "\n" for line in curves), encoding="utf-8")
+    text = strip_credentials(json.dumps(told, indent=1, ensure_ascii=False))
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    lines = "".join(json.dumps(line) + "\n" for line in curves)
+    (folder / CURVES).write_text(strip_credentials(lines), encoding="utf-8")
 
 
 def _reason(error: Exception) -> str:
