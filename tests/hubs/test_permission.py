@@ -102,3 +102,23 @@ def test_a_marked_name_is_the_same_string():
     assert json.dumps([name]) == '["timm/resnet18"]'
     assert repr(name) == "'timm/resnet18'"
     assert Identifier.parse(name) == Identifier.parse("timm/resnet18")
+
+
+def test_a_folder_that_brings_its_own_classes_runs_none_of_them(bert, tmp_path):
+    """A sentence encoder names the classes of its parts in a file of its folder."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from hubscout.errors import ModelError
+
+    folder, executed = tmp_path / "encoder", tmp_path / "executed"
+    sentence_transformers.SentenceTransformer(str(bert), device="cpu").save(str(folder))
+    (folder / "evil.py").write_text(f"from pathlib import Path\nPath({str(executed)!r}).touch()\nclass Part: pass\n")
+    parts = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([*parts, {**parts[-1], "idx": 9, "type": "evil.Part"}]))
+    with pytest.raises(ModelError, match="trust_remote_code=true"):
+        load(f"file:{folder}")
+    with pytest.raises(CodeNotAllowedError, match="custom code"):
+        load(IdentifierFromFile(f"file:{folder}?trust_remote_code=true", "run/ranking.json"))
+    assert not executed.exists()
+    with pytest.raises(Exception):  # noqa: B017, PT011  whatever it makes of such a part
+        load(f"file:{folder}?trust_remote_code=true")
+    assert executed.exists(), "the attack must work where it is allowed, or this test proves nothing"
