@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,8 @@ def serve(
 
     def ready(address: str, wanted: str | None) -> None:
         link = address if wanted is None else f"{address}?token={wanted}"
-        say(f"{runs} at {link}", quiet=quiet and wanted is None)
+        if not quiet or wanted is not None:
+            print(f"{runs} at {link}", file=sys.stderr)  # not by `say`, which hides tokens: this one is to be used
         say("Ctrl-C stops the page, not the rankings that were started from it.", quiet=quiet)
         if browse:
             import webbrowser
