@@ -16,6 +16,7 @@ from hubscout.errors import InterruptedRunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings, assess
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.environment import describe_environment
+from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
@@ -56,7 +57,10 @@ class Run:
         earlier = self.journal.begin(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
         zoo = [name for name in self.settings.metrics if _is_zoo(name)]
         if not zoo:  # their parts are not saved, so the models must be scored again (from the cache)
-            self.rows = {name: row for name, row in earlier.items() if name in wanted}
+            for candidate in self.candidates:
+                row = earlier.get(candidate.identifier)
+                if row is not None and still_holds(row, candidate):
+                    self.rows[candidate.identifier] = row
         self.journal.note(
             "started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name,
             pid=os.getpid(), host=platform.node(),
