@@ -11,12 +11,14 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hubscout.engines import RayEngine
 from hubscout.errors import HubscoutError
@@ -75,6 +77,16 @@ def same_sums(one: Any, other: Any) -> bool:
     )  # fmt: skip
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(task: Task, zoo: Path, engine: RayEngine) -> Ranking:
     return rank(task, [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")], cache=False, engine=engine)
@@ -84,7 +96,8 @@ def undisturbed(task: Task, zoo: Path, engine: RayEngine) -> Ranking:
 def test_as_local_to_a_billionth(task: Task, zoo: Path, engine: RayEngine, tmp_path: Path, cached: str) -> None:
     models = [name(zoo, columns) for columns in ("0-4", "4-8", "12-20")] + [f"python:{zoo}/zoo.py:broken"]
     options: dict[str, Any] = {"metrics": ("logme", "knn", "gbc"), "layers": "all"}
-    here = rank(task, models, cache=False, **options)
+    with one_thread():  # as many as a worker has: float32 rounds by how the work is cut
+        here = rank(task, models, cache=False, **options)
     events: list[Event] = []
     cache = cached.format(folder=tmp_path) if cached else False
     there = rank(task, models, cache=cache, engine=engine, observer=events.append, **options)
@@ -110,6 +123,57 @@ def test_as_local_to_a_billionth(task: Task, zoo: Path, engine: RayEngine, tmp_p
         again = rank(task, models, cache=cache, engine=engine, **options)
         assert all(row.from_cache for row in again)
         assert facts(again) == facts(there)
+
+
+LOGGING = """
+import json, uuid
+from pathlib import Path
+from torch import nn
+
+FACTOR = 1.0
+
+class Look(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.num_features = 4
+
+    def forward(self, inputs):
+        (Path(__file__).parent / f"{uuid.uuid4()}.json").write_text(json.dumps(inputs[:, 0].tolist()))
+        return (FACTOR * inputs[:, :4]).sin()
+
+def make():
+    return Look()
+"""
+
+
+def test_the_same_rows_go_through_in_the_same_batches(task: Task, engine: RayEngine, tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text(LOGGING)
+
+    def batches(**options: Any) -> list[list[float]]:
+        rank(task, f"python:{tmp_path}/look.py:make", batch_size=100, measure_latency=False, **options)
+        found = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]
+        for file in tmp_path.glob("*.json"):
+            file.unlink()
+        return sorted(batch for batch in found if len(batch) > 2)  # the others only try the model
+
+    here = batches(cache=False)
+    assert sum(map(len, here)) == len(task.train)
+    assert batches(cache=False, engine=engine) == here
+    assert batches(cache=tmp_path / "features", engine=engine) == here
+
+
+def test_a_model_that_changed_is_loaded_anew_by_workers_that_stayed(
+    task: Task, engine: RayEngine, tmp_path: Path
+) -> None:
+    file = tmp_path / "look.py"
+    file.write_text(LOGGING)
+    model, cache = f"python:{file}:make", tmp_path / "features"
+    first = rank(task, model, cache=cache, engine=engine).best
+    file.write_text(LOGGING.replace("FACTOR = 1.0", "FACTOR = 3.0"))
+    second = rank(task, model, cache=cache, engine=engine).best
+    assert not second.from_cache
+    assert second.score == pytest.approx(rank(task, model, cache=False).best.score, abs=1e-7)
+    assert abs(second.score - first.score) > 1e-3
 
 
 def test_a_model_is_loaded_once_a_worker(task: Task, zoo: Path, engine: RayEngine) -> None:

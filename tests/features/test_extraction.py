@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -132,6 +133,20 @@ def test_texts_are_batched_by_length(make_tagger: Any) -> None:
     assert backbone.widths == sorted(backbone.widths, reverse=True)
     expected = backbone.module(torch.tensor([sum(map(ord, "ab")) % 97])).detach().numpy()
     np.testing.assert_allclose(result.features(), np.repeat(expected, 256, 0), rtol=1e-5)
+
+
+def test_where_batches_are_cut_does_not_depend_on_when_memory_ran_out(make_backbone: Any, make_image_task: Any) -> None:
+    class Small(make_backbone):  # type: ignore[misc]
+        def forward(self, batch: Any, layers: Any = ()) -> Any:
+            if len(batch["pixels"]) > 6:
+                time.sleep(0.2)  # batches are prepared meanwhile, by the size that was asked for
+                raise RuntimeError("out of memory")
+            return super().forward(batch, layers)
+
+    backbone = Small()
+    extract(backbone, make_image_task(250), device="cpu", batch_size=22)
+    # The first is halved twice on the way; every other one is cut alike, however early it was prepared.
+    assert backbone.batches == [5, 5, 1, 5, 5, 1] + 10 * [5, 5, 5, 5, 2] + [5, 3]
 
 
 def test_memory_running_out_halves_the_batch_and_says_so(make_backbone: Any, task: Task) -> None:

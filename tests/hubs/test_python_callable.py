@@ -207,3 +207,42 @@ def test_classes_partials_methods_and_what_a_package_exports_are_its_own(tmp_pat
     assert load(f"python:{full}").card.feature_dim == 7
     monkeypatch.delitem(__import__("sys").modules, "package", raising=False)
     monkeypatch.delitem(__import__("sys").modules, "package.nets", raising=False)
+
+
+def width_of(file: Path) -> int:
+    return load(f"python:{file}:make").card.feature_dim
+
+
+def test_a_file_or_neighbour_that_changed_is_imported_again(tmp_path: Path) -> None:
+    """In one process, within a second, at the same size."""
+    source = "from torch import nn\nfrom aside import WIDTH\nMORE = 1\ndef make():\n"
+    source += (
+        "    module = nn.Linear(5, WIDTH + MORE)\n    module.num_features = module.out_features\n    return module\n"
+    )
+    file, neighbour = tmp_path / "mine.py", tmp_path / "aside.py"
+    file.write_text(source)
+    neighbour.write_text("WIDTH = 3\n")
+    first = load(f"python:{file}:make").card
+    assert first.feature_dim == 4
+    neighbour.write_text("WIDTH = 5\n")
+    second = load(f"python:{file}:make").card
+    assert second.feature_dim == 6
+    file.write_text(source.replace("MORE = 1", "MORE = 2"))
+    third = load(f"python:{file}:make").card
+    assert third.feature_dim == 7
+    assert len({card.code_fingerprint for card in (first, second, third)}) == 3
+
+
+def test_neighbours_of_the_same_name_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, width in (("one", 3), ("two", 4), ("three", 5)):
+        (tmp_path / folder).mkdir()
+        source = "from torch import nn\nfrom aside import WIDTH\ndef make():\n    module = nn.Linear(5, WIDTH)\n"
+        (tmp_path / folder / f"mine_{folder}.py").write_text(
+            source + "    module.num_features = WIDTH\n    return module\n"
+        )
+        (tmp_path / folder / "aside.py").write_text(f"WIDTH = {width}\n")
+    assert width_of(tmp_path / "one" / "mine_one.py") == 3
+    assert width_of(tmp_path / "two" / "mine_two.py") == 4
+    assert width_of(tmp_path / "one" / "mine_one.py") == 3
+    monkeypatch.syspath_prepend(tmp_path / "three")
+    assert load("python:mine_three:make").card.feature_dim == 5

@@ -4,9 +4,11 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hubscout.errors import (
     InputError,
@@ -277,14 +279,114 @@ def test_regression_does_not_reward_features_for_being_far_from_zero(zoo: str) -
 def test_a_model_that_was_saved_anew_is_not_taken_over(
     array_task: Task, zoo: str, models: dict[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(Path(zoo).read_text())
-    mine = f"python:{file}:look?first=0&last=4"
+    """Neither the time of a file nor its size says what is in it."""
+    code, touched, weights = (tmp_path / name for name in ("code.py", "touched.py", "weights.pt"))
+    for file in (code, touched):
+        file.write_text(Path(zoo).read_text())
+    network = load(models["strong"]).module
+    torch.save(network.state_dict(), weights)
+    mine = {
+        "code": f"python:{code}:look?first=0&last=4",
+        "touched": f"python:{touched}:look?first=0&last=4",
+        "weights": f"file:{weights}?arch=python:{zoo}:look&first=4&last=8",
+    }
     with pytest.raises(InterruptedRunError):
-        rank(array_task, [mine, models["strong"], models["interrupt"]], cache=False, out=tmp_path / "run")
+        rank(array_task, [*mine.values(), models["strong"], models["interrupt"]], cache=False, out=tmp_path / "run")
+    stamp, size = code.stat().st_mtime_ns, weights.stat().st_size
+    code.write_text(code.read_text().replace("/ 4", "/ 8"))
+    with torch.no_grad():
+        network.out.weight.copy_(network.out.weight.flip(0) ** 3)
+    torch.save(network.state_dict(), weights)
+    assert weights.stat().st_size == size
+    for file in (code, weights):
+        os.utime(file, ns=(stamp, stamp))
     later = (tmp_path / "run" / "ranking.json").stat().st_mtime + 5
-    os.utime(file, (later, later))
+    os.utime(touched, (later, later))
     events: list[Event] = []
-    wanted = [mine, models["strong"], models["weak"]]
-    rank(array_task, wanted, cache=False, out=tmp_path / "run", observer=events.append)
-    assert {event.model for event in events if isinstance(event, Started)} == {mine, models["weak"]}
+    wanted = [*mine.values(), models["strong"], models["weak"]]
+    found = rank(array_task, wanted, cache=False, out=tmp_path / "run", observer=events.append)
+    started = {event.model for event in events if isinstance(event, Started)}
+    assert started == {mine["code"], mine["weights"], models["weak"]}
+    fresh = rank(array_task, wanted, cache=False)
+    assert {row.identifier: row.score for row in found} == {row.identifier: row.score for row in fresh}
+
+
+def test_a_backbone_that_was_changed_in_memory_is_not_taken_over(
+    array_task: Task, models: dict[str, str], tmp_path: Path
+) -> None:
+    backbones = [load(models["strong"]), load(models["weak"])]
+    with pytest.raises(InterruptedRunError):
+        rank(array_task, [*backbones, models["interrupt"]], cache=False, out=tmp_path)
+    with torch.no_grad():
+        backbones[1].module.mix.weight.mul_(2)
+    events: list[Event] = []
+    rank(array_task, backbones, cache=False, out=tmp_path, observer=events.append)
+    assert {event.model for event in events if isinstance(event, Started)} == {models["weak"]}
+
+
+NETWORK = """
+import torch
+from torch import nn
+from torch.nn import functional
+from neighbour import shift
+
+SIDE = 14
+
+
+class Look(nn.Module):
+    def __init__(self, offset):
+        super().__init__()
+        self.num_features, self.offset = 4, offset
+
+    def forward(self, inputs):
+        return functional.relu(inputs[:, SIDE : SIDE + 4] + self.offset + shift())
+
+
+def make(offset=0.0):
+    return Look(offset)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("mine.py", "SIDE = 14", "SIDE =  0"),
+        ("mine.py", "functional.relu", "functional.silu"),
+        ("mine.py", "offset=0.0", "offset=0.9"),
+        ("neighbour.py", "return 0.0", "return 0.7"),
+    ],
+)
+@pytest.mark.parametrize("cached", [True, False])
+def test_changed_code_is_never_scored_by_what_the_old_one_gave(
+    array_task: Task, tmp_path: Path, file: str, old: str, new: str, cached: bool
+) -> None:
+    """In one process, within a second, in a file of the same size."""
+    (tmp_path / "mine.py").write_text(NETWORK)
+    (tmp_path / "neighbour.py").write_text("def shift():\n    return 0.0\n")
+    model = f"python:{tmp_path}/mine.py:make"
+    cache: Any = tmp_path / "cache" if cached else False
+    first = rank(array_task, model, cache=cache).best
+    source = (tmp_path / file).read_text()
+    assert old in source
+    (tmp_path / file).write_text(source.replace(old, new))
+    second = rank(array_task, model, cache=cache).best
+    assert not second.from_cache
+    assert second.score != pytest.approx(first.score, abs=1e-4)
+    (tmp_path / file).write_text(source)
+    third = rank(array_task, model, cache=cache).best
+    assert (third.score, third.from_cache) == (first.score, cached)
+
+
+def test_a_file_of_the_same_name_in_another_project_is_another_model(
+    array_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for project, amount in (("one", "0.0"), ("two", "0.7")):
+        (tmp_path / project).mkdir()
+        (tmp_path / project / "mine.py").write_text(NETWORK)
+        (tmp_path / project / "neighbour.py").write_text(f"def shift():\n    return {amount}\n")
+    found = []
+    for project in ("one", "two", "one"):
+        monkeypatch.chdir(tmp_path / project)
+        found.append(rank(array_task, "python:mine.py:make", cache=tmp_path / "cache").best)
+    assert [row.from_cache for row in found] == [False, False, True]
+    assert found[0].score == found[2].score != found[1].score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from filelock import FileLock
 
 from hubscout.errors import CacheError, CorruptCacheError
 from hubscout.features.manifest import MANIFEST, Manifest, ShardRecord, encode_shard
+from hubscout.features.probe import Probe
 from hubscout.features.shards import FINAL, LOGITS, ShardData
 from hubscout.features.storage import megabytes, remove_stale_temporaries, write_atomically
 
 _ROWS, _FEATURES, _LOGITS = "rows", "features", "logits"
+PROBE = "probe.npz"
 
 
 class LayerFolder:
@@ -25,6 +28,24 @@ class LayerFolder:
         self.folder = folder
         self._empty = empty
         self._lock = lock
+        self._probe: Probe | None = None
+
+    def claim(self, probe: Probe) -> bool:
+        """Whether shards were struck out because the model that made them computed something else than this one.
+
+        `probe` goes with the shards that come.
+        """
+        self._probe = probe
+        if not self._is_stale(probe):
+            return False
+        try:
+            with self._changing():
+                if self._is_stale(probe):  # still: another worker may have been here
+                    self._clear()
+                    self._write_probe(probe)
+        except OSError as error:
+            raise CacheError(f"{self.folder} is out of date and cannot be changed: {error.strerror}") from error
+        return True
 
     def manifest(self) -> Manifest:
         """The manifest as it is on disk now; an empty one where there is none yet."""
@@ -45,6 +66,7 @@ class LayerFolder:
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """Write a shard and enter it into the manifest."""
         content, record = encode_shard(data, arrays)
+        self._place_probe()
         write_atomically(self.folder / record.file, content)
         self.change(lambda manifest: manifest.with_shard(data.index, record))
 
@@ -83,6 +105,38 @@ class LayerFolder:
             return f"cannot be read ({error.strerror})"
         return None
 
+    def _changing(self) -> AbstractContextManager[object]:
+        return self._lock
+
+    def _is_stale(self, probe: Probe) -> bool:
+        kept = self._read_probe()
+        if kept is not None and probe.agrees_with(kept):
+            return False
+        try:
+            return bool(self.manifest().shards)
+        except CorruptCacheError:
+            return False  # it is told of, and made again
+
+    def _clear(self) -> None:
+        replace(self.manifest(), shards={}).write(self.folder)
+
+    def _read_probe(self) -> Probe | None:
+        try:
+            return Probe.decode((self.folder / PROBE).read_bytes())
+        except OSError:
+            return None
+
+    def _write_probe(self, probe: Probe) -> None:
+        write_atomically(self.folder / PROBE, probe.encode())
+
+    def _place_probe(self) -> None:
+        """Before the first shard: one without a probe does not count."""
+        if self._probe is not None:
+            with self._changing():
+                if self._read_probe() is None:
+                    self._write_probe(self._probe)
+            self._probe = None
+
 
 class OpenEntry:
     """The shards of a model on a task: a folder for the final features with the logits, one for each tapped layer."""
@@ -91,6 +145,12 @@ class OpenEntry:
         self._folders = folders
         self._tell = tell
         self._valid: dict[str, set[int]] = {layer: set() for layer in folders}
+
+    def check(self, probe: Probe) -> None:
+        """Strike out the shards of a model that computes something else, though it looks the same."""
+        stale = [folder.claim(_of_layer(probe, layer)) for layer, folder in self._folders.items()]
+        if any(stale):
+            self._tell("the cached features are not what the model gives now: they are made again")
 
     def finished(self, parts: Mapping[int, np.ndarray]) -> dict[int, tuple[np.ndarray, tuple[int, ...]]]:
         """The parts that are there for every layer, each with its samples and the ones left out.
@@ -160,3 +220,10 @@ class OpenEntry:
             self._folders[FINAL].change(lambda manifest: replace(manifest, samples_per_second=samples_per_second))
         except CacheError:
             self._tell("the measured speed could not be kept in the cache")
+
+
+def _of_layer(probe: Probe, layer: str) -> Probe:
+    arrays = {_FEATURES: probe.arrays[layer]}
+    if layer == FINAL and LOGITS in probe.arrays:
+        arrays[_LOGITS] = probe.arrays[LOGITS]
+    return Probe(probe.rows, arrays)

@@ -102,7 +102,10 @@ def extract(
                         about, job.layers, log.tell, shards_expected=job.shards_expected, exclusive=shards is None
                     )
                 )
+                if (probe := run.probe()) is not None:
+                    entry.check(probe)
             except CacheError as error:
+                entry = None
                 log.tell(f"going on without the cache: {error}")
         result = run.execute(entry, started)
     log.observer(Finished(backbone.card.identifier, result.seconds))

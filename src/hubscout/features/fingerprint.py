@@ -1,70 +1,108 @@
-"""What features depend on, put into words: equal descriptions mean equal features."""
+"""What features depend on, put into words.
+
+Equal descriptions mean equal features as far as weights, layers and source code can tell; the last word has a probe,
+see `hubscout.features.probe`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hubscout.errors import CacheError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
+    from hubscout.features.job import Job
     from hubscout.hubs import Backbone
-    from hubscout.tasks import Task
 
-_FORMAT = "1"
+_FORMAT = "2"
+_CHUNK = 1 << 16
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-def describe(backbone: Backbone, task: Task, selection: str, precision: str) -> dict[str, str]:
+def describe(job: Job, precision: str) -> dict[str, str]:
     """Everything that the features of a model on a task depend on. Options such as pooling are in the identifier."""
-    card = backbone.card
-    weights = card.weights_fingerprint
-    if backbone.module is not None:
-        weights += "/" + network_digest(backbone.module)
-    if not weights:
+    card, preprocessing, task = job.backbone.card, job.backbone.preprocessing, job.task
+    if not job.identity:
         raise CacheError(f"{card.identifier} has no fingerprint of its weights, so its features cannot be cached.")
     return {
         "format": _FORMAT,
         "model": card.identifier,
         "architecture": card.architecture,
-        "weights": weights,
+        "weights": job.identity,
         # A key may stop short of what the network itself does to its input, such as normalising; the configuration
         # has it all.
-        "preprocessing": f"{backbone.preprocessing.key} {getattr(backbone.preprocessing, 'config', '')}".strip(),
+        "preprocessing": f"{preprocessing.key} {getattr(preprocessing, 'config', '')}".strip(),
         "task": task.fingerprint,
         "task_name": task.name,
-        "selection": selection,
+        "selection": job.selection,
         "precision": precision,
         "dtype": "float32",
     }
 
 
-def network_digest(module: nn.Module) -> str:
-    """A digest of the parameters and buffers as they are now, at the speed of memory.
+def identity(backbone: Backbone) -> str:
+    """What a model is made of, as it is now: weights, layers and, for `python:`, source. "" where that is unknown."""
+    card = backbone.card
+    weights = card.weights_fingerprint
+    if backbone.module is not None:
+        weights += "/" + network_digest(backbone.module)
+    return f"{weights}/{card.code_fingerprint}" if weights and card.code_fingerprint else weights
 
-    The card knows which weights were loaded, not whether the network was trained since. The sum of all bits read as
-    whole numbers is exact in any order, so the digest does not depend on threads, device or memory layout; it is no
-    protection against somebody who wants a collision.
+
+def network_digest(module: nn.Module) -> str:
+    """A digest of the network as it is now: every number of its parameters and buffers, and what its layers are.
+
+    The card knows which weights were loaded, not whether the network was changed since. Layers count with what they
+    print of themselves (stride, epsilon, kind of activation); a network that another version of its library prints in
+    another way counts as another.
+    """
+    digest = hashlib.sha256()
+    for name, part in module.named_modules():
+        digest.update(f"{name} {type(part).__qualname__} {_ADDRESS.sub('', part.extra_repr())}\n".encode())
+    digest.update(tensors_digest(module.state_dict()))
+    return digest.hexdigest()[:16]
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> bytes:
+    """A digest of every number and its place, three times as fast as a cryptographic hash.
+
+    The bits of each chunk, read as whole numbers, are summed with a weight for each place. Such sums are exact in any
+    order, so the digest does not depend on threads, device or memory layout; it is no protection against somebody who
+    wants a collision.
     """
     import torch
 
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     digest = hashlib.sha256()
-    for name, tensor in module.state_dict().items():
+    weights: Tensor | None = None
+    for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             continue
-        flat = tensor.detach()
-        if flat.is_complex():
-            flat = torch.view_as_real(flat)
-        bits = flat if flat.dtype == torch.bool else flat.view(whole[flat.element_size()])
-        total = int(bits.sum(dtype=torch.int64)) if bits.numel() else 0
-        # The squares tell a permutation or a sign swap between two numbers from no change at all.
-        mixed = bits.to(torch.int64).square().sum() if bits.numel() and bits.numel() < 100_000 else total
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {total} {int(mixed)}\n".encode())
-    return digest.hexdigest()[:16]
+        plain = tensor.detach()
+        flat = (torch.view_as_real(plain) if plain.is_complex() else plain).reshape(-1)
+        bits = flat.view(whole[flat.element_size()])
+        if weights is None or weights.device != bits.device:
+            weights = _place_weights().to(bits.device)
+        sums = [(chunk * weights[: len(chunk)]).sum() for chunk in bits.split(_CHUNK)]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(torch.stack(sums).cpu().numpy().tobytes())
+    return digest.digest()
+
+
+def _place_weights() -> Tensor:
+    """An odd number for each place of a chunk, without pattern: those of splitmix64."""
+    import torch
+
+    mixed = torch.arange(1, _CHUNK + 1) * -0x61C8864680B583EB
+    for factor, shift in ((-0x40A7B892E31B1A47, 30), (-0x6B2FB644ECCEEE15, 27)):
+        mixed = (mixed ^ (mixed >> shift)) * factor
+    return (mixed ^ (mixed >> 31)) | 1
 
 
 def key(description: Mapping[str, str], layer: str | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.errors import InputError, TaskError
+from hubscout.features.fingerprint import describe, identity
 from hubscout.features.sharding import assign_blocks, check_indices, cut
 
 if TYPE_CHECKING:
@@ -18,17 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run: a backbone, the rows of each part, the layers, the block of each row."""
+    """What is to be run: a backbone, the rows of each part, the layers, the block of each row.
+
+    `rows` are those of all parts, also of the ones that others run.
+    """
 
     backbone: Backbone
     task: Task
     split_name: str
     split: Split
+    rows: np.ndarray
     layers: tuple[str, ...]
     parts: dict[int, np.ndarray]
     block_of_row: np.ndarray
     selection: str
     shards_expected: int
+    identity: str
+    """What the model is made of when it is about to run; see `hubscout.features.fingerprint.identity`."""
 
     @classmethod
     def prepare(
@@ -62,11 +69,13 @@ class Job:
             task,
             split_name,
             split,
+            rows,
             _resolve_layers(backbone, layers),
             parts,
             assign_blocks(len(split), blocks, task.fingerprint),
             selection,
             len(cuts),
+            identity(backbone),
         )
 
     def counts(self, rows: np.ndarray) -> np.ndarray:
@@ -97,9 +106,7 @@ class Job:
         return sum(len(part) + 1 for part in raw)
 
     def fingerprint(self, precision: str) -> dict[str, str]:
-        from hubscout.features.fingerprint import describe
-
-        return describe(self.backbone, self.task, self.selection, precision)
+        return describe(self, precision)
 
 
 def _resolve_layers(backbone: Backbone, layers: Sequence[str] | str) -> tuple[str, ...]:

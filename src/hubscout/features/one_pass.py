@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import NothingReadableError, TaskError
+from hubscout.errors import HubscoutError, NothingReadableError, TaskError
 from hubscout.features.accumulate import BlockAccumulator
 from hubscout.features.allocator import memory_kept
 from hubscout.features.batching import BatchSize
@@ -18,9 +19,10 @@ from hubscout.features.collector import BatchResult, Collector
 from hubscout.features.fallback import WithFallback
 from hubscout.features.forward import Runner
 from hubscout.features.job import Job
-from hubscout.features.pipeline import Background, Feed, PreparedBatch, plan
-from hubscout.features.precision import pick_precision
+from hubscout.features.pipeline import Background, Feed, PreparedBatch, collate, plan
+from hubscout.features.precision import Precision, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
+from hubscout.features.probe import Probe, places_to_try
 from hubscout.features.progress import Advanced, Log, Started
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
@@ -65,6 +67,27 @@ class Run:
         self.rows: dict[int, np.ndarray] = {}
         self.skipped: list[int] = []
 
+    def probe(self) -> Probe | None:
+        """What the model gives for a few samples; None where it cannot be said, and the run itself will say why."""
+        job, reader = self.job, replace(self._reader(), skip_bad=True)
+        found: dict[int, Any] = {}
+        try:
+            for places in places_to_try(len(job.rows)):
+                for row in job.rows[places.start : places.stop].tolist():
+                    if (sample := reader(row)) is not None:
+                        found[row] = sample
+                        break
+            if not found:
+                return None
+            rows, samples = np.array(list(found)), list(found.values())
+            exact = Precision("float32", self.precision.device_type)
+            runner = self._runner(exact, BatchSize(self.size.size), lambda text: None)
+            with runner:
+                batch = collate(reader.preprocessing, samples)
+                return Probe(rows, runner.run(batch, samples, job.counts(rows)))
+        except HubscoutError:
+            return None
+
     def execute(self, entry: OpenEntry | None, started: float) -> Extraction:
         job = self.job
         store: Store = self.spare if entry is None else entry
@@ -100,17 +123,11 @@ class Run:
             self._take(data.index, data.rows, data.skipped, data.arrays.__getitem__)
 
         collector = Collector(pending, finish)
-        runner = Runner(
-            job.backbone, device=self.device, precision=self.precision, layers=job.layers, size=self.size, tell=log.tell
-        )
-        place = f"split {job.split_name!r} of task {job.task.name!r}"
+        runner = self._runner(self.precision, self.size, log.tell)
         preprocessing = job.backbone.preprocessing
-        known = None
-        if self.prepared is not None:
-            known = self.prepared.samples(job.task, job.split_name, preprocessing.key)
-        reader = Reader(job.split.inputs, preprocessing, place, self.skip_bad, known)
+        reader = self._reader()
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
-        planned = plan(pending.items(), self.size, lengths)
+        planned = plan(pending.items(), self.size.size, lengths)
         pin = self.device.startswith("cuda") and job.backbone.module is not None
         with memory_kept() if runner.device == "cpu" else nullcontext(), runner:
             began = time.perf_counter()
@@ -124,6 +141,21 @@ class Run:
             seconds = time.perf_counter() - began
         count = sum(len(rows) for rows in pending.values())
         return runner, count / max(seconds, 1e-9)
+
+    def _runner(self, precision: Precision, size: BatchSize, tell: Callable[[str], None]) -> Runner:
+        job = self.job
+        return Runner(job.backbone, device=self.device, precision=precision, layers=job.layers, size=size, tell=tell)
+
+    def _reader(self) -> Reader:
+        job, preprocessing = self.job, self.job.backbone.preprocessing
+        known = None
+        if self.prepared is not None:
+            # A key of somebody's own class says nothing about another class that happens to choose the same.
+            kind = type(preprocessing)
+            name = f"{kind.__module__}.{kind.__qualname__} {preprocessing.key}"
+            known = self.prepared.samples(job.task, job.split_name, name)
+        place = f"split {job.split_name!r} of task {job.task.name!r}"
+        return Reader(job.split.inputs, preprocessing, place, self.skip_bad, known)
 
     def _preparing(self, reader: Reader, pending: dict[int, np.ndarray]) -> Preparing:
         """Threads, or processes where that is quicker and the inputs can be sent to them."""
@@ -179,7 +211,7 @@ class Run:
                 if layer not in ready
             }
         return Extraction(
-            card=job.backbone.card,
+            card=replace(job.backbone.card, weights_fingerprint=job.identity),
             split=job.split_name,
             rows=rows,
             targets=job.targets(rows),

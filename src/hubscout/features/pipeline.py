@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError
-from hubscout.features.batching import BatchSize
 
 if TYPE_CHECKING:
     from hubscout.features.preparing import Answer, Preparing
@@ -47,21 +46,20 @@ class PreparedBatch:
 
 
 def plan(
-    parts: Iterable[tuple[int, np.ndarray]], size: BatchSize, lengths: Callable[[int], int] | None
+    parts: Iterable[tuple[int, np.ndarray]], size: int, lengths: Callable[[int], int] | None
 ) -> Iterator[PlannedBatch]:
     """Cut the rows of each part into batches; with `lengths`, long inputs first and like with like.
 
-    Sorting within a part saves most of the padding of text and lets memory run out early rather than late.
+    Sorting within a part saves most of the padding of text and lets memory run out early rather than late. Where the
+    cuts are depends on the rows and the size alone, not on what is free or who is quick: a forward pass in float32
+    rounds by the shape of its batch, and a model has the same features wherever it runs.
     """
     for part, rows in parts:
         ordered = rows
         if lengths is not None:
             ordered = rows[np.argsort([-lengths(int(row)) for row in rows], kind="stable")]
-        start = 0
-        while start < len(ordered):
-            stop = start + size.size
-            yield PlannedBatch(part, ordered[start:stop])
-            start = stop
+        for start in range(0, len(ordered), size):
+            yield PlannedBatch(part, ordered[start : start + size])
 
 
 class Feed:

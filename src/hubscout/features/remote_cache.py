@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +25,9 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.errors import CacheError, CorruptCacheError, InputError, MissingDependencyError
 from hubscout.features.cache import CachedFeatures, FeatureCache
-from hubscout.features.entry import LayerFolder, OpenEntry
+from hubscout.features.entry import PROBE, LayerFolder, OpenEntry
 from hubscout.features.manifest import Manifest, ShardRecord, encode_shard, read_record
+from hubscout.features.probe import Probe
 from hubscout.features.shards import FINAL, ShardData
 from hubscout.optional import require
 
@@ -117,6 +118,7 @@ class RemoteFolder(LayerFolder):
         self._system = system
         self._path = path
         self._empty = empty
+        self._probe = None
         self._kept: dict[str, bytes] = {}
         """Shards that were checked, until they are read: what was fetched to be hashed is not fetched again."""
 
@@ -159,6 +161,7 @@ class RemoteFolder(LayerFolder):
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """The shard first, then its record."""
         content, record = encode_shard(data, arrays)
+        self._place_probe()
         with self._errors("write"):
             self._put(record.file, content)
             self._put(f"{data.index:05d}.json", json.dumps(asdict(record)).encode())
@@ -198,6 +201,22 @@ class RemoteFolder(LayerFolder):
             raise CorruptCacheError(
                 f"{self.folder}/{name} was removed or altered during the run: {self._reason(error)}"
             ) from error
+
+    def _changing(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def _clear(self) -> None:
+        self.change(lambda manifest: replace(manifest, shards={}))
+
+    def _read_probe(self) -> Probe | None:
+        try:
+            return Probe.decode(self._system.cat_file(f"{self._path}/{PROBE}"))
+        except Exception:  # every store has errors of its own; without a probe there are no shards
+            return None
+
+    def _write_probe(self, probe: Probe) -> None:
+        with self._errors("write"):
+            self._put(PROBE, probe.encode())
 
     def _put(self, name: str, content: bytes) -> None:
         with contextlib.suppress(NotImplementedError):

@@ -56,6 +56,8 @@ class ModelCard:
     licence: str | None = None
     downloads: int | None = None
     weights_fingerprint: str = ""
+    code_fingerprint: str = ""
+    """Of the user's own source that makes the model; "" where only installed packages do."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def load_weights(path: Path, identifier: Identifier, preprocessing: Mapping[str,
         if isinstance(made, Backbone):
             raise InputError(f"{arch} gives a whole Backbone; for a file of weights it must give the torch module.")
         fit_state(made, state, source=str(path))
-        return python_callable.wrap(made, identifier, image_options=image_options)
+        return python_callable.with_code(python_callable.wrap(made, identifier, image_options=image_options), named)
     raise InputError(f"arch must be timm/NAME, torchvision/NAME or python:module:function, got {arch!r}.")
 
 

@@ -7,7 +7,8 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig
 from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.source_code import code_fingerprint, is_installed
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
 
@@ -30,8 +32,24 @@ def load(identifier: Identifier) -> Backbone:
     made = call(identifier)
     if isinstance(made, Backbone):
         made.card = replace(made.card, identifier=str(identifier))
-        return made
-    return wrap(made, identifier)
+    else:
+        made = wrap(made, identifier)
+    return with_code(made, identifier)
+
+
+def with_code(backbone: Backbone, identifier: Identifier) -> Backbone:
+    """The backbone that a function of the user's gave, with the fingerprint of that code on its card."""
+    home = identifier.name.rpartition(":")[0]
+    fingerprint = code_fingerprint(_user_path(home)) if home.endswith(".py") else _code_of_module(sys.modules[home])
+    backbone.card = replace(backbone.card, code_fingerprint=fingerprint)
+    return backbone
+
+
+@functools.cache
+def _code_of_module(module: ModuleType) -> str:
+    # Once: a module is imported once, so what is written to its file later is not what runs.
+    file = getattr(module, "__file__", None)
+    return code_fingerprint(Path(file)) if file else ""
 
 
 def call(identifier: Identifier) -> Any:
@@ -87,6 +105,8 @@ def _refuse_borrowed(found: Callable[..., Any], module: ModuleType, name: str) -
 def _import_module(name: str) -> ModuleType:
     if name.partition(".")[0] in sys.stdlib_module_names:
         raise ModelError(f"'python:{name}' names a module of Python itself, and no model is made there.")
+    if name not in sys.modules:
+        _forget_neighbours(None)
     for attempt in range(2):
         try:
             return importlib.import_module(name)
@@ -101,26 +121,71 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    path = path.expanduser().resolve()
+    path = _user_path(path)
     if not path.is_file():
         raise ModelNotFoundError(f"No Python file at {path}.")
-    name = f"hubscout_user_{abs(hash(str(path)))}_{path.stem}"
+    # By content too: a file that was changed since, or that imports one that was, is run again.
+    name = f"hubscout_user_{abs(hash((str(path), code_fingerprint(path))))}_{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
+    _forget_neighbours(path.parent)
+    before = set(sys.modules)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))  # its neighbours, as `python file.py` would find them
     try:
-        spec.loader.exec_module(module)
+        with _without_bytecode():
+            exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[name]
         raise ModelError(f"Importing {path} failed: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(path.parent))
+        _remember_neighbours(path.parent, set(sys.modules) - before - {name})
     return module
+
+
+@contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """Import from source: compiled files are told apart by second and size, and a quick edit keeps both."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
+
+
+_neighbours: dict[str, tuple[Path, bytes]] = {}
+"""Modules that users' files brought with them: where each lies, and its source when it was imported."""
+
+
+def _remember_neighbours(folder: Path, names: set[str]) -> None:
+    for name in names:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if not file or name.partition(".")[0] == "hubscout":
+            continue
+        path = Path(file)
+        if folder in path.parents and path.is_file() and not is_installed(path):
+            _neighbours[name] = (path, path.read_bytes())
+
+
+def _forget_neighbours(folder: Path | None) -> None:
+    """Let them be imported again where one was changed since, or may have a namesake in another folder."""
+    if all(
+        folder in path.parents and path.is_file() and path.read_bytes() == source
+        for path, source in _neighbours.values()
+    ):
+        return
+    for name in _neighbours:
+        sys.modules.pop(name, None)
+    _neighbours.clear()
+    importlib.invalidate_caches()
+
+
+def _user_path(path: str | Path) -> Path:
+    return Path(path).expanduser().resolve()
 
 
 def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[str, Any] | None = None) -> Backbone:

@@ -39,11 +39,13 @@ class SentModel:
     """A candidate that can be sent: by name, or the backbone itself where the engine shares values."""
 
     identifier: str
+    ranking: str
+    """Which ranking it is sent for: a process that stays for the next one loads it anew, as it may have changed."""
     backbone: Shared[Backbone] | None = None
 
     def open(self) -> Backbone:
         """The backbone, loaded once in each process."""
-        return remembered("model", self.identifier, self._load)
+        return remembered("model", (self.ranking, self.identifier), self._load)
 
     def _load(self) -> Backbone:
         return Candidate(self.identifier, None if self.backbone is None else self.backbone.get()).open()

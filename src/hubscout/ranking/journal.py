@@ -46,8 +46,7 @@ class Journal:
                     "Choose another folder, or overwrite it (overwrite=True, --overwrite)."
                 )
             if not earlier.complete and not earlier.stages:
-                written = (self.folder / FILE).stat().st_mtime
-                rows = {row.identifier: row for row in earlier.rows if not _changed_since(row.identifier, written)}
+                rows = {row.identifier: row for row in earlier.rows}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / EVENTS).write_text("", encoding="utf-8")
@@ -75,19 +74,6 @@ class Journal:
             save_ranking(ranking, self.folder)
         except OSError as error:
             self.problem = error.strerror or str(error)
-
-
-def _changed_since(identifier: str, moment: float) -> bool:
-    """Whether the local file or folder that a model is read from was written after `moment`."""
-    from hubscout.hubs import Identifier
-
-    parsed = Identifier.parse(identifier)
-    if parsed.hub not in ("file", "onnx", "python"):
-        return False
-    name = parsed.name.rpartition(":")[0] if parsed.hub == "python" else parsed.name
-    path = Path(name).expanduser()
-    files = [path, *path.glob("*")] if path.is_dir() else [path]
-    return any(file.stat().st_mtime > moment for file in files if file.exists())
 
 
 def _differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:

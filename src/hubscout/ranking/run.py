@@ -16,6 +16,7 @@ from hubscout.errors import InterruptedRunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings, assess
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.environment import describe_environment
+from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
@@ -56,8 +57,11 @@ class Run:
         earlier = self.journal.begin(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
         zoo = [name for name in self.settings.metrics if _is_zoo(name)]
         if not zoo:  # their parts are not saved, so the models must be scored again (from the cache)
-            # By the names as they were given now: the user has said them, not the file.
-            self.rows = {name: replace(earlier[name], identifier=name) for name in wanted if name in earlier}
+            for candidate in self.candidates:
+                row = earlier.get(candidate.identifier)
+                if row is not None and still_holds(row, candidate):
+                    # By the name as it was given now: the user has said it, not the file.
+                    self.rows[candidate.identifier] = replace(row, identifier=candidate.identifier)
         self.journal.note(
             "started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name,
             pid=os.getpid(), host=platform.node(),

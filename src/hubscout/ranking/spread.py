@@ -6,6 +6,7 @@ sums come back, whichever is smaller, and the driver merges them in a fixed orde
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ class Spread:
         self._settings = replace(settings, observer=None, prepared=None, device=device, cache=cache)
         self._reference = TaskReference.of(task, engine)
         self._seconds_limit = seconds_limit
+        self._name = uuid.uuid4().hex
         self._models: dict[str, SentModel] = {}
         self._needs: dict[str, Needs] = {}
 
@@ -97,7 +99,7 @@ class Spread:
         name = candidate.identifier
         if name not in self._models:
             shared = None if candidate.backbone is None else self._engine.share(candidate.backbone)
-            self._models[name] = SentModel(name, shared)
+            self._models[name] = SentModel(name, self._name, shared)
             self._needs[name] = job_needs(
                 guess_params(candidate), len(self._task.train), self._engine, self._settings.device
             )

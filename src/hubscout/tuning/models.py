@@ -71,4 +71,5 @@ def same_model(first: Backbone, second: Backbone) -> bool:
 
 def fingerprint(backbone: Backbone) -> str:
     """What a model is known by in a checkpoint."""
-    return backbone.card.weights_fingerprint or backbone.card.identifier
+    card = backbone.card
+    return "/".join(filter(None, (card.weights_fingerprint or card.identifier, card.code_fingerprint)))
