@@ -234,7 +234,7 @@ def test_a_file_or_neighbour_that_changed_is_imported_again(tmp_path: Path) -> N
 
 
 def test_neighbours_of_the_same_name_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder, width in (("one", 3), ("two", 4), ("three", 5)):
+    for folder, width in (("one", 3), ("two", 4), ("three", 5), ("four", 6)):
         (tmp_path / folder).mkdir()
         source = "from torch import nn\nfrom aside import WIDTH\ndef make():\n    module = nn.Linear(5, WIDTH)\n"
         (tmp_path / folder / f"mine_{folder}.py").write_text(
@@ -246,3 +246,4 @@ def test_neighbours_of_the_same_name_are_kept_apart(tmp_path: Path, monkeypatch:
     assert width_of(tmp_path / "one" / "mine_one.py") == 3
     monkeypatch.syspath_prepend(tmp_path / "three")
     assert load("python:mine_three:make").card.feature_dim == 5
+    assert width_of(tmp_path / "four" / "mine_four.py") == 6

@@ -107,9 +107,13 @@ def _import_module(name: str) -> ModuleType:
         raise ModelError(f"'python:{name}' names a module of Python itself, and no model is made there.")
     if name not in sys.modules:
         _forget_neighbours(None)
+    before = set(sys.modules)
     for attempt in range(2):
         try:
-            return importlib.import_module(name)
+            module = importlib.import_module(name)
+            if module.__file__ is not None:
+                _remember_neighbours(Path(module.__file__).parent, set(sys.modules) - before - {name})
+            return module
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise ModelError(f"Importing {name!r} needs the module {error.name!r}, which is missing.") from error

@@ -107,7 +107,8 @@ class Ranking:
     def best(self) -> Row:
         """The model of the highest score."""
         if not self.rows:
-            raise InputError("This ranking has no model that could be scored; see its failures.")
+            reasons = "; ".join(f"{failure.identifier}: {failure.reason}" for failure in self.failures[:3])
+            raise InputError(f"This ranking has no model that could be scored. {reasons}".strip())
         return self.rows[0]
 
     @property
