@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from hubscout.features.progress import Advanced, Event, Finished, Message, Observer, Started, silent
+from hubscout.features.progress import Advanced, Downloading, Event, Finished, Message, Observer, Started, silent
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -49,6 +49,31 @@ class _Model:
         return (self.rows - self.done) / self.samples_per_second(now) if self.run else None
 
 
+@dataclass
+class _Download:
+    """How far the download of a model is, in bytes, and when it began."""
+
+    done: int
+    total: int
+    since: float
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total
+
+    def speed(self, now: float) -> str:
+        return f"{self.done / 1e6 / max(now - self.since, 1e-9):.1f} MB/s"
+
+    def in_words(self, now: float) -> str:
+        if self.done == 0:
+            return f"downloading {_megabytes(self.total)} MB"
+        if self.complete:
+            return f"downloaded {_megabytes(self.total)} MB in {now - self.since:.0f} s"
+        left = (self.total - self.done) * (now - self.since) / self.done
+        amount = f"{_megabytes(self.done)} of {_megabytes(self.total)} MB"
+        return f"downloaded {amount}, {self.speed(now)}, {left:.0f} s left"
+
+
 class LineDisplay:
     """A line when a model starts and ends, one every ten seconds between, and every message."""
 
@@ -57,6 +82,7 @@ class LineDisplay:
         self._models = models
         self._seconds_between = seconds_between
         self._current: dict[str, _Model] = {}
+        self._downloads: dict[str, _Download] = {}
         self._seen: dict[str, int] = {}
         self._last = time.monotonic()
 
@@ -72,6 +98,12 @@ class LineDisplay:
             state.run += event.rows
             if now - self._last >= self._seconds_between:
                 self._print(event.model, _speed(state, now))
+        elif isinstance(event, Downloading):
+            began = event.bytes_done == 0 or event.model not in self._downloads
+            state = _Download(event.bytes_done, event.bytes_total, now if began else self._downloads[event.model].since)
+            self._downloads[event.model] = state
+            if began or state.complete or now - self._last >= self._seconds_between:
+                self._print(event.model, state.in_words(now))
         elif isinstance(event, Message):
             self._print(event.model, event.text)
         elif isinstance(event, Finished):
@@ -90,7 +122,7 @@ class BarDisplay:
     def __init__(self, progress: Progress, models: int) -> None:
         self._progress = progress
         self._all = progress.add_task("models", total=models, speed="")
-        self._current: dict[str, tuple[TaskID, _Model]] = {}
+        self._current: dict[str, tuple[TaskID, _Model | _Download]] = {}
         self._finished: set[str] = set()
 
     def __call__(self, event: Event) -> None:
@@ -100,8 +132,11 @@ class BarDisplay:
             self._drop(event.model)
             bar = self._progress.add_task(event.model, total=event.rows, completed=event.rows_done, speed="")
             self._current[event.model] = (bar, _Model(event.rows, event.rows_done, now))
+        elif isinstance(event, Downloading):
+            self._show_download(event, now)
         elif isinstance(event, Advanced) and event.model in self._current:
             bar, state = self._current[event.model]
+            assert isinstance(state, _Model)
             state.done += event.rows
             state.run += event.rows
             self._progress.update(bar, advance=event.rows, speed=f"{state.samples_per_second(now):.1f}/s")
@@ -115,9 +150,30 @@ class BarDisplay:
                 text = f"{event.model}: failed: {event.error}"
                 self._progress.console.print(text, style="red", highlight=False, markup=False)
 
+    def _show_download(self, event: Downloading, now: float) -> None:
+        if event.bytes_done == 0 or event.model not in self._current:
+            self._drop(event.model)
+            total = max(1, round(event.bytes_total / 1e6))
+            bar = self._progress.add_task(f"{event.model}: download, MB", total=total, speed="")
+            self._current[event.model] = (bar, _Download(0, event.bytes_total, now))
+        bar, state = self._current[event.model]
+        assert isinstance(state, _Download)
+        state.done = event.bytes_done
+        self._progress.update(bar, completed=round(event.bytes_done / 1e6), speed=state.speed(now))
+        if state.complete:
+            self._drop(event.model)
+
     def _drop(self, model: str) -> None:
         if model in self._current:
             self._progress.remove_task(self._current.pop(model)[0])
+
+
+def _megabytes(count: int) -> str:
+    """
+    >>> [_megabytes(count) for count in (900, 1_234_567, 346_000_000)]
+    ['0.001', '1.2', '346']
+    """
+    return f"{count / 1e6:.0f}" if count >= 1e7 else f"{count / 1e6:.1f}" if count >= 1e5 else f"{count / 1e6:.3f}"
 
 
 def _speed(state: _Model, now: float) -> str:
