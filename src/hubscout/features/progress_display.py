@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from hubscout.features.progress import Advanced, Downloading, Event, Finished, Message, Observer, Started, silent
+from hubscout.hubs.downloading import download_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -64,15 +65,6 @@ class _Download:
     def speed(self, now: float) -> str:
         return f"{self.done / 1e6 / max(now - self.since, 1e-9):.1f} MB/s"
 
-    def in_words(self, now: float) -> str:
-        if self.done == 0:
-            return f"downloading {_megabytes(self.total)} MB"
-        if self.complete:
-            return f"downloaded {_megabytes(self.total)} MB in {now - self.since:.0f} s"
-        left = (self.total - self.done) * (now - self.since) / self.done
-        amount = f"{_megabytes(self.done)} of {_megabytes(self.total)} MB"
-        return f"downloaded {amount}, {self.speed(now)}, {left:.0f} s left"
-
 
 class LineDisplay:
     """A line when a model starts and ends, one every ten seconds between, and every message."""
@@ -103,7 +95,7 @@ class LineDisplay:
             state = _Download(event.bytes_done, event.bytes_total, now if began else self._downloads[event.model].since)
             self._downloads[event.model] = state
             if began or state.complete or now - self._last >= self._seconds_between:
-                self._print(event.model, state.in_words(now))
+                self._print(event.model, download_text(state.done, state.total, now - state.since))
         elif isinstance(event, Message):
             self._print(event.model, event.text)
         elif isinstance(event, Finished):
@@ -166,14 +158,6 @@ class BarDisplay:
     def _drop(self, model: str) -> None:
         if model in self._current:
             self._progress.remove_task(self._current.pop(model)[0])
-
-
-def _megabytes(count: int) -> str:
-    """
-    >>> [_megabytes(count) for count in (900, 1_234_567, 346_000_000)]
-    ['0.001', '1.2', '346']
-    """
-    return f"{count / 1e6:.0f}" if count >= 1e7 else f"{count / 1e6:.1f}" if count >= 1e5 else f"{count / 1e6:.3f}"
 
 
 def _speed(state: _Model, now: float) -> str:

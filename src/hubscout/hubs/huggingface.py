@@ -23,7 +23,7 @@ from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone
-from hubscout.hubs.vocabulary import check_vocabulary, longest_text
+from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -267,8 +267,12 @@ def _preprocessing(
         return ImageProcessorPreprocessing(transformers.AutoImageProcessor.from_pretrained(source, **where))
     if modality == "audio":
         return AudioPreprocessing(transformers.AutoFeatureExtractor.from_pretrained(source, **where))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
-    check_vocabulary(tokenizer, network, [Path(source) / where.get("subfolder", "")], identifier)
+    folders = [Path(source) / where.get("subfolder", "")]
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
+    except Exception as error:
+        raise missing_vocabulary(folders, identifier) or error from error
+    check_vocabulary(tokenizer, network, folders, identifier)
     limit = longest_text(tokenizer, network)
     wanted = options.get("max_length")
     if wanted is not None and wanted > limit:

@@ -33,7 +33,7 @@ from hubscout.hubs.text_preprocessing import (
     model_inputs,
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
-from hubscout.hubs.vocabulary import check_vocabulary, longest_text
+from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -66,16 +66,16 @@ def _open(
     trusted = is_allowed(identifier.options, "trust_remote_code")
     if not trusted:
         _refuse_code(folder, identifier)
+    places = [folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())]
     try:
         with huggingface.quiet(transformers):
             encoder = library.SentenceTransformer(
                 str(folder), device="cpu", trust_remote_code=trusted, local_files_only=True
             )
+        tokenizer = getattr(encoder, "tokenizer", None)
     except Exception as error:
-        raise explain_failure(error, str(identifier)) from error
-    tokenizer = getattr(encoder, "tokenizer", None)
+        raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
-        places = [folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())]
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
     return wrap(encoder, identifier, repository=repository, has_head=has_head)
 

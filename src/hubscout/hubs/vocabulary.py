@@ -14,6 +14,7 @@ from hubscout.errors import CheckpointError
 
 _ANY_CLASS = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model")
 """Files that hold the vocabulary of a tokenizer of any class."""
+_USUAL = (*_ANY_CLASS, "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
 
 
 def check_vocabulary(tokenizer: Any, network: Any, folders: Sequence[Path], identifier: str) -> None:
@@ -26,22 +27,32 @@ def check_vocabulary(tokenizer: Any, network: Any, folders: Sequence[Path], iden
         identifier: the model, for the message.
 
     """
-    own = getattr(tokenizer, "vocab_files_names", None) or {}
-    # Tokenizers of bytes and characters have no files: their vocabulary is the alphabet.
-    names = sorted({*own.values(), *_ANY_CLASS}) if own else []
-    found = any((folder / name).is_file() or any(folder.glob("*.tiktoken")) for folder in folders for name in names)
-    if names and not found:
-        raise CheckpointError(
-            f"{identifier} has no vocabulary: none of {', '.join(names)} is in {' or '.join(map(str, folders))}. "
-            "Without its own tokenizer a text model reads nothing; copy those files from the model it was trained from."
-        )
+    own = getattr(tokenizer, "vocab_files_names", None)
+    if not own:  # Tokenizers of bytes and characters have no files: their vocabulary is the alphabet.
+        return
+    names = sorted({*own.values(), *_ANY_CLASS})
+    if (refusal := missing_vocabulary(folders, identifier, names)) is not None:
+        raise refusal
     rows = _embedding_rows(network)
-    tokens = len(tokenizer)
-    if rows is not None and own and (tokens < rows / 2 or tokenizer.vocab_size > rows):
+    if rows is not None and (len(tokenizer) < rows / 2 or tokenizer.vocab_size > rows):
         raise CheckpointError(
-            f"The tokenizer of {identifier} is not the model's own: it knows {tokens:,} tokens, the model's embeddings "
-            f"have {rows:,}. Files of its vocabulary: {', '.join(names)}."
+            f"The tokenizer of {identifier} is not the model's own: it knows {len(tokenizer):,} tokens, the model's "
+            f"embeddings have {rows:,}. Files of its vocabulary: {', '.join(names)}."
         )
+
+
+def missing_vocabulary(
+    folders: Sequence[Path], identifier: str, names: Sequence[str] = _USUAL
+) -> CheckpointError | None:
+    """The refusal of a model that has no file of a vocabulary; None where there is one."""
+    if any((folder / name).is_file() for folder in folders for name in names):
+        return None
+    if any(any(folder.glob("*.tiktoken")) for folder in folders):
+        return None
+    return CheckpointError(
+        f"{identifier} has no vocabulary: none of {', '.join(names)} is in {' or '.join(map(str, folders))}. Without "
+        "its own tokenizer a text model reads nothing: copy those files from the model that it was trained from."
+    )
 
 
 def _embedding_rows(network: Any) -> int | None:
