@@ -17,8 +17,8 @@ from PIL import Image
 from hubscout.hubs import prepare_torchvision
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hub_client import HubClient  # noqa: E402
-from hub_server import HubServer  # noqa: E402
+from hub_client import HubClient
+from hub_server import HubServer
 
 prepare_torchvision()
 

@@ -62,6 +62,7 @@ def run_command(hub, home: Path, *words: object, terminal: bool = False) -> str:
     return shown.decode(errors="replace")
 
 
+@pytest.mark.slow
 def test_lines_say_how_much_is_fetched_and_the_run_records_the_commit(hub, repositories, images, tmp_path):
     said = run_command(hub, tmp_path / "home", "rank", images, "-m", NAME, "--out", tmp_path / "run")
     assert re.search(rf"{NAME}: downloading [\d.]+ MB\n", said)
@@ -73,12 +74,14 @@ def test_lines_say_how_much_is_fetched_and_the_run_records_the_commit(hub, repos
     assert commit in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar(hub, images, tmp_path):
     with hub.fault("/storage/", bytes_per_second=400_000, times=1):
         shown = run_command(hub, tmp_path / "home", "rank", images, "-m", NAME, "--no-cache", terminal=True)
     assert f"{NAME}: download, MB" in re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
 
 
+@pytest.mark.slow
 def test_a_tuning_tells_of_its_downloads(hub, images, tmp_path):
     options = ["--set", "epochs=1", "--set", "batch_size=8"]
     said = run_command(

@@ -60,6 +60,7 @@ def test_a_token_opens_what_is_gated_or_private(client, hub):
     assert hub.tokens_elsewhere == []
 
 
+@pytest.mark.slow
 def test_a_download_that_stalls_says_so(client, hub):
     with hub.fault("/storage/", stall_seconds=3):
         found = client.attempt("hf/acme/stalled")

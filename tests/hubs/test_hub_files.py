@@ -67,7 +67,7 @@ def test_code_of_a_repository_is_neither_fetched_nor_run(client, hub):
     found = client.attempt("hf/evil/remote")
     assert found["error"] == "ModelError"
     assert "'hf/evil/remote?trust_remote_code=true'" in found["text"]
-    assert not any("code.py" in request for request in hub.requests)
+    assert not any("code.py" in request or "safetensors" in request for request in hub.requests)
     assert not (client.home / "executed").exists()
 
 
@@ -83,6 +83,7 @@ def command(hub, home: Path, table: Path) -> tuple[list[str], dict[str, str]]:
     return [*words, "-m", "hf/evil/remote"], environment(hub.url, home, TRAP=str(home / "executed"))
 
 
+@pytest.mark.slow
 def test_a_yes_from_a_pipe_runs_nothing(hub, tmp_path):
     words, settings = command(hub, tmp_path, tmp_path / "data.csv")
     done = subprocess.run(words, input="y\n" * 9, capture_output=True, text=True, env=settings, timeout=200)
@@ -91,6 +92,7 @@ def test_a_yes_from_a_pipe_runs_nothing(hub, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.slow
 def test_a_yes_on_a_terminal_runs_nothing(hub, tmp_path):
     words, settings = command(hub, tmp_path, tmp_path / "data.csv")
     ours, theirs = pty.openpty()
@@ -132,5 +134,5 @@ def test_modules_of_a_sentence_encoder_are_code_too(repositories, tmp_path, kind
         load(f"file:{folder}")
     assert not (tmp_path / "executed").exists()
     (folder / "modules.json").write_text('{"no": "list"}')
-    with pytest.raises(CheckpointError, match="does not list the modules"):
+    with pytest.raises(CheckpointError, match="does not list the parts"):
         load(f"file:{folder}")

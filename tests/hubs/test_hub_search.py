@@ -65,6 +65,13 @@ def test_what_is_here_is_marked(client, hub):
     assert "hf/acme/mute" not in here
 
 
+def test_what_is_here_is_listed_however_little_is_looked_at(client, shelf):
+    client.attempt("hf/acme/bert")
+    entries, _ = listing(client, "list_models('hf/*', limit=1)")
+    assert entries[0]["identifier"] == "hf/shelf/net-299"
+    assert "hf/acme/bert" in [entry["identifier"] for entry in entries if entry["on_this_machine"]]
+
+
 def test_sentence_encoders_are_listed_by_their_own_names(client, hub):
     entries, _ = listing(client, "list_models('sentence-transformers/*')")
     assert [entry["identifier"] for entry in entries] == ["sentence-transformers/tiny"]
@@ -84,6 +91,7 @@ def test_a_hub_that_refuses_to_search_says_why(client, hub):
     assert "asked too often (429)" in said
 
 
+@pytest.mark.slow
 def test_the_command_lists_by_size(shelf, tmp_path):
     words = [sys.executable, "-m", "hubscout", "models", "hf/shelf/*", "--max-params", "30", "--limit", "300", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(shelf.url, tmp_path), timeout=100)

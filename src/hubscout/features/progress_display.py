@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from hubscout.features.progress import Advanced, Downloading, Event, Finished, Message, Observer, Started, silent
-from hubscout.hubs.downloading import download_text
+from hubscout.hubs.downloading import download_text, speed_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -63,7 +63,7 @@ class _Download:
         return self.done >= self.total
 
     def speed(self, now: float) -> str:
-        return f"{self.done / 1e6 / max(now - self.since, 1e-9):.1f} MB/s"
+        return speed_text(self.done / max(now - self.since, 1e-9))
 
 
 class LineDisplay:
@@ -74,7 +74,7 @@ class LineDisplay:
         self._models = models
         self._seconds_between = seconds_between
         self._current: dict[str, _Model] = {}
-        self._downloads: dict[str, _Download] = {}
+        self._downloads: dict[str, float] = {}
         self._seen: dict[str, int] = {}
         self._last = time.monotonic()
 
@@ -92,10 +92,10 @@ class LineDisplay:
                 self._print(event.model, _speed(state, now))
         elif isinstance(event, Downloading):
             began = event.bytes_done == 0 or event.model not in self._downloads
-            state = _Download(event.bytes_done, event.bytes_total, now if began else self._downloads[event.model].since)
-            self._downloads[event.model] = state
-            if began or state.complete or now - self._last >= self._seconds_between:
-                self._print(event.model, download_text(state.done, state.total, now - state.since))
+            since = now if began else self._downloads[event.model]
+            self._downloads[event.model] = since
+            if began or event.bytes_done >= event.bytes_total or now - self._last >= self._seconds_between:
+                self._print(event.model, download_text(event.bytes_done, event.bytes_total, now - since))
         elif isinstance(event, Message):
             self._print(event.model, event.text)
         elif isinstance(event, Finished):

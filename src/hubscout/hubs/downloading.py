@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS_BETWEEN_NEWS = 0.5
+_BYTES_AT_ONCE = 1 << 17
+"""The library's own ten megabytes are minutes of silence on a slow line, and lost where it breaks."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,14 @@ def download_text(bytes_done: int, bytes_total: int, seconds: float) -> str:
         return f"downloaded {total} MB in {seconds:.0f} s"
     speed = bytes_done / max(seconds, 1e-9)
     left = (bytes_total - bytes_done) / speed
-    return f"downloaded {_megabytes(bytes_done)} of {total} MB, {speed / 1e6:.1f} MB/s, {left:.0f} s left"
+    return f"downloaded {_megabytes(bytes_done)} of {total} MB, {speed_text(speed)}, {left:.0f} s left"
+
+
+def speed_text(bytes_per_second: float) -> str:
+    """Megabytes per second, or kilobytes where those would be none."""
+    if bytes_per_second < 1e5:
+        return f"{bytes_per_second / 1e3:.0f} kB/s"
+    return f"{bytes_per_second / 1e6:.1f} MB/s"
 
 
 def _megabytes(count: int) -> str:
@@ -103,8 +112,9 @@ class Download:
 
     def fetch(self, repository: str, name: str, commit: str) -> Path:
         """A file of the Hub in the local cache, fetched if it is not there."""
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import constants, hf_hub_download
 
+        constants.DOWNLOAD_CHUNK_SIZE = min(_BYTES_AT_ONCE, constants.DOWNLOAD_CHUNK_SIZE)
         arguments: dict[str, Any] = {}
         if _listener.get() is not None and "tqdm_class" in inspect.signature(hf_hub_download).parameters:
             arguments["tqdm_class"] = self._bar()

@@ -38,13 +38,16 @@ def fetch_model(repository: Repository, options: Mapping[str, Any], folders: Seq
 
 
 def read_json(repository: Repository, name: str) -> Any:
-    """A file of settings; an empty dictionary where there is none."""
-    if name not in repository.sizes:
-        return {}
+    """A file of settings of a repository; an empty dictionary where there is none."""
+    return read_settings(repository.path(name)) if name in repository.sizes else {}
+
+
+def read_settings(path: Path) -> Any:
+    """A file of settings."""
     try:
-        return json.loads(repository.read(name))
+        return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CheckpointError(f"{name} of {repository.identifier} is not JSON: {error}") from error
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
 
 
 def pick_weights(repository: Repository, names: Sequence[str], *, pickle: bool) -> str:

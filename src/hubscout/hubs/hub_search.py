@@ -17,18 +17,17 @@ def search(pattern: str, limit: int | None = None) -> ModelListing:
     """Models of the Hub by a shell pattern, the most downloaded first; with no hub to ask, those in the local cache.
 
     The Hub finds those whose name has the longest part of the pattern without wildcards; of these the first `limit`
-    are looked at, and a note says where that was not all.
+    are looked at, and a note says where that was not all. What is in the local cache is listed in any case.
     """
     local = local_repositories()
     if (silence := hub_silence()) is not None:
         note = f"Only models in the local cache are listed: {silence}."
-        names = sorted(fnmatch.filter(local, pattern))
-        return ModelListing((ModelEntry(identifier=f"hf/{name}", on_this_machine=True) for name in names), (note,))
+        return ModelListing(map(_local_entry, sorted(fnmatch.filter(local, pattern))), (note,))
     from huggingface_hub import list_models as ask
 
     most = MOST_LISTED if limit is None else limit
     search = max(pattern.replace("?", "*").split("*"), key=len)
-    facts = ["downloads", "safetensors", "tags"]
+    facts: list[Any] = ["downloads", "safetensors", "tags"]
     try:
         found = list(ask(search=search or None, filter="transformers", sort="downloads", limit=most + 1, expand=facts))
     except Exception as error:
@@ -39,8 +38,14 @@ def search(pattern: str, limit: int | None = None) -> ModelListing:
             f"The hub has more models that match: the {most} most downloaded were looked at. --limit (limit=) looks at "
             "more."
         )
-    entries = [_entry(info, info.id in local) for info in found[:most] if fnmatch.fnmatch(info.id, pattern)]
-    return ModelListing(entries, notes)
+    entries = {info.id: _entry(info, info.id in local) for info in found[:most] if fnmatch.fnmatch(info.id, pattern)}
+    for name in sorted(fnmatch.filter(local, pattern)):
+        entries.setdefault(name, _local_entry(name))
+    return ModelListing(entries.values(), notes)
+
+
+def _local_entry(name: str) -> ModelEntry:
+    return ModelEntry(identifier=f"hf/{name}", on_this_machine=True)
 
 
 def _entry(info: Any, on_this_machine: bool) -> ModelEntry:

@@ -11,7 +11,7 @@ from hubscout.errors import CheckpointError, InputError, ModelError
 from hubscout.hubs import timm_hub
 from hubscout.hubs.audio_preprocessing import AudioPreprocessing
 from hubscout.hubs.backbone import Backbone, Preprocessing
-from hubscout.hubs.failures import explain_failure
+from hubscout.hubs.failures import explain_failure, needs_code
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
@@ -46,6 +46,9 @@ def load(identifier: Identifier) -> Backbone:
             f"{identifier}: {identifier.name} has no config.json, so it is no model of transformers or timm. "
             f"Its files: {', '.join(sorted(repository.sizes)[:8]) or 'none'}."
         )
+    known = config.get("model_type") in import_transformers().CONFIG_MAPPING
+    if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
+        raise needs_code(str(identifier))  # before its weights are fetched
     folder = fetch_model(repository, options, [subfolder])
     return open_model(folder, identifier, repository=repository)
 

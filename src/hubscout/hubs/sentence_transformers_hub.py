@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
 from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.failures import explain_failure, needs_code
-from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
+from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json, read_settings
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.listing import ModelListing
@@ -47,7 +46,8 @@ def load(identifier: Identifier) -> SentenceBackbone:
     name = identifier.name
     huggingface.check_options(identifier, _OPTIONS)
     repository = open_repository(name if "/" in name else f"sentence-transformers/{name}", identifier)
-    folders = [str(module.get("path") or "") for module in read_json(repository, "modules.json")]
+    modules = _modules(read_json(repository, "modules.json") or [], identifier)
+    folders = [str(module.get("path") or "") for module in modules]
     folder = fetch_model(repository, identifier.options, list(dict.fromkeys([*folders, ""])))
     return _open(folder, identifier, repository=repository)
 
@@ -63,9 +63,10 @@ def _open(
     transformers = huggingface.import_transformers()
     library = require("sentence_transformers", extra="text", purpose="Sentence encoders")
     huggingface.check_options(identifier, _OPTIONS)
+    listed = folder / "modules.json"
+    if repository is None and listed.is_file():
+        _modules(read_settings(listed), identifier)
     trusted = is_allowed(identifier.options, "trust_remote_code")
-    if not trusted:
-        _refuse_code(folder, identifier)
     places = [folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())]
     try:
         with huggingface.quiet(transformers):
@@ -80,16 +81,19 @@ def _open(
     return wrap(encoder, identifier, repository=repository, has_head=has_head)
 
 
-def _refuse_code(folder: Path, identifier: Identifier) -> None:
-    """Before the library, which in some versions runs the code of a folder on this machine without being told to."""
-    path = folder / "modules.json"
+def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
+    """The parts of an encoder as its `modules.json` lists them; refused if one is code that the user did not allow.
+
+    The library asks too, but in some versions not for a folder on this machine.
+    """
     try:
-        modules = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        kinds = [str(module["type"]) for module in modules]
-    except (ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} does not list the modules of a sentence encoder: {error}") from error
-    if any(not kind.startswith("sentence_transformers.") for kind in kinds):
+        kinds = [str(module["type"]) for module in listed]
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"modules.json of {identifier} does not list the parts of a sentence encoder.") from error
+    ours = all(kind.startswith("sentence_transformers.") for kind in kinds)
+    if not ours and not is_allowed(identifier.options, "trust_remote_code"):
         raise needs_code(str(identifier))
+    return list(listed)
 
 
 def wrap(
