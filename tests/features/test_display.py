@@ -73,6 +73,7 @@ def test_downloads_are_lines_or_a_bar() -> None:
             observer(Downloading("hf/a/b", done, 346_000_000))
             time.sleep(0.15)
         observer(Started("hf/a/b", 10))
+        observer(Downloading("hf/a/b", 5, 10))  # by another machine
         observer(Advanced("hf/a/b", 10))
     assert "hf/a/b: download, MB" in screen.getvalue()
     assert "100/346" in screen.getvalue()

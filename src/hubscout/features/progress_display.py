@@ -128,10 +128,10 @@ class BarDisplay:
             self._show_download(event, now)
         elif isinstance(event, Advanced) and event.model in self._current:
             bar, state = self._current[event.model]
-            assert isinstance(state, _Model)
-            state.done += event.rows
-            state.run += event.rows
-            self._progress.update(bar, advance=event.rows, speed=f"{state.samples_per_second(now):.1f}/s")
+            if isinstance(state, _Model):
+                state.done += event.rows
+                state.run += event.rows
+                self._progress.update(bar, advance=event.rows, speed=f"{state.samples_per_second(now):.1f}/s")
         elif isinstance(event, Message):
             self._progress.console.print(f"{event.model}: {event.text}", style="yellow", highlight=False, markup=False)
         elif isinstance(event, Finished):
@@ -149,7 +149,8 @@ class BarDisplay:
             bar = self._progress.add_task(f"{event.model}: download, MB", total=total, speed="")
             self._current[event.model] = (bar, _Download(0, event.bytes_total, now))
         bar, state = self._current[event.model]
-        assert isinstance(state, _Download)
+        if not isinstance(state, _Download):  # on another machine the model runs already
+            return
         state.done = event.bytes_done
         self._progress.update(bar, completed=round(event.bytes_done / 1e6), speed=state.speed(now))
         if state.complete:
