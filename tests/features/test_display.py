@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from typing import Any
 
 from hubscout.features import display, extract
-from hubscout.features.progress import Advanced, Finished, Message, Started
+from hubscout.features.progress import Advanced, Downloading, Finished, Message, Started
 from hubscout.features.progress_display import LineDisplay
 
 
@@ -55,3 +56,24 @@ def test_quiet_says_nothing(backbone: Any, task: Any) -> None:
         with display(1, quiet=True, stream=stream) as observer:
             extract(backbone, task, device="cpu", observer=observer)
         assert stream.getvalue() == ""
+
+
+def test_downloads_are_lines_or_a_bar() -> None:
+    stream = io.StringIO()
+    with display(1, stream=stream) as observer:
+        for done in (0, 1_000_000, 346_000_000):
+            observer(Downloading("hf/a/b", done, 346_000_000))
+    assert stream.getvalue().splitlines() == [
+        "[1/1] hf/a/b: downloading 346 MB",
+        "[1/1] hf/a/b: downloaded 346 MB in 0 s",
+    ]
+    screen = Terminal()
+    with display(1, stream=screen) as observer:
+        for done in (0, 100_000_000, 346_000_000):
+            observer(Downloading("hf/a/b", done, 346_000_000))
+            time.sleep(0.15)
+        observer(Started("hf/a/b", 10))
+        observer(Downloading("hf/a/b", 5, 10))  # by another machine
+        observer(Advanced("hf/a/b", 10))
+    assert "hf/a/b: download, MB" in screen.getvalue()
+    assert "100/346" in screen.getvalue()

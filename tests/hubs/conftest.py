@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,10 @@ import pytest
 from PIL import Image
 
 from hubscout.hubs import prepare_torchvision
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hub_client import HubClient
+from hub_server import HubServer
 
 prepare_torchvision()
 
@@ -220,3 +228,61 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     extractor = WhisperFeatureExtractor(chunk_length=2)
     return save(tmp_path_factory.mktemp("whisper"), WhisperForConditionalGeneration(config), extractor)
+
+
+def save_timm(folder: Path, name: str = "test_resnet", **options: Any) -> Path:
+    """A folder in the layout that timm has on the Hub."""
+    import timm
+    import torch
+
+    torch.manual_seed(0)
+    timm.models.save_for_hf(timm.create_model(name, **options), str(folder), safe_serialization=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def repositories(bert: Path, vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each kind of repository that a hub may have, as OWNER/NAME."""
+    import torch
+    from safetensors.torch import load_file
+    from sentence_transformers import SentenceTransformer
+
+    root = tmp_path_factory.mktemp("repositories")
+    for name in ("bert", "gated", "private", "big", "renewed", "cut", "altered", "spoiled", "stalled", "half", "slow"):
+        shutil.copytree(bert, root / "acme" / name)
+    shutil.copytree(vit, root / "acme" / "vit")
+    pickled = shutil.copytree(bert, root / "acme" / "pickled")
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    mute = shutil.copytree(bert, root / "acme" / "mute")
+    for file in mute.glob("tokenizer*"):
+        file.unlink()
+    code = shutil.copytree(bert, root / "evil" / "remote")
+    config = json.loads((code / "config.json").read_text())
+    classes = {"AutoConfig": "code.Config", "AutoModel": "code.Model", "AutoTokenizer": ["code.Tokenizer", None]}
+    (code / "config.json").write_text(json.dumps(config | {"model_type": "their-own", "auto_map": classes}))
+    trap = "import os, pathlib\npathlib.Path(os.environ['TRAP']).touch()\n"
+    (code / "code.py").write_text(trap + "from transformers import BertConfig as Config, BertModel as Model\n")
+    save_timm(root / "timm" / "test_resnet.r160_in1k", num_classes=1000)
+    save_timm(root / "acme" / "flowers", num_classes=5)
+    SentenceTransformer(str(bert)).save(str(root / "sentence-transformers" / "tiny"))
+    return root
+
+
+@pytest.fixture(scope="session")
+def hub(repositories: Path) -> Iterator[HubServer]:
+    """A Hugging Face Hub with these repositories."""
+    with HubServer() as server:
+        for folder in sorted(repositories.glob("*/*")):
+            name = folder.relative_to(repositories).as_posix()
+            server.add(name, folder, gated=name == "acme/gated", private=name == "acme/private")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def client(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
+    """A process that takes it for the Hugging Face Hub."""
+    home = tmp_path_factory.mktemp("hub-home")
+    process = HubClient(hub.url, home, TRAP=str(home / "executed"))
+    yield process
+    process.close()

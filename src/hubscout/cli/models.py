@@ -17,6 +17,8 @@ EPILOG = """Examples:
 
 hubscout models 'timm/mobilenet*' --max-params 10M
 
+hubscout models 'hf/*bert*' --max-params 30M --limit 1000
+
 hubscout models 'pypi/*' --json
 
 hubscout models '*' --local"""
@@ -29,6 +31,10 @@ def models(
     ] = "*",
     max_params: Annotated[str | None, typer.Option("--max-params", help="At most so many, such as 10M.")] = None,
     min_params: Annotated[str | None, typer.Option("--min-params", help="At least so many.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]"),
+    ] = None,
     local: Annotated[bool, typer.Option("--local", help="Only models whose weights are on this machine.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -43,6 +49,7 @@ def models(
         pattern,
         max_params=None if max_params is None else int(parse_count(max_params, "--max-params")),
         min_params=None if min_params is None else int(parse_count(min_params, "--min-params")),
+        limit=limit,
     )
     entries = [entry for entry in found if entry.on_this_machine or not local]
     for note in found.notes:
@@ -51,7 +58,8 @@ def models(
         print_json({"models": [asdict(entry) for entry in entries], "notes": list(found.notes)})
         return
     if not entries:
-        say(f"No model matches {pattern!r}.", quiet=quiet)
+        bounds = " with so many parameters" if max_params or min_params else ""
+        say(f"No model matches {pattern!r}{bounds}.", quiet=quiet)
         return
     from rich.table import Table
     from rich.text import Text

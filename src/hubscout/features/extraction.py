@@ -13,6 +13,7 @@ from hubscout.errors import CacheError
 from hubscout.features.batching import BatchSize
 from hubscout.features.job import Job
 from hubscout.features.one_pass import Run
+from hubscout.features.opening import open_backbone
 from hubscout.features.precision import pick_device
 from hubscout.features.progress import Finished, Log, Observer, silent
 from hubscout.features.result import Extraction
@@ -76,7 +77,7 @@ def extract(
 
     """
     started = time.perf_counter()
-    backbone = _opened(model)
+    backbone = open_backbone(model, observer) if isinstance(model, str) else model
     job = Job.prepare(backbone, task, split, layers, blocks, indices, shards, shard_rows)
     log = Log(backbone.card.identifier, observer or silent)
     chosen = pick_device(device)
@@ -110,11 +111,3 @@ def extract(
         result = run.execute(entry, started)
     log.observer(Finished(backbone.card.identifier, result.seconds))
     return result
-
-
-def _opened(model: Backbone | str) -> Backbone:
-    if not isinstance(model, str):
-        return model
-    from hubscout.hubs import load  # type: ignore[attr-defined, unused-ignore]
-
-    return load(model)

@@ -33,6 +33,14 @@ class Advanced(Event):
 
 
 @dataclass(frozen=True)
+class Downloading(Event):
+    """A model is being fetched from its hub: `bytes_done` of the `bytes_total` that were missing here have come."""
+
+    bytes_done: int
+    bytes_total: int
+
+
+@dataclass(frozen=True)
 class Message(Event):
     """A sentence that the user should see: memory ran out, a broken cache file is rebuilt, a sample is skipped."""
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from hubscout.credentials import strip_credentials
-from hubscout.features.progress import Advanced, Event, Finished, Message, Observer, Started, silent
+from hubscout.features.progress import Advanced, Downloading, Event, Finished, Message, Observer, Started, silent
+from hubscout.hubs.downloading import download_text, speed_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -50,6 +51,22 @@ class _Model:
         return (self.rows - self.done) / self.samples_per_second(now) if self.run else None
 
 
+@dataclass
+class _Download:
+    """How far the download of a model is, in bytes, and when it began."""
+
+    done: int
+    total: int
+    since: float
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total
+
+    def speed(self, now: float) -> str:
+        return speed_text(self.done / max(now - self.since, 1e-9))
+
+
 class LineDisplay:
     """A line when a model starts and ends, one every ten seconds between, and every message."""
 
@@ -58,6 +75,7 @@ class LineDisplay:
         self._models = models
         self._seconds_between = seconds_between
         self._current: dict[str, _Model] = {}
+        self._downloads: dict[str, float] = {}
         self._seen: dict[str, int] = {}
         self._last = time.monotonic()
 
@@ -73,6 +91,12 @@ class LineDisplay:
             state.run += event.rows
             if now - self._last >= self._seconds_between:
                 self._print(event.model, _speed(state, now))
+        elif isinstance(event, Downloading):
+            began = event.bytes_done == 0 or event.model not in self._downloads
+            since = now if began else self._downloads[event.model]
+            self._downloads[event.model] = since
+            if began or event.bytes_done >= event.bytes_total or now - self._last >= self._seconds_between:
+                self._print(event.model, download_text(event.bytes_done, event.bytes_total, now - since))
         elif isinstance(event, Message):
             self._print(event.model, event.text)
         elif isinstance(event, Finished):
@@ -92,7 +116,7 @@ class BarDisplay:
     def __init__(self, progress: Progress, models: int) -> None:
         self._progress = progress
         self._all = progress.add_task("models", total=models, speed="")
-        self._current: dict[str, tuple[TaskID, _Model]] = {}
+        self._current: dict[str, tuple[TaskID, _Model | _Download]] = {}
         self._finished: set[str] = set()
 
     def __call__(self, event: Event) -> None:
@@ -102,11 +126,14 @@ class BarDisplay:
             self._drop(event.model)
             bar = self._progress.add_task(event.model, total=event.rows, completed=event.rows_done, speed="")
             self._current[event.model] = (bar, _Model(event.rows, event.rows_done, now))
+        elif isinstance(event, Downloading):
+            self._show_download(event, now)
         elif isinstance(event, Advanced) and event.model in self._current:
             bar, state = self._current[event.model]
-            state.done += event.rows
-            state.run += event.rows
-            self._progress.update(bar, advance=event.rows, speed=f"{state.samples_per_second(now):.1f}/s")
+            if isinstance(state, _Model):
+                state.done += event.rows
+                state.run += event.rows
+                self._progress.update(bar, advance=event.rows, speed=f"{state.samples_per_second(now):.1f}/s")
         elif isinstance(event, Message):
             self._progress.console.print(f"{event.model}: {event.text}", style="yellow", highlight=False, markup=False)
         elif isinstance(event, Finished):
@@ -116,6 +143,20 @@ class BarDisplay:
             if event.error:
                 text = f"{event.model}: failed: {event.error}"
                 self._progress.console.print(text, style="red", highlight=False, markup=False)
+
+    def _show_download(self, event: Downloading, now: float) -> None:
+        if event.bytes_done == 0 or event.model not in self._current:
+            self._drop(event.model)
+            total = max(1, round(event.bytes_total / 1e6))
+            bar = self._progress.add_task(f"{event.model}: download, MB", total=total, speed="")
+            self._current[event.model] = (bar, _Download(0, event.bytes_total, now))
+        bar, state = self._current[event.model]
+        if not isinstance(state, _Download):  # on another machine the model runs already
+            return
+        state.done = event.bytes_done
+        self._progress.update(bar, completed=round(event.bytes_done / 1e6), speed=state.speed(now))
+        if state.complete:
+            self._drop(event.model)
 
     def _drop(self, model: str) -> None:
         if model in self._current:

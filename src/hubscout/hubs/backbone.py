@@ -55,6 +55,8 @@ class ModelCard:
     source_accuracy: float | None = None
     licence: str | None = None
     downloads: int | None = None
+    commit: str | None = None
+    """What the Hugging Face Hub calls the version of the repository that the weights are from."""
     weights_fingerprint: str = ""
     code_fingerprint: str = ""
     """Of the user's own source that makes the model; "" where only installed packages do."""

@@ -1,42 +1,66 @@
-"""Whether the Hugging Face Hub can be reached, what of it is on this machine, and what its failures mean."""
+"""Whether the Hugging Face Hub can be asked, and what of it is on this machine.
+
+Everything that would go to the Hub asks `hub_silence` first: that there is no network is found out once per process.
+"""
 
 from __future__ import annotations
 
-import functools
 import os
+import queue
+import threading
 from collections.abc import Iterator
 
-from hubscout.errors import CheckpointError, HubscoutError, ModelError, ModelNotFoundError, UnsafeCheckpointError
-
 _SECONDS_TO_WAIT = 3.0
+_silence: list[str | None] = []
+"""What the one attempt found: empty before it."""
 
 
-def declared_offline() -> bool:
-    """Whether the environment says to stay off the network."""
-    return any(
-        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
-        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    )
+def endpoint() -> str:
+    """The address of the Hub."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
-@functools.cache
-def _answers() -> bool:
-    import urllib.error
-    import urllib.request
+def hub_silence() -> str | None:
+    """Why the Hub cannot be asked, in words; None where it answers. Tried once per process, for three seconds."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}:
+            return f"the hub is switched off ({name})"
+    if not _silence:
+        _silence.append(_try_to_connect())
+    return _silence[-1]
 
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    try:
-        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=_SECONDS_TO_WAIT):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
-        return False
+
+def note_silence(reason: str) -> None:
+    """The Hub, which answered before, does so no more: it is not asked again by this process."""
+    _silence.append(reason)
 
 
 def hub_reachable() -> bool:
-    """Whether the Hub answers; asked once a process, for three seconds at most."""
-    return not declared_offline() and _answers()
+    """Whether the Hub answers."""
+    return hub_silence() is None
+
+
+def _try_to_connect() -> str | None:
+    # In a thread, because looking up a name cannot be given a time limit.
+    answer: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answer.put(_connect(endpoint())), daemon=True).start()
+    try:
+        return answer.get(timeout=_SECONDS_TO_WAIT)
+    except queue.Empty:
+        return f"the hub cannot be reached ({endpoint()} does not answer within {_SECONDS_TO_WAIT:.0f} seconds)"
+
+
+def _connect(address: str) -> str | None:
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=2 * _SECONDS_TO_WAIT):
+            return None
+    except urllib.error.HTTPError:
+        return None
+    except (OSError, ValueError) as error:
+        return f"the hub cannot be reached ({address}: {getattr(error, 'reason', error)})"
 
 
 def local_repositories() -> frozenset[str]:
@@ -59,18 +83,6 @@ def _scan() -> Iterator[str]:
             yield repository.repo_id
 
 
-def count_downloads(repository: str) -> int | None:
-    """Downloads of the last month, None where the Hub cannot be reached or does not tell."""
-    if not hub_reachable():
-        return None
-    try:
-        from huggingface_hub import model_info
-
-        return model_info(repository, timeout=_SECONDS_TO_WAIT).downloads
-    except Exception:  # Popularity is worth having, never worth failing for.
-        return None
-
-
 def downloads_of_owner(owner: str) -> dict[str, int]:
     """Downloads of the last month of every model of an owner, in one question; empty where the Hub does not answer."""
     if not hub_reachable():
@@ -79,52 +91,5 @@ def downloads_of_owner(owner: str) -> dict[str, int]:
         from huggingface_hub import list_models
 
         return {info.id: info.downloads for info in list_models(author=owner) if info.downloads is not None}
-    except Exception:  # As above.
+    except Exception:  # Popularity is worth having, never worth failing for.
         return {}
-
-
-def explain_failure(error: BaseException, identifier: str) -> HubscoutError:
-    """The error of a hub's library as one of ours, saying what to do."""
-    if isinstance(error, HubscoutError):
-        return error
-    chain = list(_causes(error))
-    names = {type(each).__name__ for each in chain}
-    messages = " ".join(str(each) for each in chain)
-    if "weights_only" in messages or "upgrade torch to at least v2.6" in messages:
-        return UnsafeCheckpointError(
-            f"The weights of {identifier} are a pickle that would run code; it was not opened. "
-            "Ask its author for safetensors."
-        )
-    if "trust_remote_code" in messages:
-        return ModelError(
-            f"{identifier} needs code from its own repository. If you trust it, add the option trust_remote_code=true."
-        )
-    if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "GatedRepoError"}:
-        return ModelNotFoundError(f"The Hugging Face Hub has no model for {identifier}, or it is not open to you.")
-    if _is_absence(names, messages):
-        why = "the hub is switched off (HF_HUB_OFFLINE)" if declared_offline() else "the hub cannot be reached"
-        return ModelNotFoundError(
-            f"{identifier} is not in the local cache, and {why}. Connect once to fetch it, or use file:PATH with "
-            "weights on this machine."
-        )
-    if "size mismatch" in messages or "Error(s) in loading state_dict" in messages:
-        return CheckpointError(f"The weights of {identifier} do not fit: {_first_line(error)}")
-    return ModelError(f"{identifier} cannot be loaded: {type(error).__name__}: {_first_line(error)}")
-
-
-def _is_absence(names: set[str], messages: str) -> bool:
-    absent = {"LocalEntryNotFoundError", "OfflineModeIsEnabled", "EntryNotFoundError", "ConnectError", "URLError"}
-    absent |= {"ConnectionError", "ConnectTimeout", "ReadTimeout", "MaxRetryError", "gaierror"}
-    return bool(names & absent) or "is not the path to a directory" in messages or "couldn't connect" in messages
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300]

@@ -2,68 +2,88 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, InputError
+from hubscout.errors import CheckpointError, InputError, ModelError
+from hubscout.hubs import timm_hub
 from hubscout.hubs.audio_preprocessing import AudioPreprocessing
-from hubscout.hubs.backbone import Preprocessing
-from hubscout.hubs.connection import count_downloads, explain_failure, hub_reachable, local_repositories
+from hubscout.hubs.backbone import Backbone, Preprocessing
+from hubscout.hubs.failures import explain_failure, needs_code
+from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
+from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_processor import ImageProcessorPreprocessing
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.listing import ModelListing
 from hubscout.hubs.pooling import Pooling, check_pooling, default_pooling
+from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone
+from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:
     from torch import nn
 
-_PLACE_OPTIONS: tuple[str, ...] = ("revision", "trust_remote_code", "subfolder")
-_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", *_PLACE_OPTIONS)
-_MOST_LISTED = 200
+_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
 
 
-def load(identifier: Identifier) -> TransformerBackbone:
-    """A model by its name on the Hugging Face Hub, from the local cache where it is there."""
-    return open_model(identifier.name, identifier, downloads=count_downloads(identifier.name))
+def load(identifier: Identifier) -> Backbone:
+    """A model by its name on the Hugging Face Hub, from the local cache where it is there. timm's models open too."""
+    repository = open_repository(identifier.name, identifier)
+    options = identifier.options
+    subfolder = str(options.get("subfolder") or "")
+    config = read_json(repository, f"{subfolder}/config.json".lstrip("/"))
+    if "architecture" in config and "model_type" not in config:
+        return timm_hub.load_repository(repository, config, identifier)
+    check_options(identifier, _OPTIONS)
+    if not config:
+        raise ModelError(
+            f"{identifier}: {identifier.name} has no config.json, so it is no model of transformers or timm. "
+            f"Its files: {', '.join(sorted(repository.sizes)[:8]) or 'none'}."
+        )
+    known = config.get("model_type") in import_transformers().CONFIG_MAPPING
+    if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
+        raise needs_code(str(identifier))  # before its weights are fetched
+    folder = fetch_model(repository, options, [subfolder])
+    return open_model(folder, identifier, repository=repository)
 
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
     return open_model(
-        str(folder), identifier, default_pairs=default_pairs, saved_pooling=read_description(folder).get("pooling")
+        folder, identifier, default_pairs=default_pairs, saved_pooling=read_description(folder).get("pooling")
     )
 
 
 def open_model(
-    source: str,
+    folder: Path,
     identifier: Identifier,
     *,
-    downloads: int | None = None,
+    repository: Repository | None = None,
     default_pairs: Pairs = "cross",
     saved_pooling: Pooling | None = None,
 ) -> TransformerBackbone:
-    """The model at `source`, in float32.
+    """The model in a folder, in float32; `repository` is where the folder came from.
 
     Options: `pooling`; `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
-    model); `head=false` to leave out a source head; `revision`; `subfolder`; `trust_remote_code=true`, without which
-    no code of a repository is run.
+    model); `head=false` to leave out a source head; `subfolder`; `trust_remote_code=true`, without which no code of a
+    repository is run. Of the Hub also `revision`, and `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
     options = {"pairs": default_pairs, **identifier.options}
     if saved_pooling is not None:
         options.setdefault("pooling", saved_pooling)
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown:
-        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
-    where: dict[str, Any] = {key: options[key] for key in _PLACE_OPTIONS if key in options}
+    check_options(identifier, _OPTIONS)
+    source = str(folder)
+    # Always said: left out, the library asks on the terminal, and takes a y from anywhere.
+    where: dict[str, Any] = {"trust_remote_code": is_allowed(options, "trust_remote_code")}
+    if options.get("subfolder"):
+        where["subfolder"] = str(options["subfolder"])
     try:
         with quiet(transformers):
             config = transformers.AutoConfig.from_pretrained(source, **where)
@@ -76,7 +96,7 @@ def open_model(
             pooling = check_pooling(
                 options.get("pooling") or default_pooling(inner.model_type, modality, causal=causal)
             )
-            preprocessing = _preprocessing(transformers, source, network, modality, options, where)
+            preprocessing = _preprocessing(transformers, source, network, modality, options, where, str(identifier))
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     return TransformerBackbone(
@@ -85,9 +105,17 @@ def open_model(
         modality=modality,
         preprocessing=preprocessing,
         pooling=pooling,
-        downloads=downloads,
+        downloads=repository.downloads if repository else None,
+        commit=repository.commit if repository else None,
         new_head=pooling == "head" and any(_belongs_to_head(whole, name) for name in missing),
     )
+
+
+def check_options(identifier: Identifier, allowed: tuple[str, ...]) -> None:
+    """Refuse an option that a hub does not have."""
+    unknown = sorted(identifier.options.keys() - set(allowed))
+    if unknown:
+        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(allowed)}.")
 
 
 def import_transformers() -> Any:
@@ -230,13 +258,24 @@ def _is_causal(network: Any) -> bool:
 
 
 def _preprocessing(
-    transformers: Any, source: str, network: Any, modality: str, options: dict[str, Any], where: dict[str, Any]
+    transformers: Any,
+    source: str,
+    network: Any,
+    modality: str,
+    options: dict[str, Any],
+    where: dict[str, Any],
+    identifier: str,
 ) -> Preprocessing:
     if modality == "image":
         return ImageProcessorPreprocessing(transformers.AutoImageProcessor.from_pretrained(source, **where))
     if modality == "audio":
         return AudioPreprocessing(transformers.AutoFeatureExtractor.from_pretrained(source, **where))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
+    folders = [Path(source) / where.get("subfolder", "")]
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
+    except Exception as error:
+        raise missing_vocabulary(folders, identifier) or error from error
+    check_vocabulary(tokenizer, network, folders, identifier)
     limit = longest_text(tokenizer, network)
     wanted = options.get("max_length")
     if wanted is not None and wanted > limit:
@@ -249,47 +288,6 @@ def _preprocessing(
     )
 
 
-def longest_text(tokenizer: Any, network: Any) -> int:
-    """How many tokens the model takes: the lower of what its tokenizer and its position embeddings allow."""
-    limits = [tokenizer.model_max_length]
-    for name, part in network.named_modules():
-        if name.endswith(("position_embeddings", "wpe")) and hasattr(part, "num_embeddings"):
-            # RoBERTa counts positions from after the padding's own.
-            taken = part.padding_idx + 1 if part.padding_idx is not None else 0
-            limits.append(part.num_embeddings - taken)
-    stated = getattr(network.config, "max_position_embeddings", None) or getattr(network.config, "n_positions", None)
-    if len(limits) == 1 and stated and stated > 0:
-        limits.append(stated)
-    limit = min(limits)
-    return int(limit) if limit < 1_000_000 else 512
-
-
-def list_models(pattern: str) -> ModelListing:
-    """Models of the Hub by a shell pattern; with no hub to reach, those in the local cache."""
-    local = local_repositories()
-    if not hub_reachable():
-        note = "The Hugging Face Hub cannot be reached: only models in the local cache are listed."
-        names = sorted(fnmatch.filter(local, pattern))
-        return ModelListing((ModelEntry(identifier=f"hf/{name}", on_this_machine=True) for name in names), (note,))
-    from huggingface_hub import list_models as ask
-
-    search = max(pattern.replace("?", "*").split("*"), key=len)
-    found = ask(search=search or None, filter="transformers", sort="downloads", limit=_MOST_LISTED, full=True)
-    entries = [_entry(info, info.id in local) for info in found if fnmatch.fnmatch(info.id, pattern)]
-    return ModelListing(entries)
-
-
-def _entry(info: Any, on_this_machine: bool) -> ModelEntry:
-    tags = info.tags or []
-    parameters = getattr(info.safetensors, "total", None) if getattr(info, "safetensors", None) else None
-    named = {
-        kind: [tag.partition(":")[2] for tag in tags if tag.startswith(f"{kind}:")] for kind in ("license", "dataset")
-    }
-    return ModelEntry(
-        identifier=f"hf/{info.id}",
-        params=parameters,
-        source_data=", ".join(named["dataset"]) or None,
-        licence=next(iter(named["license"]), None),
-        downloads=info.downloads,
-        on_this_machine=on_this_machine,
-    )
+def list_models(pattern: str, limit: int | None = None) -> ModelListing:
+    """Models of transformers on the Hub; see `search`."""
+    return search(pattern, limit)

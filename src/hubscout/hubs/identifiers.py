@@ -79,7 +79,8 @@ def _split_options(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise InputError(f"Option {part!r} of model {text!r} is not of the form key=value.")
-        options[key.strip()] = read_value(unquote(value))
+        # A revision is a name, also where it looks like a number: the tag 1.10 is not 1.1.
+        options[key.strip()] = unquote(value) if key.strip() == "revision" else read_value(unquote(value))
     return body, options
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from hubscout.errors import InputError
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.listing import ModelEntry, ModelListing
@@ -30,24 +31,33 @@ def load(identifier: str | Identifier, *, allow_code: bool = False, **options: A
     return hub.load(parsed.with_options(**options))
 
 
-def list_models(pattern: str = "*", *, max_params: int | None = None, min_params: int | None = None) -> ModelListing:
+def list_models(
+    pattern: str = "*", *, max_params: int | None = None, min_params: int | None = None, limit: int | None = None
+) -> ModelListing:
     """The models that match `hub/PATTERN` (shell wildcards), with what the hub tells of each.
 
     A bound on parameters leaves out the models whose size the hub does not tell. Where a hub cannot be reached, the
-    list holds what is on this machine, and its `notes` say so.
+    list holds what is on this machine, and its `notes` say so. Of the Hugging Face Hub the `limit` most downloaded
+    models are looked at, 200 if it is None; where there are more, the `notes` say so.
     """
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be at least 1, got {limit}.")
     hub_name, separator, name_pattern = pattern.partition("/")
     if not separator and ":" in pattern:
         hub_name, _, name_pattern = pattern.partition(":")
     if hub_name == "*":
         found = ModelListing()
         for name in HUBS:
-            part = HUBS[name].list_models(name_pattern or "*")
+            part = _ask(HUBS[name], name_pattern or "*", limit)
             found.extend(part)
             found.notes += part.notes
     else:
-        found = HUBS[hub_name].list_models(name_pattern or "*")
+        found = _ask(HUBS[hub_name], name_pattern or "*", limit)
     return ModelListing((entry for entry in found if _fits(entry, min_params, max_params)), found.notes)
+
+
+def _ask(hub: Any, pattern: str, limit: int | None) -> ModelListing:
+    return hub.list_models(pattern, limit) if getattr(hub, "takes_limit", False) else hub.list_models(pattern)
 
 
 def _fits(entry: ModelEntry, min_params: int | None, max_params: int | None) -> bool:

@@ -12,10 +12,12 @@ from hubscout.hubs import python_callable, timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.checkpoints import State, find_weights, fit_state, read_state
 from hubscout.hubs.headed import add_saved_head
+from hubscout.hubs.hub_files import PLACE_OPTIONS
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import split_options
 from hubscout.hubs.listing import ModelListing
 from hubscout.hubs.saving import read_description
+from hubscout.hubs.vision import HalvesBackbone
 
 if TYPE_CHECKING:
     from torch import nn
@@ -50,7 +52,7 @@ def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
         return sentence_transformers_hub.load_folder(folder, identifier)
     config = _read_config(folder)
     if "architecture" in config:
-        return _load_timm_folder(folder, config, identifier)
+        return load_timm_folder(folder, config, identifier)
     if "model_type" in config:
         from hubscout.hubs import huggingface
 
@@ -131,7 +133,8 @@ def build_torchvision(name: str, state: State, options: Mapping[str, Any]) -> nn
     return module
 
 
-def _load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identifier) -> Backbone:
+def load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identifier) -> HalvesBackbone:
+    """A folder that timm saved."""
     image_options, options = split_options(identifier.options)
     stored = dict(config.get("pretrained_cfg") or {})
     state = read_state(find_weights(folder))
@@ -140,6 +143,7 @@ def _load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Ident
         raise CheckpointError(
             f"{folder / 'config.json'} gives its network the option {foreign[0]!r}, which is not one."
         )
+    options = {key: value for key, value in options.items() if key not in PLACE_OPTIONS}
     arguments = {**(config.get("model_args") or {}), **options}
     if "num_classes" in config:
         arguments.setdefault("num_classes", config["num_classes"])

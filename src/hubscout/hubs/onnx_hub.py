@@ -13,7 +13,7 @@ import numpy as np
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.connection import explain_failure
+from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise, split_options
 from hubscout.hubs.listing import ModelListing
@@ -27,6 +27,7 @@ from hubscout.hubs.text_preprocessing import (
     is_siamese,
     model_inputs,
 )
+from hubscout.hubs.vocabulary import check_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -270,7 +271,8 @@ def _text_preprocessing(path: Path, inputs: Mapping[str, Any], options: Mapping[
     if folder is None:
         raise ModelNotFoundError(f"No tokenizer beside {path}: name its folder with ?tokenizer=PATH.")
     with huggingface.quiet(transformers):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    check_vocabulary(tokenizer, None, [folder], f"onnx:{path}")
     limit = int(min(tokenizer.model_max_length, _DEFAULT_TEXT_LENGTH))
     return TextPreprocessing(
         tokenizer,

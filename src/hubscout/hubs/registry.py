@@ -18,7 +18,11 @@ from hubscout.registry import Registry
 
 
 class Hub(Protocol):
-    """A place that models come from. A module with these two functions is one."""
+    """A place that models come from. A module with these two functions is one.
+
+    A hub with more models than anybody lists sets `takes_limit`: its `list_models` has a second argument, how many to
+    look at at most, or None for its own bound.
+    """
 
     def load(self, identifier: Identifier) -> Backbone:
         """Open a model in eval mode on the CPU; `identifier` goes into its card."""
@@ -34,12 +38,13 @@ class _BuiltInHub:
     """A hub of hubscout itself. Its module, and the libraries behind it, are imported on first use."""
 
     module: str
+    takes_limit: bool = False
 
     def load(self, identifier: Identifier) -> Backbone:
         return self._import().load(identifier)
 
-    def list_models(self, pattern: str) -> ModelListing:
-        return self._import().list_models(pattern)
+    def list_models(self, pattern: str, *limit: int | None) -> ModelListing:
+        return self._import().list_models(pattern, *limit)
 
     def _import(self) -> Any:
         return importlib.import_module(f"hubscout.hubs.{self.module}")
@@ -56,4 +61,4 @@ for _name, _module in {
     "timm": "timm_hub",
     "torchvision": "torchvision_hub",
 }.items():
-    HUBS.add(_name, _BuiltInHub(_module))
+    HUBS.add(_name, _BuiltInHub(_module, takes_limit=_name in ("hf", "sentence-transformers")))

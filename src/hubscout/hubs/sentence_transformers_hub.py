@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import fnmatch
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import InputError, ModelError
+from hubscout.errors import CheckpointError, InputError, ModelError
 from hubscout.hubs import huggingface
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
 from hubscout.hubs.checkpoints import fingerprint
-from hubscout.hubs.connection import count_downloads, explain_failure
 from hubscout.hubs.cost import count_bytes, count_params, measure
+from hubscout.hubs.failures import explain_failure, needs_code
+from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json, read_settings
+from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.listing import ModelListing
 from hubscout.hubs.pooling import join_pair, pool, select_words
+from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.saving import read_description
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
@@ -29,50 +32,72 @@ from hubscout.hubs.text_preprocessing import (
     model_inputs,
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
+from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_OPTIONS = ("pairs", "max_length", "revision", "trust_remote_code")
+_OPTIONS = ("pairs", "max_length", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> SentenceBackbone:
     """An encoder by its name on the Hugging Face Hub; a name without an owner is one of sentence-transformers."""
     name = identifier.name
-    repository = name if "/" in name else f"sentence-transformers/{name}"
-    return _open(repository, identifier, downloads=count_downloads(repository))
+    huggingface.check_options(identifier, _OPTIONS)
+    repository = open_repository(name if "/" in name else f"sentence-transformers/{name}", identifier)
+    modules = _modules(read_json(repository, "modules.json") or [], identifier)
+    folders = [str(module.get("path") or "") for module in modules]
+    folder = fetch_model(repository, identifier.options, list(dict.fromkeys([*folders, ""])))
+    return _open(folder, identifier, repository=repository)
 
 
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    return _open(str(folder), identifier, has_head=read_description(folder).get("saved_as") == "SentenceTransformer")
+    return _open(folder, identifier, has_head=read_description(folder).get("saved_as") == "SentenceTransformer")
 
 
 def _open(
-    source: str, identifier: Identifier, *, downloads: int | None = None, has_head: bool = False
+    folder: Path, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
 ) -> SentenceBackbone:
     transformers = huggingface.import_transformers()
     library = require("sentence_transformers", extra="text", purpose="Sentence encoders")
-    options = dict(identifier.options)
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown:
-        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
+    huggingface.check_options(identifier, _OPTIONS)
+    listed = folder / "modules.json"
+    if repository is None and listed.is_file():
+        _modules(read_settings(listed), identifier)
+    trusted = is_allowed(identifier.options, "trust_remote_code")
+    places = [folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())]
     try:
         with huggingface.quiet(transformers):
             encoder = library.SentenceTransformer(
-                source,
-                device="cpu",
-                revision=options.get("revision"),
-                trust_remote_code=bool(options.get("trust_remote_code", False)),
+                str(folder), device="cpu", trust_remote_code=trusted, local_files_only=True
             )
+        tokenizer = getattr(encoder, "tokenizer", None)
     except Exception as error:
-        raise explain_failure(error, str(identifier)) from error
-    return wrap(encoder, identifier, downloads=downloads, has_head=has_head)
+        raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
+    if hasattr(tokenizer, "model_input_names"):
+        check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
+    return wrap(encoder, identifier, repository=repository, has_head=has_head)
+
+
+def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
+    """The parts of an encoder as its `modules.json` lists them; refused if one is code that the user did not allow.
+
+    The library asks too, but in some versions not for a folder on this machine.
+    """
+    try:
+        kinds = [str(module["type"]) for module in listed]
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"modules.json of {identifier} does not list the parts of a sentence encoder.") from error
+    ours = all(kind.startswith("sentence_transformers.") for kind in kinds)
+    if not ours and not is_allowed(identifier.options, "trust_remote_code"):
+        raise needs_code(str(identifier))
+    return list(listed)
 
 
 def wrap(
-    encoder: Any, identifier: Identifier, *, downloads: int | None = None, has_head: bool = False
+    encoder: Any, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
 ) -> SentenceBackbone:
     """A backbone out of a `SentenceTransformer` whose first part is a transformer over text."""
     first = encoder[0]
@@ -83,7 +108,7 @@ def wrap(
             f"{identifier}: the first part of this encoder is a {type(first).__name__}, not a transformer over text. "
             "Image and two-tower models open as hf/ID."
         )
-    longest = huggingface.longest_text(tokenizer, network)
+    longest = longest_text(tokenizer, network)
     wanted = identifier.options.get("max_length")
     if wanted is not None and wanted > longest:
         raise InputError(f"max_length={wanted} is more than the {longest} tokens that the model takes.")
@@ -94,7 +119,7 @@ def wrap(
         accepts_types="token_type_ids" in tokenizer.model_input_names,
         prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
     )
-    return SentenceBackbone(encoder, preprocessing, str(identifier), downloads=downloads, has_head=has_head)
+    return SentenceBackbone(encoder, preprocessing, str(identifier), repository=repository, has_head=has_head)
 
 
 class SentenceBackbone(Backbone):
@@ -113,7 +138,7 @@ class SentenceBackbone(Backbone):
         preprocessing: TextPreprocessing,
         identifier: str,
         *,
-        downloads: int | None = None,
+        repository: Repository | None = None,
         has_head: bool = False,
     ) -> None:
         self.module = encoder.float().eval()
@@ -132,7 +157,8 @@ class SentenceBackbone(Backbone):
             bytes=count_bytes(self.module),
             flops=measured.flops,
             source_classes=self._head.out_features if self._head is not None else None,
-            downloads=downloads,
+            downloads=repository.downloads if repository else None,
+            commit=repository.commit if repository else None,
             weights_fingerprint=fingerprint(self.module, type(self).__name__, *map(repr, self._parts)),
         )
 
@@ -188,19 +214,14 @@ class SentenceBackbone(Backbone):
         save_sentence_encoder(self, folder, head=head, target_names=target_names, kind=kind)
 
 
-def list_models(pattern: str) -> ModelListing:
+def list_models(pattern: str, limit: int | None = None) -> ModelListing:
     """Encoders of the sentence-transformers organisation, as the Hub or the local cache has them."""
     full = pattern if "/" in pattern else f"sentence-transformers/{pattern}"
-    found = huggingface.list_models(full)
-    entries = []
-    for entry in found:
-        name = entry.identifier.removeprefix("hf/")
-        if fnmatch.fnmatch(name, full):
-            entries.append(_renamed(entry, name))
-    return ModelListing(entries, found.notes)
+    found = search(full, limit)
+    return ModelListing(
+        (replace(entry, identifier=_identifier(entry.identifier.removeprefix("hf/"))) for entry in found), found.notes
+    )
 
 
-def _renamed(entry: Any, name: str) -> Any:
-    from dataclasses import replace
-
-    return replace(entry, identifier=f"sentence-transformers/{name.removeprefix('sentence-transformers/')}")
+def _identifier(name: str) -> str:
+    return f"sentence-transformers/{name.removeprefix('sentence-transformers/')}"

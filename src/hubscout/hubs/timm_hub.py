@@ -10,16 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
-from hubscout.hubs.connection import (
-    count_downloads,
-    downloads_of_owner,
-    explain_failure,
-    hub_reachable,
-    local_repositories,
-)
+from hubscout.hubs.checkpoints import read_state
+from hubscout.hubs.connection import downloads_of_owner, hub_silence, local_repositories
+from hubscout.hubs.failures import explain_failure
+from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, pick_weights, read_json
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone
 from hubscout.optional import require
@@ -48,23 +46,71 @@ NO_OPTIONS = frozenset(
 """Arguments of timm that are not the network's own: they read weights from elsewhere, or make something else of it."""
 
 
+_ON_THE_HUB = ("hf-hub:", "hf_hub:")
+
+
 def load(identifier: Identifier) -> HalvesBackbone:
-    """A timm model with its pre-trained weights; `pretrained=false` leaves them out. Other options go to timm."""
+    """A timm model with its pre-trained weights; `pretrained=false` leaves them out.
+
+    `revision` pins the version on the Hugging Face Hub. Other options go to timm.
+    """
+    check_name(identifier.name, on_hub=True)
+    if identifier.name.startswith(_ON_THE_HUB):
+        repository = open_repository(identifier.name.partition(":")[2], identifier)
+        return load_repository(repository, read_json(repository, "config.json"), identifier)
+    name = _repository(identifier.name)
+    if identifier.options.get("pretrained", True) is False or name is None:
+        if "revision" in identifier.options:
+            raise InputError(f"'{identifier}': a revision is that of weights on the Hugging Face Hub; there are none.")
+        return _create(identifier.name, identifier)
+    return _create(identifier.name, identifier, open_repository(name, identifier))
+
+
+def load_repository(repository: Repository, config: Mapping[str, Any], identifier: Identifier) -> HalvesBackbone:
+    """A repository of the Hub in timm's layout: one of timm's own as `timm/NAME` is, another as a folder of timm is."""
+    for name in (repository.name.partition("/")[2], config.get("architecture")):
+        if name and import_timm().is_model(name) and _repository(name) == repository.name:
+            return _create(name, identifier, repository)
+    from hubscout.hubs.local_file import load_timm_folder
+
+    backbone = load_timm_folder(fetch_model(repository, identifier.options), config, identifier)
+    backbone.card = replace(backbone.card, downloads=repository.downloads, commit=repository.commit)
+    return backbone
+
+
+def _create(name: str, identifier: Identifier, repository: Repository | None = None) -> HalvesBackbone:
     timm = import_timm()
     image_options, options = split_options(identifier.options)
+    options = {key: value for key, value in options.items() if key not in PLACE_OPTIONS}
     pretrained = options.pop("pretrained", True)
-    check_name(identifier.name, on_hub=True)
-    check_options(identifier.name, options)
+    check_options(name, options)
+    overlay = _weights(name, identifier, repository) if repository is not None else {}
     try:
-        module = timm.create_model(identifier.name, pretrained=pretrained, **options)
+        module = timm.create_model(name, pretrained=pretrained, pretrained_cfg_overlay=dict(overlay), **options)
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
+    if overlay:
+        # Where the weights lay is no part of the model: it would be saved with it.
+        stated = timm.get_pretrained_cfg(name).to_dict()
+        module.pretrained_cfg = {**module.pretrained_cfg, **{key: stated.get(key) for key in overlay}}
     module.model_args = options
     backbone = wrap(module, identifier, image_options=image_options, facts=None if pretrained else {})
-    repository = _repository(identifier.name) if pretrained else None
-    if repository:
-        backbone.card = replace(backbone.card, downloads=count_downloads(repository))
+    if repository is not None:
+        backbone.card = replace(backbone.card, downloads=repository.downloads, commit=repository.commit)
     return backbone
+
+
+def _weights(name: str, identifier: Identifier, repository: Repository) -> dict[str, Any]:
+    """What timm is to take in place of a download: the file, or the numbers of a pickle, which we read ourselves."""
+    config = import_timm().get_pretrained_cfg(name)
+    stated = config.hf_hub_filename or "pytorch_model.bin"
+    safe = {"pytorch_model.bin": "model", "open_clip_pytorch_model.bin": "open_clip_model"}
+    names = [f"{safe.get(stated, stated.removesuffix('.bin'))}.safetensors", stated]
+    file = pick_weights(repository, names, pickle=is_allowed(identifier.options, "pickle"))
+    path = repository.fetch([file]) / file
+    if path.suffix == ".safetensors":
+        return {"file": str(path), "custom_load": False}
+    return {"state_dict": read_state(path), "custom_load": False}
 
 
 def build(name: str, options: Mapping[str, Any]) -> nn.Module:
@@ -108,9 +154,9 @@ def list_models(pattern: str) -> ModelListing:
         names = timm.list_pretrained(f"{pattern}*")
     local = local_repositories()
     notes = []
-    if not hub_reachable():
+    if (silence := hub_silence()) is not None:
         names = [name for name in names if _repository(name) in local]
-        notes.append("The Hugging Face Hub cannot be reached: only timm models in the local cache are listed.")
+        notes.append(f"Only timm models in the local cache are listed: {silence}.")
     downloads = downloads_of_owner("timm")
     entries = (
         _entry(name, on_this_machine=_repository(name) in local, downloads=downloads.get(_repository(name) or ""))
@@ -134,7 +180,7 @@ def check_name(name: str, *, on_hub: bool = False) -> None:
     timm = import_timm()
     if name.startswith("local-dir:"):
         raise InputError(f"timm/{name}: a folder that timm saved is named file:{name.removeprefix('local-dir:')}.")
-    if on_hub and name.startswith(("hf-hub:", "hf_hub:")):
+    if on_hub and name.startswith(_ON_THE_HUB):
         return
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):

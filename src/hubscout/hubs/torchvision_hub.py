@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError
 from hubscout.hubs.checkpoints import fit_state
-from hubscout.hubs.connection import explain_failure, hub_reachable
+from hubscout.hubs.connection import hub_reachable
+from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.listing import ModelEntry, ModelListing

@@ -44,6 +44,7 @@ class TransformerBackbone(Backbone):
         preprocessing: Preprocessing,
         pooling: Pooling,
         downloads: int | None = None,
+        commit: str | None = None,
         new_head: bool = False,
     ) -> None:
         """`new_head` says that the module's classifier was never trained: it has no logits worth giving."""
@@ -71,6 +72,7 @@ class TransformerBackbone(Backbone):
             flops=measured.flops,
             source_classes=module.config.num_labels if self._has_head and not new_head else None,
             downloads=downloads,
+            commit=commit,
             weights_fingerprint=fingerprint(module, type(self).__name__, pooling),
         )
 

@@ -30,7 +30,7 @@ _EVIDENCE = frozenset({"logme", "logme-capacity"})
 _TEXT_LIKE = {"text", "text-pair", "tokens"}
 _CARD_FACTS = (
     "architecture", "modalities", "source_data", "source_accuracy", "source_classes", "licence", "downloads",
-    "weights_fingerprint",
+    "commit", "weights_fingerprint",
 )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequenc
     additive statistics of all pieces together are those of one pass over all the rows.
     """
     started = time.perf_counter()
-    backbone = candidate.open()
+    backbone = candidate.open(settings.observer)
     check_modality(backbone.card, task)
     if len(pieces) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hubscout.errors import InputError
 
 if TYPE_CHECKING:
+    from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone
 
 
@@ -19,13 +20,13 @@ class Candidate:
     identifier: str
     backbone: Backbone | None = None
 
-    def open(self) -> Backbone:
-        """The backbone, loaded if need be."""
+    def open(self, observer: Observer | None = None) -> Backbone:
+        """The backbone, loaded if need be; `observer` hears of its download."""
         if self.backbone is not None:
             return self.backbone
-        from hubscout.hubs import load
+        from hubscout.features.opening import open_backbone
 
-        return load(self.identifier)
+        return open_backbone(self.identifier, observer)
 
 
 @dataclass(frozen=True)

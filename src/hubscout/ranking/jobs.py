@@ -21,7 +21,7 @@ from hubscout.ranking.candidates import Candidate
 if TYPE_CHECKING:
     from hubscout.engines import Shared
     from hubscout.features.decoded import PreparedPool
-    from hubscout.features.progress import Event
+    from hubscout.features.progress import Event, Observer
     from hubscout.hubs import Backbone
     from hubscout.tasks.sending import TaskReference
 
@@ -43,12 +43,12 @@ class SentModel:
     """Which ranking it is sent for: a process that stays for the next one loads it anew, as it may have changed."""
     backbone: Shared[Backbone] | None = None
 
-    def open(self) -> Backbone:
-        """The backbone, loaded once in each process."""
-        return remembered("model", (self.ranking, self.identifier), self._load)
+    def open(self, observer: Observer) -> Backbone:
+        """The backbone, loaded once in each process; `observer` hears of its download."""
+        return remembered("model", (self.ranking, self.identifier), lambda: self._load(observer))
 
-    def _load(self) -> Backbone:
-        return Candidate(self.identifier, None if self.backbone is None else self.backbone.get()).open()
+    def _load(self, observer: Observer) -> Backbone:
+        return Candidate(self.identifier, None if self.backbone is None else self.backbone.get()).open(observer)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ShardsJob:
         from hubscout.features.sharding import cut
 
         task, settings = self.task.open(), self.settings
-        backbone = self.model.open()
+        backbone = self.model.open(self._tell)
         check_modality(backbone.card, task)
         piece = None if self.piece is None else self.piece.get()
         keep = features_are_needed(settings, task.kind, self.rows_in_all, backbone.card.feature_dim)
@@ -135,15 +135,15 @@ class ScoreJob:
     pieces: tuple[Shared[np.ndarray] | None, ...]
 
     def __call__(self) -> Assessment:
-        candidate = Candidate(self.model.identifier, self.model.open())
+        candidate = Candidate(self.model.identifier, self.model.open(self._tell))
         settings = replace(self.settings, observer=self._tell, prepared=prepared_inputs(self.settings))
         pieces: Sequence[np.ndarray | None] = [None if piece is None else piece.get() for piece in self.pieces]
         return assess(candidate, self.task.open(), settings, pieces)
 
     def _tell(self, event: Event) -> None:
-        from hubscout.features.progress import Message
+        from hubscout.features.progress import Downloading, Message
 
-        if isinstance(event, Message):
+        if isinstance(event, Message | Downloading):
             report(Told(self.key, event))
 
 

@@ -89,7 +89,7 @@ class Row:
     seconds: float | None = None
     """Spent on extracting this model's features and scoring them."""
     card: Mapping[str, str | int | float | None] = field(default_factory=dict)
-    """What else the hub says of the model: architecture, source data, source accuracy, licence, downloads."""
+    """What else the hub says of the model: architecture, source data, source accuracy, licence, downloads, commit."""
     from_cache: bool = False
     dropped: Dropped | None = None
     notes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ import numpy as np
 
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.features.parts import Merger, Part
-from hubscout.features.progress import Advanced, Event, Finished, Message, Started
+from hubscout.features.progress import Advanced, Downloading, Event, Finished, Message, Started
 from hubscout.features.sharding import cut
 from hubscout.ranking.assess import Assessment, Settings, assess_extractions, features_are_needed
 from hubscout.ranking.candidates import Candidate
@@ -245,6 +245,8 @@ class _Progress:
             return
         if isinstance(told.event, Message):
             self._tell(Message(name, told.event.text))
+        elif isinstance(told.event, Downloading):
+            self._tell(Downloading(name, told.event.bytes_done, told.event.bytes_total))
         elif isinstance(told.event, Started):
             if name not in self._started:
                 self._started.add(name)

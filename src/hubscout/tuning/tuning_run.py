@@ -13,6 +13,7 @@ import torch
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone
+from hubscout.hubs.downloading import listening, sentences
 from hubscout.tasks import Split, Task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
@@ -109,8 +110,9 @@ class _Run:
         self.observer = observer if self.accelerator.is_main_process else silent
         self.judge = Judge(task, arguments, self.accelerator)
         self.notes: list[str] = []
-        self.target, note = open_target(target, task, arguments, method)
-        self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
+        with listening(sentences(lambda text: self.observer(Note(text)))):
+            self.target, note = open_target(target, task, arguments, method)
+            self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
         for role, backbone in (("target", self.target), *(("teacher", teacher) for teacher in self.teachers)):
             check_modality(role, backbone, task)
         if self.target.module is None:

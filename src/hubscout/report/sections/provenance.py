@@ -38,6 +38,10 @@ def provenance_section(run: Run) -> Section | None:
         ]
         stages = table(("Samples", "Models", "Dropped after it", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
+    commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]
+    if commits:
+        versions = table(("Model", "Commit"), commits, text_columns=(0, 1))
+        parts.append(details("Versions of models on the Hugging Face Hub", versions))
     packages = environment.get("packages")
     if isinstance(packages, Mapping) and packages:
         parts.append(details("Versions of packages", table(("Package", "Version"), sorted(packages.items()))))

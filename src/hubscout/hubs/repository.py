@@ -1,0 +1,215 @@
+"""`open_repository`: a model repository of the Hugging Face Hub, there or in the local cache.
+
+This is the one door to the Hub for weights: it decides whether to ask, pins a commit, fetches files, and compares them
+with the hashes they are stored under. Libraries then open a folder and need no network.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hubscout.errors import CheckpointError, InputError
+from hubscout.hubs.connection import hub_silence, note_silence
+from hubscout.hubs.downloading import Download, tell
+from hubscout.hubs.failures import (
+    absent,
+    explain_hub_failure,
+    in_one_line,
+    is_lost_connection,
+    is_timeout,
+    seconds_to_wait,
+    status_of,
+)
+from hubscout.hubs.identifiers import Identifier
+from hubscout.optional import require
+
+_SECONDS_FOR_AN_ANSWER = 10.0
+_PAUSES = (1.0, 3.0)
+_LONGEST_PAUSE = 30.0
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository at one commit. `sizes` has the bytes of each of its files, or of those in the local cache."""
+
+    name: str
+    identifier: str
+    commit: str
+    sizes: Mapping[str, int | None]
+    silence: str | None = None
+    """Why the Hub was not asked: this is what the local cache has."""
+    downloads: int | None = None
+
+    @property
+    def online(self) -> bool:
+        """Whether files that are missing here can be fetched."""
+        return self.silence is None
+
+    def fetch(self, names: Iterable[str]) -> Path:
+        """The local folder with these files, each as the Hub announced it."""
+        wanted = list(names)
+        missing = [name for name in wanted if not (self._folder / name).exists()]
+        return self._fetch(wanted, Download(sum(self.sizes[name] or 0 for name in missing)))
+
+    def path(self, name: str) -> Path:
+        """One small file, fetched without a word if need be."""
+        return self._fetch([name], Download()) / name
+
+    @property
+    def _folder(self) -> Path:
+        return _cache_of(self.name) / "snapshots" / self.commit
+
+    def _fetch(self, names: Sequence[str], download: Download) -> Path:
+        folder = self._folder
+        missing = [name for name in names if not (folder / name).exists()]
+        download.start()
+        for name in names:
+            path = folder / name if name not in missing else self._download(download, name)
+            if is_intact(path):
+                continue
+            if self.online:
+                _remove(path)
+                if name not in missing:
+                    tell(f"{name} in the local cache is not what the hub has; it is fetched again")
+                    if is_intact(self._download(Download(self.sizes[name] or 0), name)):
+                        continue
+                    _remove(path)
+            raise CheckpointError(
+                f"{name} of {self.identifier} is not what the hub announced: its bytes have another hash. "
+                + ("Nothing of it was kept: try again." if self.online else f"Remove {path} and connect once.")
+            )
+        return folder
+
+    def _download(self, download: Download, name: str) -> Path:
+        try:
+            return download.fetch(self.name, name, self.commit)
+        except Exception as error:
+            _note_if_silent(error)
+            raise explain_hub_failure(error, self.identifier, self.name, self.commit) from error
+
+
+def open_repository(name: str, identifier: Identifier) -> Repository:
+    """The repository at the revision that the identifier's option names, or at its newest.
+
+    Where the Hub cannot be asked, or has trouble, it is what the local cache has.
+
+    Raises:
+        ModelNotFoundError: there is none, or it is not here and the Hub cannot be asked.
+        ModelError: the Hub has trouble, and it is not here.
+
+    """
+    require("huggingface_hub", extra="hf", purpose="Models of the Hugging Face Hub")
+    wanted = identifier.options.get("revision")
+    revision = None if wanted is None else str(wanted)
+    if revision is not None and (not revision or ".." in revision or revision.startswith("/")):
+        raise InputError(f"revision must be a branch, a tag or a commit, got {revision!r}.")
+    silence = hub_silence()
+    if silence is not None:
+        local = _local(name, identifier, revision, silence)
+        if local is None:
+            raise absent(str(identifier), silence)
+        return local
+    try:
+        info = _ask(name, revision)
+    except Exception as error:
+        _note_if_silent(error)
+        reason = explain_hub_failure(error, str(identifier), name, revision)
+        local = _local(name, identifier, revision, str(reason))
+        if local is None:
+            raise reason from error
+        tell(f"taken from the local cache: {reason}")
+        return local
+    _remember_revision(name, revision or "main", info.sha)
+    sizes = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
+    return Repository(name, str(identifier), info.sha, sizes, downloads=info.downloads)
+
+
+def _ask(name: str, revision: str | None) -> Any:
+    """What the Hub knows of a repository. A passing fault is worth a second and a third question."""
+    from huggingface_hub import model_info
+
+    for pause in (*_PAUSES, None):
+        try:
+            return model_info(name, revision=revision, files_metadata=True, timeout=_SECONDS_FOR_AN_ANSWER)
+        except Exception as error:
+            status = status_of(error)
+            wait = pause and (seconds_to_wait(error) or pause)
+            if wait is None or status not in _PASSING or wait > _LONGEST_PAUSE:
+                raise
+            tell(f"the hub answers with the status {status}; asking again in {wait:.0f} s")
+            time.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def _note_if_silent(error: BaseException) -> None:
+    if is_timeout(error) or is_lost_connection(error):
+        note_silence(f"the hub cannot be reached ({in_one_line(error)})")
+
+
+def _local(name: str, identifier: Identifier, revision: str | None, silence: str) -> Repository | None:
+    """The repository as the local cache has it."""
+    cache = _cache_of(name)
+    reference = cache / "refs" / (revision or "main")
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision or ""
+    folder = cache / "snapshots" / commit
+    if not commit or not folder.is_dir():
+        return None
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    return Repository(name, str(identifier), commit, sizes, silence)
+
+
+def _cache_of(name: str) -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+
+
+def _remember_revision(name: str, revision: str, commit: str) -> None:
+    """Write down, as the Hub's library does, which commit a branch was at: it is looked up without a network."""
+    reference = _cache_of(name) / "refs" / revision
+    if revision == commit or (reference.is_file() and reference.read_text(encoding="utf-8") == commit):
+        return
+    try:
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        reference.write_text(commit, encoding="utf-8")
+    except OSError:
+        return  # a cache that is only read
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a file of the cache has the hash it is stored under; true where that hash is not known."""
+    if not path.is_symlink():
+        return True
+    status = path.stat()
+    return _has_hash(path, os.path.basename(os.readlink(path)), status.st_size, status.st_mtime_ns)
+
+
+@functools.cache
+def _has_hash(path: Path, expected: str, size: int, modified: int) -> bool:
+    """Compared once per process and version of a file. Large files are known by SHA-256, small ones as git does."""
+    if re.fullmatch(r"[0-9a-f]{64}", expected):
+        digest = hashlib.sha256()
+    elif re.fullmatch(r"[0-9a-f]{40}", expected):
+        digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+    else:
+        return True
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest() == expected
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        path.resolve().unlink(missing_ok=True)
+    path.unlink(missing_ok=True)

@@ -1,0 +1,106 @@
+"""Without a hub: known once, and soon."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from hub_client import HubClient, environment
+
+QUICK = "import json, sys, time; from hubscout.hubs import connection\n"
+
+
+def in_new_process(code: str, url: str, home, **settings: str):
+    words = [sys.executable, "-c", QUICK + code]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(url, home, **settings), timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def silent():
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def nobody():
+    """An address where no one listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
+
+
+TIMED = """
+times, said = [], []
+for _ in range(3):
+    began = time.monotonic()
+    said.append(connection.hub_silence())
+    times.append(time.monotonic() - began)
+print(json.dumps([times, said]))
+"""
+
+
+def test_a_hub_that_answers(hub, tmp_path):
+    assert in_new_process(TIMED, hub.url, tmp_path)[1] == [None] * 3
+
+
+def test_a_hub_that_says_nothing_is_known_after_three_seconds_and_once(silent, tmp_path):
+    times, said = in_new_process(TIMED, silent, tmp_path)
+    assert 2.5 < times[0] < 5
+    assert times[1] + times[2] < 0.5
+    assert said[0] == f"the hub cannot be reached ({silent} does not answer within 3 seconds)"
+
+
+def test_nobody_there_is_known_at_once_with_the_reason(nobody, tmp_path):
+    times, said = in_new_process(TIMED, nobody, tmp_path)
+    assert times[0] < 2.5
+    assert "refused" in said[0]
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_a_hub_that_is_switched_off_is_not_asked(hub, tmp_path, name):
+    hub.requests.clear()
+    assert in_new_process(TIMED, hub.url, tmp_path, **{name: "1"})[1] == [f"the hub is switched off ({name})"] * 3
+    assert hub.requests == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"HF_HUB_OFFLINE": "1"}])
+def test_without_a_hub_what_is_here_opens_and_what_is_not_fails_at_once(client, nobody, settings):
+    names = ["hf/acme/bert", "timm/test_resnet.r160_in1k", "sentence-transformers/tiny", "hf/acme/vit?revision=main"]
+    online = [client.attempt(name) for name in names]
+    offline = HubClient(nobody, client.home, **settings)
+    try:
+        found = [offline.attempt(name) for name in names]
+        began = time.monotonic()  # now that its imports are over
+        offline.attempt(names[0])
+        absent = [offline.attempt(name) for name in ("timm/resnet18.a1_in1k", "timm/resnet34.a1_in1k", "hf/a/b")]
+        took = time.monotonic() - began
+    finally:
+        offline.close()
+    assert [model.get("fingerprint") for model in found] == [model["fingerprint"] for model in online]
+    assert [model["commit"] for model in found] == [model["commit"] for model in online]
+    why = "switched off (HF_HUB_OFFLINE)" if settings else "cannot be reached"
+    for model in absent:
+        assert model["error"] == "ModelNotFoundError"
+        assert "is not in the local cache, and" in model["text"]
+        assert why in model["text"]
+        assert model["messages"] == []
+    assert took < 10
+
+
+def test_a_part_of_a_model_is_not_the_model(client, hub, nobody, tmp_path):
+    """An interrupted download leaves settings without weights."""
+    with hub.fault("/storage/", status=500):
+        client.attempt("hf/acme/half")
+    client.run("from hubscout.hubs import connection; result = connection.note_silence('it is gone')")
+    found = client.attempt("hf/acme/half")
+    client.forget()
+    assert found["error"] == "ModelNotFoundError"
+    assert "only a part of it was fetched (config.json" in found["text"]

@@ -1,0 +1,161 @@
+"""Models fetched from a hub on the loopback address: what is asked, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+from hub_server import commit_of
+
+
+def test_a_model_of_each_hub_is_fetched_with_its_commit_and_popularity(client, hub, repositories):
+    for identifier, name in (
+        ("hf/acme/bert", "acme/bert"),
+        ("hf/acme/vit", "acme/vit"),
+        ("timm/test_resnet.r160_in1k", "timm/test_resnet.r160_in1k"),
+        ("sentence-transformers/tiny", "sentence-transformers/tiny"),
+    ):
+        found = client.attempt(identifier)
+        assert found.get("commit") == commit_of(repositories / name), found
+        assert found["downloads"] == 7
+        assert found["identifier"] == identifier
+        # The whole size is known from the beginning, and reached.
+        first, last = found["bytes"][0], found["bytes"][-1]
+        assert first[0] == 0
+        assert first[1] == last[0] == last[1] > 50_000
+    assert hub.tokens_elsewhere == []
+
+
+def test_what_is_here_is_asked_for_once_and_not_fetched_again(client, hub):
+    first = client.attempt("hf/acme/bert")
+    hub.requests.clear()
+    again = client.attempt("hf/acme/bert")
+    assert again["fingerprint"] == first["fingerprint"]
+    assert again["bytes"] == []
+    assert [request.partition("?")[0] for request in hub.requests] == ["GET /api/models/acme/bert"]
+
+
+def test_a_revision_is_pinned(client, hub, repositories, tmp_path):
+    old = commit_of(repositories / "acme" / "renewed")
+    newer = shutil.copytree(repositories / "acme" / "renewed", tmp_path / "newer")
+    from safetensors.torch import load_file, save_file
+
+    state = {name: value + 1 for name, value in load_file(newer / "model.safetensors").items()}
+    save_file(state, newer / "model.safetensors", metadata={"format": "pt"})
+    new = hub.add("acme/renewed", newer, revision="1.10")
+    main, tagged = client.attempt("hf/acme/renewed"), client.attempt("hf/acme/renewed?revision=1.10")
+    assert (main["commit"], tagged["commit"]) == (old, new)
+    assert main["fingerprint"] != tagged["fingerprint"]
+    assert client.attempt(f"hf/acme/renewed?revision={new}")["fingerprint"] == tagged["fingerprint"]
+    refused = client.attempt("hf/acme/renewed?revision=nowhere")
+    assert "has no revision 'nowhere'" in refused["text"]
+    assert "must be a branch" in client.attempt("hf/acme/renewed?revision=../../up")["text"]
+
+
+def test_a_revision_of_a_timm_model_is_pinned_too(client, hub, repositories, tmp_path):
+    name = "timm/test_resnet.r160_in1k"
+    other = shutil.copytree(repositories / name, tmp_path / "other")
+    (other / "README.md").write_text("another commit\n")
+    commit = hub.add(name, other, revision="v2")
+    assert client.attempt(f"{name}?revision=v2")["commit"] == commit
+    assert "no revision 'v3'" in client.attempt(f"{name}?revision=v3")["text"]
+    refused = client.attempt("timm/test_resnet?pretrained=false&revision=v2")
+    assert "there are none" in refused["text"]
+
+
+def test_timm_repositories_open_under_either_name(client):
+    by_hub, by_timm = client.attempt("hf/timm/test_resnet.r160_in1k"), client.attempt("timm/test_resnet.r160_in1k")
+    assert by_hub["fingerprint"] == by_timm["fingerprint"]
+    assert by_hub["commit"] == by_timm["commit"]
+    own, same = client.attempt("hf/acme/flowers"), client.attempt("timm/hf-hub:acme/flowers")
+    assert own["fingerprint"] == same["fingerprint"] != by_hub["fingerprint"]
+    assert own["commit"] == same["commit"]
+
+
+def test_where_the_weights_lay_is_no_part_of_a_timm_model(client):
+    code = "from hubscout.hubs import load\nresult = str(load('timm/test_resnet.r160_in1k').module.pretrained_cfg)"
+    assert str(client.home) not in client.run(code)
+
+
+def test_a_connection_that_is_cut_goes_on_where_it_stopped(client, hub):
+    with hub.fault("/storage/", cut_after=60_000, times=2):
+        found = client.attempt("hf/acme/cut")
+    assert "commit" in found, found
+    assert any("goes on where it stopped" in text for text in found["messages"])
+    assert found["bytes"][-1][0] == found["bytes"][-1][1]
+
+
+def test_what_was_fetched_before_a_failure_is_not_fetched_again(client, hub, repositories):
+    with hub.fault("/storage/", status=500):
+        failed = client.attempt("hf/acme/big")
+    assert "a fault of its own (500)" in failed["text"]
+    hub.requests.clear()
+    assert "commit" in client.attempt("hf/acme/big")
+    fetched = [request for request in hub.requests if "/resolve/" in request]
+    assert all("model.safetensors" in request for request in fetched)
+
+
+def test_bytes_altered_on_the_way_are_refused_and_not_kept(client, hub):
+    with hub.fault("/storage/", altered=True):
+        refused = client.attempt("hf/acme/altered")
+    assert refused["error"] == "CheckpointError"
+    assert "model.safetensors of hf/acme/altered is not what the hub announced" in refused["text"]
+    assert "commit" in client.attempt("hf/acme/altered")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_bytes_altered_in_the_cache_are_noticed_and_fetched_again(client, hub, name):
+    good = client.attempt("hf/acme/spoiled")
+    file = (client.snapshot("acme/spoiled") / name).resolve()
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+    again = client.attempt("hf/acme/spoiled")
+    assert again["fingerprint"] == good["fingerprint"]
+    assert f"{name} in the local cache is not what the hub has; it is fetched again" in again["messages"]
+
+
+def test_altered_bytes_without_a_hub_are_refused(client):
+    client.attempt("hf/acme/spoiled")
+    file = (client.snapshot("acme/spoiled") / "model.safetensors").resolve()
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    client.run("from hubscout.hubs import connection; result = connection.note_silence('it is gone')")
+    refused = client.attempt("hf/acme/spoiled")
+    client.forget()
+    file.write_bytes(content)
+    assert refused["error"] == "CheckpointError"
+    assert "Remove" in refused["text"]
+
+
+def test_a_hub_in_trouble_does_not_keep_from_what_is_here(client, hub):
+    good = client.attempt("hf/acme/bert")
+    with hub.fault("/api/models/acme/bert", status=503):
+        found = client.attempt("hf/acme/bert")
+    assert found["fingerprint"] == good["fingerprint"]
+    assert found["commit"] == good["commit"]
+    assert any("taken from the local cache" in text and "503" in text for text in found["messages"])
+
+
+def test_a_passing_fault_is_asked_over(client, hub):
+    with hub.fault("/api/models/acme/bert", status=503, times=1):
+        found = client.attempt("hf/acme/bert")
+    assert "commit" in found
+    assert any("status 503; asking again" in text for text in found["messages"])
+    assert not any("local cache" in text for text in found["messages"])
+
+
+def test_a_hub_that_stalls_is_left_alone_from_then_on(client, hub):
+    client.run("repository._SECONDS_FOR_AN_ANSWER = 0.5; result = 0")
+    with hub.fault("/api/", stall_seconds=2):
+        first = client.attempt("hf/acme/stalled")
+        began = time.monotonic()
+        second = client.attempt("hf/acme/stalled")
+        cached = client.attempt("hf/acme/bert")
+    client.run("repository._SECONDS_FOR_AN_ANSWER = 10.0; result = 0")
+    client.forget()
+    assert "stopped sending" in first["text"]
+    assert "not in the local cache" in second["text"]
+    assert "commit" in cached
+    assert time.monotonic() - began < 2
