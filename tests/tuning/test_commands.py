@@ -95,7 +95,9 @@ def test_errors_are_one_line(folder, tmp_path):
     assert "Did you mean 'warmup'" in bad.output
     (tmp_path / "broken.png").write_bytes(b"no image")
     run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK)
-    assert "broken.png cannot be decoded" in run("predict", tmp_path / "model", tmp_path / "broken.png", status=2).output
+    assert (
+        "broken.png cannot be decoded" in run("predict", tmp_path / "model", tmp_path / "broken.png", status=2).output
+    )
     assert "no tuning.json" in run("predict", tmp_path, tmp_path / "broken.png", status=1).output
     with pytest.raises(InputError, match="name=value"):
         read_settings(["warmup"])
