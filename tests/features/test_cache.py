@@ -407,8 +407,7 @@ def test_a_read_only_cache_is_read(make_image_task: Any, make_backbone: Any, ope
 def test_what_a_read_only_cache_lacks_is_computed(make_image_task: Any, make_backbone: Any, open_folder: Path) -> None:
     cache = FeatureCache(open_folder / "cache")
     task, backbone = make_image_task(40), make_backbone()
-    expected = extract(backbone, task, cache=cache, device="cpu", shard_rows=16).features()
-    expected = np.array(expected)
+    expected = np.array(extract(backbone, task, cache=cache, device="cpu", shard_rows=16).features())
     shard_files(cache)[1].write_bytes(b"broken")
     with not_writable(cache.root):
         found = extract(backbone, task, cache=cache, device="cpu", shard_rows=16)
