@@ -235,6 +235,9 @@ def test_tables_of_texts_are_read_as_tables(text_model: Path, hubscout: Callable
     wrong = hubscout("predict", text_model, table, "--text", "secnd")
     assert wrong.exit_code == 2
     assert "Did you mean 'second'" in wrong.stderr
+    for mood, measured in (("good", True), ("cheerful", False)):
+        table.write_text(f"review,mood\na good old film,{mood}\n")
+        assert ("accuracy" in hubscout("predict", text_model, table).stdout) is measured
     table.write_text("anything\ngood\nbad\n")
     assert len(json.loads(hubscout("predict", text_model, table, "--json").stdout)) == 2
 

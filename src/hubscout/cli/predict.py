@@ -83,7 +83,7 @@ def predict(
     ]
     if out is not None:
         _write(out, records, tuned)
-        say(f"{len(records):,} predictions written to {out}", quiet=quiet)
+        say(f"{len(answers):,} predictions written to {out}", quiet=quiet)
     if as_json:
         print_json(records)
     elif out is None:

@@ -133,7 +133,7 @@ def _check_pair(split: str, pair: Any) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def _take(values: Sequence[Any], mask: np.ndarray) -> Sequence[Any]:
-    return values[mask] if isinstance(values, np.ndarray) else [values[row] for row in np.flatnonzero(mask)]
+    return values[mask] if isinstance(values, np.ndarray) else [values[row] for row in np.flatnonzero(mask).tolist()]
 
 
 def _as_sequence(values: Any) -> Sequence[Any]:

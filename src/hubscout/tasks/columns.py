@@ -66,7 +66,7 @@ def find_roles(
     given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
     modality, inputs = find_inputs(table, given, taken={*targets, split_column}, notes=notes)
     if not targets:
-        targets = _guess_targets(table, modality, taken={*inputs, split_column})
+        targets = guess_targets(table, modality, taken={*inputs, split_column})
         notes.append(f"{_quoted(targets)} holds the {'tags' if modality == 'tokens' else 'targets'}")
     overlap = set(targets) & set(inputs)
     if overlap:
@@ -222,7 +222,8 @@ def _names_splits(table: Table, name: str) -> bool:
     return all(isinstance(value, str) and canonical_split(value) is not None for value in _sample(table, name))
 
 
-def _guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
+def guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
+    """The column with a usual name for labels, or the only one that is left."""
     free = [name for name in table.columns if name not in taken]
     lower = {name.lower(): name for name in free}
     for name in TAG_NAMES if modality == "tokens" else TARGET_NAMES:

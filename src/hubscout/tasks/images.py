@@ -170,4 +170,5 @@ def read_bytes(path: Path, where: str) -> bytes:
             raise OSError("it is no regular file")
         return path.read_bytes()
     except (OSError, ValueError) as error:
-        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {reason}.") from error

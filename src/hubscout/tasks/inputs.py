@@ -9,7 +9,7 @@ from typing import Any
 
 from hubscout.errors import TaskError
 from hubscout.tasks.arrays import check_lengths
-from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs
+from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets
 from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.folder import missing_path, walk
 from hubscout.tasks.images import EXTENSIONS, Images
@@ -131,10 +131,10 @@ class Reader:
                 f"{table.origin}: {', '.join(map(repr, inputs))} was taken for the inputs ({modality}), but this model "
                 f"reads {reads}. Name the column that holds them."
             )
-        roles = Roles(modality, inputs, targets, None)
+        roles = Roles(modality, inputs, targets or self._only_other_column(table, modality, inputs), None)
         data = gather([table], roles)
         values = inputs_of(data, roles)
-        rows = list(zip(*(data[name] for name in targets), strict=True)) if targets else [(None,)] * table.length
+        rows = list(zip(*(data[name] for name in roles.targets), strict=True)) or [(None,)] * table.length
         labels = [None if any(map(self._is_no_label, row)) else row if len(row) > 1 else row[0] for row in rows]
         return Inputs(_names(table, modality, data[inputs[0]], values), values, labels)
 
@@ -146,6 +146,18 @@ class Reader:
         lower = {name.lower(): name for name in table.columns}
         usual = TAG_NAMES if self.kind == "tagging" else TARGET_NAMES
         return next(((lower[name],) for name in usual if name in lower), ())
+
+    def _only_other_column(self, table: Table, modality: str, inputs: Sequence[str]) -> tuple[str, ...]:
+        """A column that a task would take for the labels, if it holds nothing but classes of the model."""
+        if self.kind != "classification":
+            return ()
+        try:
+            (name,) = guess_targets(table, modality, taken={*inputs})
+        except TaskError:
+            return ()
+        known = {*self.target_names}
+        fits = all(self._is_no_label(value) or str(value).strip() in known for value in table.columns[name])
+        return (name,) if fits else ()
 
     def _is_no_label(self, value: Any) -> bool:
         # The mark of benchmarks for a label that is not given away.
