@@ -33,3 +33,66 @@ def browser() -> Iterator[Any]:
         )  # fmt: skip
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def odd_pictures() -> dict[str, tuple[bytes, Any]]:
+    """Files of every sort that a decoder can get wrong, by name, each with the pixels that a person sees.
+
+    All show the same picture of 24 x 16 pixels: in colour, or in the grey that its format can hold. Those of JPEG are
+    about right.
+    """
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.zeros((16, 24, 3), dtype=np.uint8)
+    pixels[:, :, 0] = np.arange(24) * 10
+    pixels[:, :, 1] = np.arange(16)[:, None] * 16
+    pixels[:6, :8] = (250, 20, 20)
+    colour = Image.fromarray(pixels)
+    grey = np.asarray(colour.convert("L"))
+    as_grey = np.repeat(grey[:, :, None], 3, axis=2)
+    other = Image.fromarray(255 - pixels)
+    found: dict[str, tuple[bytes, Any]] = {}
+
+    def add(name: str, image: Image.Image, expected: Any, **options: Any) -> None:
+        buffer = io.BytesIO()
+        image.save(buffer, Image.registered_extensions()[f".{name.rpartition('.')[2]}"], **options)
+        found[name] = (buffer.getvalue(), expected)
+
+    turns = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_90",
+             7: "TRANSVERSE", 8: "ROTATE_270"}  # fmt: skip
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        stored = colour.transpose(Image.Transpose[turns[orientation]]) if orientation > 1 else colour
+        for ending, options in (("png", {}), ("jpg", {"quality": 95, "subsampling": 0}), ("tif", {})):
+            add(f"exif-{orientation}.{ending}", stored, pixels, exif=exif, **options)
+    clear = np.zeros((16, 24), dtype=np.uint8)
+    clear[:, :20] = 255
+    on_white, grey_on_white = pixels.copy(), as_grey.copy()
+    on_white[:, 20:] = grey_on_white[:, 20:] = 255
+    add("alpha.png", Image.fromarray(np.dstack([pixels, clear])), on_white)
+    add("alpha.webp", Image.fromarray(np.dstack([pixels, clear])), on_white, lossless=True, exact=True)
+    add("grey-alpha.png", Image.fromarray(np.dstack([grey, clear])), grey_on_white)
+    palette = colour.quantize(16)
+    add("palette.png", palette, np.asarray(palette.convert("RGB")))
+    gone = np.asarray(palette.convert("RGB")).copy()
+    gone[np.asarray(palette) == 3] = 255
+    add("palette-transparent.png", palette, gone, transparency=3)
+    add("palette-transparent.gif", palette, gone, transparency=3)
+    add("colour-transparent.png", colour, np.where((pixels == (250, 20, 20)).all(2)[..., None], 255, pixels),
+        transparency=(250, 20, 20))  # fmt: skip
+    add("cmyk.jpg", colour.convert("CMYK"), pixels, quality=95, subsampling=0)
+    add("sixteen-bits.png", Image.fromarray(grey.astype(np.uint16) * 257), as_grey)
+    add("float.tif", Image.fromarray((grey / 255).astype(np.float32)), as_grey)
+    add("float-255.tif", Image.fromarray(grey.astype(np.float32)), as_grey)
+    add("int-32.tif", Image.fromarray(grey.astype(np.int32) * 257), as_grey)
+    add("one-bit.png", Image.fromarray(grey > 99), np.repeat((grey > 99)[:, :, None], 3, axis=2) * np.uint8(255))
+    add("grey.png", Image.fromarray(grey), as_grey)
+    add("animated.gif", palette, np.asarray(palette.convert("RGB")), save_all=True, append_images=[other.quantize(16)])
+    add("animated.webp", colour, pixels, save_all=True, append_images=[other], lossless=True)
+    add("pages.tif", colour, pixels, save_all=True, append_images=[other])
+    return found

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -357,3 +360,59 @@ def test_the_place_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert default_root() == FeatureCache().root == tmp_path / "features"
     monkeypatch.delenv("HUBSCOUT_CACHE")
     assert default_root().parts[-2:] == ("hubscout", "features")
+
+
+@contextlib.contextmanager
+def not_writable(root: Path) -> Iterator[None]:
+    """A folder that this process can read and not write, also where the tests run as root."""
+    places = [root, *root.rglob("*")]
+    modes = [place.stat().st_mode for place in places]
+    for place in places:
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(PermissionError):
+            (root / "probe").touch()
+        yield
+    finally:
+        os.seteuid(user)
+        for place, mode in zip(places, modes, strict=True):
+            place.chmod(mode)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder below which every user may read; those of pytest are for their owner."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_a_read_only_cache_is_read(make_image_task: Any, make_backbone: Any, open_folder: Path, locks: bool) -> None:
+    cache = FeatureCache(open_folder / "cache")
+    task, backbone = make_image_task(40), make_backbone()
+    expected = extract(backbone, task, cache=cache, layers="all", device="cpu", shard_rows=16)
+    if not locks:  # as a copy of a cache may have none
+        shutil.rmtree(cache.root / ".locks")
+        (cache.root / "CACHEDIR.TAG").unlink()
+    with not_writable(cache.root):
+        found = extract(backbone, task, cache=cache, layers="all", device="cpu", shard_rows=16)
+        assert cache.entries()
+    assert found.from_cache
+    assert not found.messages
+    np.testing.assert_array_equal(found.features(), expected.features())
+
+
+def test_what_a_read_only_cache_lacks_is_computed(make_image_task: Any, make_backbone: Any, open_folder: Path) -> None:
+    cache = FeatureCache(open_folder / "cache")
+    task, backbone = make_image_task(40), make_backbone()
+    expected = np.array(extract(backbone, task, cache=cache, device="cpu", shard_rows=16).features())
+    shard_files(cache)[1].write_bytes(b"broken")
+    with not_writable(cache.root):
+        found = extract(backbone, task, cache=cache, device="cpu", shard_rows=16)
+    assert not found.from_cache
+    assert any("going on without the cache" in message for message in found.messages)
+    np.testing.assert_allclose(found.features(), expected, rtol=1e-5)

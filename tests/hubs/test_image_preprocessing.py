@@ -6,10 +6,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from hubscout.errors import InputError
-from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing, normalise, open_image
+from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing, check_image, normalise
 
 
 def test_pixels_are_what_timm_gives(image):
@@ -39,17 +38,18 @@ def test_augmentation_is_random_and_keeps_the_shape(image):
     assert not np.array_equal(first, second)
 
 
-def test_images_in_every_form(image):
+def test_only_decoded_images_are_taken(image):
+    """A file that a hub opened by itself would be seen otherwise than ranking and tuning see it."""
+    reference = np.asarray(image)
+    for form in (image, reference):
+        np.testing.assert_array_equal(np.asarray(check_image(form)), reference)
+    assert check_image(image, channels=1).mode == "L"
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
-    reference = np.asarray(image)
-    for form in (image, buffer.getvalue(), reference, image.convert("RGBA")):
-        np.testing.assert_array_equal(np.asarray(open_image(form)), reference)
-    assert open_image(Image.new("L", (4, 4))).mode == "RGB"
-    assert open_image(image, channels=1).mode == "L"
-    for wrong in (reference.astype(np.float32), 3, ["a"]):
-        with pytest.raises(InputError):
-            open_image(wrong)
+    refused = (reference.astype(np.float32), 3, "a.png", buffer.getvalue(), image.convert("RGBA"), image.convert("P"))
+    for wrong in refused:
+        with pytest.raises(InputError, match="takes a decoded image"):
+            check_image(wrong)
 
 
 def test_it_travels_to_other_processes(image):

@@ -138,3 +138,35 @@ def test_links_to_folders_above_are_not_followed(image_folder: Maker) -> None:
     folder = image_folder({"a": 4, "b": 4})
     (folder / "a" / "loop").symlink_to(folder, target_is_directory=True)
     assert sum(map(len, Task.from_image_folder(folder).splits.values())) == 8
+
+
+def test_links_in_a_circle_end_and_no_image_is_taken_twice(image_folder: Maker) -> None:
+    root = image_folder({"cat": 6, "dog": 6, "cat/more": 2})
+    (root / "everything").symlink_to(root)
+    (root / "cat" / "up").symlink_to(root)
+    (root / "cat" / "more" / "again").symlink_to(root / "cat" / "more")
+    (root / "cat" / "alias").symlink_to(root / "cat" / "more")
+    (root / "cat" / "dogs").symlink_to(root / "dog")
+    (root / "dog" / "cats").symlink_to(root / "cat")
+    (root / "dog" / "more").symlink_to(root / "cat" / "more")
+    task = Task.from_image_folder(root)
+    assert task.target_names == ("cat", "dog")
+    assert sum(map(len, task.splits.values())) == 14
+    assert sum(int((np.asarray(split.targets) == 0).sum()) for split in task.splits.values()) == 8
+    assert any("not followed" in note for note in task.notes)
+
+
+def test_links_to_images_elsewhere_are_followed(image_folder: Maker, tmp_path: Path) -> None:
+    store = image_folder({"a": 4, "b": 4}, name="store")
+    root = tmp_path / "task"
+    (root / "cat").mkdir(parents=True)
+    (root / "cat" / "stored").symlink_to(store / "a")
+    (root / "dog").symlink_to(store / "b")
+    task = Task.from_image_folder(root)
+    assert sum(map(len, task.splits.values())) == 8
+    assert not any("not followed" in note for note in task.notes)
+    for split in ("train", "test"):
+        (tmp_path / "by-split" / split).mkdir(parents=True)
+        for name in ("a", "b"):
+            (tmp_path / "by-split" / split / name).symlink_to(store / name)
+    assert len(Task.from_image_folder(tmp_path / "by-split").test) == 8

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 from hubscout.errors import TaskError
-from hubscout.tasks.images import ImageArrays, Images
+from hubscout.tasks.images import Images, to_rgb
 
 
 def saved(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
@@ -49,6 +50,47 @@ def test_exif_orientation_is_applied() -> None:
     exif[0x0112] = 6  # stored lying on its side
     stored = saved(Image.new("RGB", (10, 4)), "JPEG", exif=exif.tobytes())
     assert Images([stored])[0].size == (4, 10)
+
+
+def test_every_file_shows_what_a_person_sees(odd_pictures: dict[str, tuple[bytes, np.ndarray]], tmp_path: Path) -> None:
+    for name, (data, expected) in odd_pictures.items():
+        (tmp_path / name).write_bytes(data)
+        forms = [tmp_path / name, data, {"bytes": data, "path": None}, Image.open(io.BytesIO(data))]
+        found = [np.asarray(image) for image in Images(forms)]
+        # JPEG rounds; what a wrong decoder gives is off by far more.
+        assert np.abs(found[0].astype(int) - expected).mean() < (4 if name.endswith("jpg") else 1e-9), name
+        for other in found[1:]:
+            np.testing.assert_array_equal(other, found[0], err_msg=name)
+        np.testing.assert_array_equal(np.asarray(to_rgb(Image.fromarray(found[0]))), found[0], err_msg=name)
+
+
+def test_pillow_images_are_known_apart_by_what_they_show(odd_pictures: dict[str, tuple[bytes, np.ndarray]]) -> None:
+    upright, turned = (Image.new("RGB", (8, 4), "red") for _ in range(2))
+    turned.getexif()[0x0112] = 6
+    one, other = (Image.new("P", (4, 4), 1) for _ in range(2))
+    one.putpalette([0, 0, 0, 255, 0, 0])
+    other.putpalette([0, 0, 0, 0, 255, 0])
+    images = Images([upright, turned, one, other])
+    assert len({images.digest(row) for row in range(4)}) == 4
+
+
+def test_values_that_are_no_numbers_are_black() -> None:
+    buffer = io.BytesIO()
+    Image.fromarray(np.array([[np.nan, 1.0], [0.5, -1.0]], dtype=np.float32)).save(buffer, "TIFF")
+    np.testing.assert_array_equal(np.asarray(Images([buffer.getvalue()])[0])[:, :, 0], [[0, 255], [128, 0]])
+
+
+def test_a_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = saved(Image.new("L", (3000, 3000)))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000_000)
+    with pytest.raises(TaskError, match=r"9000000 pixels.*MAX_IMAGE_PIXELS"):
+        Images([data])[0]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(TaskError, match="no regular file"):
+        Images([tmp_path / "pipe.png"])[0]
 
 
 def test_a_truncated_jpeg_is_named(tmp_path: Path, image_bytes: Callable[..., bytes]) -> None:
@@ -91,8 +133,8 @@ def test_slices_and_negative_rows_and_pickles(image_bytes: Callable[..., bytes])
 def test_arrays_are_images_and_stay_as_they_are() -> None:
     grey = np.arange(16, dtype=np.uint8).reshape(4, 4)
     picture = Image.new("L", (4, 4), 7)
-    images = ImageArrays([grey, grey[:, :, None], picture])
+    images = Images([grey, grey[:, :, None], picture])
     assert [image.mode for image in images] == ["RGB"] * 3
     assert picture.mode == "L"
     with pytest.raises(TaskError, match="float64"):
-        ImageArrays([np.zeros((2, 2))])[0]
+        Images([np.zeros((2, 2))])[0]

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hubscout.errors import TaskError
-from hubscout.tasks import Task, reading
-from hubscout.tasks.reading import RowGroups
+from hubscout.tasks import Task, parquet
+from hubscout.tasks.parquet import RowGroups
 
 ROWS = "text,label\n" + "".join(f"a good film {i},positive\na bad film {i},negative\n" for i in range(10))
 
@@ -188,7 +188,7 @@ def test_large_columns_are_read_by_row_group(
 ) -> None:
     path = image_table(tmp_path / "a.parquet", image_bytes, n=60)
     in_memory = Task.from_table(path)
-    monkeypatch.setattr(reading, "_LARGEST_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(parquet, "_LARGEST_IN_MEMORY_BYTES", 0)
     lazy = Task.from_table(path)
     assert isinstance(lazy.train.inputs.base.encoded, RowGroups)
     assert lazy == in_memory

@@ -96,7 +96,7 @@ def test_errors_are_one_line(folder, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK)
     broken = run("predict", tmp_path / "model", tmp_path / "broken.png", "--allow-code", status=2)
-    assert "cannot be read as an image" in broken.output
+    assert "broken.png cannot be decoded" in broken.output
     assert "no tuning.json" in run("predict", tmp_path, tmp_path / "broken.png", status=1).output
     with pytest.raises(InputError, match="name=value"):
         read_settings(["warmup"])

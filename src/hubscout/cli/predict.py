@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
+from hubscout.cli.data import ImageOption
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption
+
+if TYPE_CHECKING:
+    from hubscout.tasks.inputs import Inputs, Reader
+    from hubscout.tuning import Tuned
+    from hubscout.tuning.tuned import Predictions
 
 app = typer.Typer(add_completion=False)
 
@@ -16,9 +23,13 @@ EPILOG = """Examples:
 
 hubscout predict my-model/ images/*.jpg
 
+hubscout predict my-model/ flowers/test --out predictions.csv
+
+hubscout predict my-model/ reviews.csv --text review --skip-bad --json
+
 hubscout predict my-model/ --text "what a film" --text "never again"
 
-hubscout predict my-model/ reviews.txt --json        # one text a line"""
+hubscout predict my-model/ reviews.txt --json        # one text per line"""
 
 
 @app.command(epilog=EPILOG)
@@ -26,38 +37,170 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The --out folder of a tune.")],
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="INPUTS", help="Images, or folders of them; text files with one text a line."),
+        typer.Argument(
+            metavar="INPUTS",
+            help="Images, or folders of them; tables (CSV, TSV, JSONL, Parquet); text files with one text per line.",
+        ),
     ] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text; repeat it for several.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
+    ] = None,
+    image: ImageOption = None,
+    label: Annotated[list[str] | None, typer.Option("--label", help="Column of labels in a table.")] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Predict for the others where inputs cannot be read, and list those.")
+    ] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Predict with a tuned model."""
+    """Predict with a tuned model. Where the inputs have labels, say how many predictions are right."""
     from hubscout.features.precision import pick_device
     from hubscout.tuning import Tuned
 
+    _check_out(out)
     tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
-    names, samples = _gather(inputs or [], text or [], tuned)
-    records = tuned.predict(samples, batch_size=batch_size).records(top)
+    reader = _reader(tuned, text if inputs else None, image, label)
+    found = _gather(reader, inputs or [], text or [])
+    for note in found.notes:
+        say(f"note: {note}", quiet=quiet)
+    bad = _check_readable(found, skip_bad=skip_bad)
+    good = [row for row in range(len(found)) if row not in bad]
+    readable = found.take(good) if bad else found
+    predictions = tuned.predict(readable.values, batch_size=batch_size)
+    measured = _measure(tuned, reader, readable, predictions, quiet=quiet)
+    answers = dict(zip(good, predictions.records(top), strict=True))
+    records = [
+        {
+            "input": found.names[row],
+            **(answers[row] if row in answers else {"error": bad[row]}),
+            **({"label": found.labels[row]} if found.labels[row] is not None else {}),
+        }
+        for row in range(len(found))
+    ]
+    if out is not None:
+        _write(out, records, tuned)
+        say(f"{len(answers):,} predictions written to {out}", quiet=quiet)
     if as_json:
-        print_json([{"input": name, **record} for name, record in zip(names, records, strict=True)])
-        return
+        print_json(records)
+    elif out is None:
+        _print_table(records)
+    if measured and as_json:
+        say(measured, quiet=quiet)
+    elif measured:
+        print_result(measured)
+
+
+def _check_out(out: Path | None) -> None:
+    from hubscout.errors import InputError
+
+    if out is not None and out.suffix.lower() != ".csv":
+        raise InputError(f"--out must name a CSV file, such as predictions.csv; it was {out}. For JSON use --json.")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
+
+
+def _reader(tuned: Tuned, text: list[str] | None, image: str | None, label: list[str] | None) -> Reader:
+    from hubscout.cli.values import split_list
+    from hubscout.errors import InputError
+    from hubscout.tasks.inputs import Reader
+
+    modalities = tuned.backbone.card.modalities
+    if not set(modalities) & {"image", "text", "text-pair", "tokens"}:
+        raise InputError(f"The command predicts for images and texts; this model reads {', '.join(modalities)}.")
+    if "image" in modalities and text:
+        raise InputError("This model reads images: name their column with --image.")
+    role = "tokens" if tuned.kind == "tagging" else "text"
+    columns = {"image": image, role: split_list(text or []) or None}
+    return Reader(modalities, tuned.kind, tuned.target_names, columns, split_list(label or []) or None)
+
+
+def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
+    from hubscout.errors import InputError
+
+    if texts and not paths:
+        if "image" in reader.modalities:
+            raise InputError("This model reads images: give files, not --text.")
+        return reader.texts(texts)
+    found = reader.read(paths)
+    if len(found):
+        return found
+    if "image" in reader.modalities:
+        raise InputError("No images were given: name files or folders, such as images/*.jpg.")
+    raise InputError("No texts were given: use --text, or name a table or a file with one text per line.")
+
+
+def _check_readable(found: Inputs, *, skip_bad: bool) -> dict[int, str]:
+    """What cannot be read, before anything is predicted."""
+    from hubscout.errors import NothingReadableError, TaskError
+
+    bad = found.unreadable()
+    if len(bad) == len(found):
+        all_of_them = f"None of the {len(found):,} inputs can be read. " if len(found) > 1 else ""
+        raise NothingReadableError(all_of_them + next(iter(bad.values())))
+    if bad and not skip_bad:
+        first = " ".join(list(bad.values())[:3])
+        raise TaskError(
+            f"{len(bad):,} of {len(found):,} inputs cannot be read. {first}"
+            f"{' …' if len(bad) > 3 else ''} --skip-bad predicts for the others."
+        )
+    return bad
+
+
+def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predictions, *, quiet: bool) -> str:
+    """The metrics of the task over the inputs that have labels, in words; empty where there is nothing to measure."""
+    import numpy as np
+
+    from hubscout.errors import TaskError
+    from hubscout.tasks import Split
+    from hubscout.tuning.evaluate import row_targets
+    from hubscout.tuning.measures import measure
+
+    labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
+    if not labelled:
+        return ""
+    chosen = inputs.take(labelled)
+    try:
+        targets = reader.encode(chosen)
+    except TaskError as error:
+        if reader.target is not None:
+            raise
+        say(f"note: nothing is measured, for the labels are not those of the model: {error}", quiet=quiet)
+        return ""
+    known, groups = row_targets(Split(chosen.values, targets), tuned.kind)
+    rows = np.arange(len(inputs)) if predictions.lengths is None else np.repeat(range(len(inputs)), predictions.lengths)
+    found = measure(
+        tuned.kind,
+        predictions.values[np.isin(rows, labelled)],
+        known,
+        groups=groups,
+        target_names=tuned.target_names,
+        resamples=tuned.arguments.bootstrap_resamples,
+        confidence=tuned.arguments.confidence,
+    )
+    return ", ".join(f"{name} {value}" for name, value in found.items()) + f" ({len(labelled):,} labelled inputs)"
+
+
+def _print_table(records: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(header_style="bold")
     table.add_column("input", overflow="fold")
     table.add_column("prediction", overflow="fold")
-    for name, record in zip(names, records, strict=True):
-        table.add_row(Text(name), Text(_shown(record)))
+    for record in records:
+        table.add_row(Text(record["input"]), Text(_shown(record)))
     print_result(table)
 
 
 def _shown(record: dict[str, Any]) -> str:
+    if "error" in record:
+        return f"not read: {record['error']}"
     if "probabilities" in record:
         return ", ".join(f"{label} {share:.3f}" for label, share in record["probabilities"].items())
     value = record["prediction"]
@@ -66,60 +209,30 @@ def _shown(record: dict[str, Any]) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-def _gather(paths: list[Path], texts: list[str], tuned: Any) -> tuple[list[str], list[Any]]:
-    """Names for the table, and raw samples as the model's modality wants them."""
-    from hubscout.errors import InputError
-
-    modalities = tuned.backbone.card.modalities
-    if "image" in modalities:
-        if texts:
-            raise InputError("This model reads images: give files, not --text.")
-        files = [file for path in paths for file in _image_files(path)]
-        if not files:
-            raise InputError("No images were given: name files or folders, such as images/*.jpg.")
-        return [str(file) for file in files], _Images(files)  # type: ignore[return-value]
-    if not set(modalities) & {"text", "text-pair", "tokens"}:
-        raise InputError(f"The command predicts for images and texts; this model reads {', '.join(modalities)}.")
-    lines = list(texts)
-    for path in paths:
-        try:
-            lines += [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read as text: {error}.") from error
-    if not lines:
-        raise InputError("No texts were given: use --text, or a file with one text a line.")
-    if tuned.kind == "tagging":
-        return lines, [line.split() for line in lines]
-    pairs = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
-    return lines, pairs
+def _write(out: Path, records: list[dict[str, Any]], tuned: Tuned) -> None:
+    """One row per input: prediction (one column per target of a regression), probability, label, error."""
+    predicted = list(tuned.target_names) if tuned.kind == "regression" else ["prediction"]
+    names = ["input", *predicted, *(name for name in ("probability", "label", "error") if _has(records, name))]
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer.writeheader()
+        for record in records:
+            writer.writerow(_flat(record, tuned.kind))
 
 
-def _image_files(path: Path) -> list[Path]:
-    from hubscout.errors import InputError
-    from hubscout.tasks.images import EXTENSIONS
-
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS)
-    if not path.is_file():
-        raise InputError(f"There is no file {path}.")
-    return [path]
+def _has(records: list[dict[str, Any]], name: str) -> bool:
+    return any(("probabilities" if name == "probability" else name) in record for record in records)
 
 
-class _Images:
-    """Files that are opened when they are asked for."""
-
-    def __init__(self, files: list[Path]) -> None:
-        self.files = files
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, number: int) -> Any:
-        from PIL import Image, UnidentifiedImageError
-
-        from hubscout.errors import InputError
-
-        try:
-            return Image.open(self.files[number]).convert("RGB")
-        except (UnidentifiedImageError, OSError) as error:
-            raise InputError(f"{self.files[number]} cannot be read as an image: {error}.") from error
+def _flat(record: dict[str, Any], kind: str) -> dict[str, Any]:
+    row = dict(record)
+    if "probabilities" in record:
+        row["probability"] = record["probabilities"][record["prediction"]]
+    value = record.get("prediction")
+    if isinstance(value, dict):
+        row |= value
+    elif isinstance(value, list):
+        row["prediction"] = (" " if kind == "tagging" else ";").join(value)
+    if isinstance(record.get("label"), list | tuple):
+        row["label"] = (" " if kind == "tagging" else ";").join(map(str, record["label"]))
+    return row

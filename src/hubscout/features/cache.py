@@ -163,6 +163,8 @@ class FeatureCache:
             if not (self.root / "CACHEDIR.TAG").exists():
                 (self.root / "CACHEDIR.TAG").write_text(_TAG)
         except OSError as error:
+            if self.root.is_dir():
+                return  # read-only or full: what is in it can be read
             raise CacheError(
                 f"cannot make the cache folder {self.root}: {error.strerror}. HUBSCOUT_CACHE puts it elsewhere."
             ) from error
@@ -176,8 +178,10 @@ class FeatureCache:
             except Timeout:
                 tell("another run is extracting the same features: waiting for it")
                 lock.acquire()
-        except OSError as error:
-            raise CacheError(f"cannot lock the cache at {self.root}: {error.strerror}") from error
+        except (OSError, NotImplementedError):
+            # Read-only, full, or on a file system without locks. Reading needs none: a shard counts by its hash.
+            # Should something be missing, writing it fails, and that is told.
+            pass
         try:
             yield
         finally:

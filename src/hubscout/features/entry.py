@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -55,13 +56,20 @@ class LayerFolder:
 
     def change(self, change: Callable[[Manifest], Manifest]) -> None:
         """Read, change and write the manifest, while no other process does."""
-        with self._lock:
+        try:
+            self._lock.acquire()
+        except (OSError, NotImplementedError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CacheError(f"cannot lock the cache folder {self.folder}: {reason}") from error
+        try:
             try:
                 manifest = self.manifest()
             except CorruptCacheError:
                 manifest = self._empty
             # A later run may know of more shards than the one that made the folder.
             change(replace(manifest, shards_expected=self._empty.shards_expected)).write(self.folder)
+        finally:
+            self._lock.release()
 
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """Write a shard and enter it into the manifest."""
@@ -171,7 +179,8 @@ class OpenEntry:
                     self._valid[layer].add(index)
                 else:
                     self._tell(f"the cache file {folder.folder.name}/{record.file} {fault}: it is made again")
-                    folder.change(lambda manifest, index=index: manifest.without(index))  # type: ignore[misc]
+                    with contextlib.suppress(CacheError):  # a read-only cache keeps its broken shard
+                        folder.change(lambda manifest, index=index: manifest.without(index))  # type: ignore[misc]
         found = {}
         for index in sorted(set.intersection(*self._valid.values())):
             rows = self._folders[FINAL].read(index, _ROWS)

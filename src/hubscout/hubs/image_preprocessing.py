@@ -7,11 +7,9 @@ the size.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,8 +100,8 @@ class ImagePreprocessing:
         return "image:" + json.dumps({**steps, "training": self.training}, sort_keys=True)
 
     def __call__(self, sample: Any) -> np.ndarray:
-        """A Pillow image, an array (height, width[, channels]) of uint8, encoded bytes or a path."""
-        return np.asarray(self._transform(open_image(sample, channels=self.config.input_size[0])))
+        """An RGB Pillow image, or an array (height, width, 3) of uint8."""
+        return np.asarray(self._transform(check_image(sample, channels=self.config.input_size[0])))
 
     def collate(self, samples: Sequence[np.ndarray]) -> Batch:
         import torch
@@ -135,23 +133,23 @@ def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Im
     )
 
 
-def open_image(sample: Any, *, channels: int = 3) -> Image.Image:
-    """A Pillow image of the number of channels that the network takes."""
+def check_image(sample: Any, *, channels: int = 3) -> Image.Image:
+    """An image that is decoded already, with the number of channels that the network takes.
+
+    Files are not opened here: tasks decode them, for ranking, tuning and predicting alike.
+    """
     require("PIL", extra="vision", purpose="Reading images")
     from PIL import Image
 
-    if isinstance(sample, bytes):
-        sample = Image.open(io.BytesIO(sample))
-    elif isinstance(sample, str | Path):
-        sample = Image.open(sample)
-    elif isinstance(sample, np.ndarray):
-        if sample.dtype != np.uint8:
-            raise InputError(f"An image array must be uint8 in 0..255, got {sample.dtype} of shape {sample.shape}.")
-        sample = Image.fromarray(sample.squeeze(-1) if sample.ndim == 3 and sample.shape[-1] == 1 else sample)
-    if not isinstance(sample, Image.Image):
-        raise InputError(f"Expected an image, got {type(sample).__name__}: {str(sample)[:80]!r}.")
-    mode = "L" if channels == 1 else "RGB"
-    return sample if sample.mode == mode else sample.convert(mode)
+    if isinstance(sample, np.ndarray) and sample.dtype == np.uint8 and sample.ndim == 3 and sample.shape[2] == 3:
+        sample = Image.fromarray(sample)
+    if not isinstance(sample, Image.Image) or sample.mode != "RGB":
+        came = f"{sample.mode} image" if isinstance(sample, Image.Image) else f"{type(sample).__name__} {sample!r:.60}"
+        raise InputError(
+            "A model's preprocessing takes a decoded image: an RGB Pillow image, or a uint8 array (height, width, 3); "
+            f"{came} came. hubscout.tasks.images.Images([...])[0] decodes paths, bytes, arrays and other images."
+        )
+    return sample.convert("L") if channels == 1 else sample
 
 
 def normalise(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:

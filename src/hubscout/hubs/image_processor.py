@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.hubs.backbone import Batch, Preprocessing
-from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise, open_image
+from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, check_image, normalise
 
 
 class ImageProcessorPreprocessing:
@@ -21,7 +21,7 @@ class ImageProcessorPreprocessing:
         self.key = f"image-processor:{digest}"
 
     def __call__(self, sample: Any) -> np.ndarray:
-        pixels = self.processor(images=open_image(sample), return_tensors="pt")[PIXELS][0]
+        pixels = self.processor(images=check_image(sample), return_tensors="pt")[PIXELS][0]
         return pixels.numpy()
 
     def collate(self, samples: Sequence[np.ndarray]) -> Batch:

@@ -11,7 +11,7 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import KINDS, MODALITIES, assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays
-from hubscout.tasks.images import ImageArrays, Images
+from hubscout.tasks.images import Images
 from hubscout.tasks.labels import (
     check_lists,
     encode_classes,
@@ -21,6 +21,7 @@ from hubscout.tasks.labels import (
     guess_kind,
 )
 from hubscout.tasks.task import Split, Targets, Task
+from hubscout.tasks.unlabelled import unlabelled_rows
 
 
 def from_arrays(
@@ -64,6 +65,10 @@ def from_arrays(
         kind, why = _guess_kind(chosen_modality, train_targets)
         notes.append(f"kind guessed as {kind}: {why}")
     check_fit(kind, chosen_modality)
+    for split, rows in unlabelled_rows({split: pair[1] for split, pair in parts.items()}, kind, notes).items():
+        inputs, targets = parts.pop(split)
+        if not rows.all():
+            parts[split] = _take(inputs, ~rows), _take(targets, ~rows)
     names, encoded = _encode({split: pair[1] for split, pair in parts.items()}, kind, target_names)
     splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
     if kind == "tagging":
@@ -125,6 +130,10 @@ def _check_pair(split: str, pair: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     if not len(inputs):
         raise TaskError(f"{split} is empty: it has no inputs.")
     return inputs, targets
+
+
+def _take(values: Sequence[Any], mask: np.ndarray) -> Sequence[Any]:
+    return values[mask] if isinstance(values, np.ndarray) else [values[row] for row in np.flatnonzero(mask).tolist()]
 
 
 def _as_sequence(values: Any) -> Sequence[Any]:
@@ -223,9 +232,7 @@ def _encode_multilabel(
 
 def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:
     if modality == "image":
-        first = inputs[0]
-        encoded = isinstance(first, (str, Path, bytes, Mapping))
-        return Images(inputs, origin=split) if encoded else ImageArrays(inputs)
+        return Images(inputs, origin=split)
     if modality == "audio":
         return AudioArrays(inputs)
     if modality == "array":

@@ -58,8 +58,8 @@ class Sounds(Images):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Rows(self, np.arange(len(self))[index])
-        data, name = self._read(range(len(self))[index])
-        return decode(data, name)
+        row = range(len(self))[index]
+        return decode(*self._read(self.encoded[row], row))
 
 
 class AudioArrays(Sequence[Any]):

@@ -61,22 +61,12 @@ def find_roles(
     notes: list[str],
 ) -> Roles:
     """The roles of a table's columns: those given, and guesses for the rest."""
-    given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
-    named = {role: _as_names(value, table) for role, value in given.items() if value is not None}
-    if len(named) > 1:
-        raise TaskError(f"Say one of image=, text=, audio= and tokens=; {' and '.join(named)} were given.")
-    targets = () if target is None else _as_names(target, table)
-    for name in [*targets, *(name for names in named.values() for name in names)]:
-        check_column(name, table)
+    targets = () if target is None else as_columns(target, table)
     split_column = _find_split(table, split, split_by_file)
-    if named:
-        role, inputs = next(iter(named.items()))
-        modality = _modality_of(role, inputs)
-    else:
-        modality, inputs = _guess_inputs(table, taken={*targets, split_column})
-        notes.append(f"{_quoted(inputs)} {'hold' if len(inputs) > 1 else 'holds'} the inputs ({modality})")
+    given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
+    modality, inputs = find_inputs(table, given, taken={*targets, split_column}, notes=notes)
     if not targets:
-        targets = _guess_targets(table, modality, taken={*inputs, split_column})
+        targets = guess_targets(table, modality, taken={*inputs, split_column})
         notes.append(f"{_quoted(targets)} holds the {'tags' if modality == 'tokens' else 'targets'}")
     overlap = set(targets) & set(inputs)
     if overlap:
@@ -86,6 +76,21 @@ def find_roles(
     return Roles(modality, inputs, targets, split_column)
 
 
+def find_inputs(
+    table: Table, given: Mapping[str, str | Sequence[str] | None], *, taken: set[str | None], notes: list[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Modality and columns of the inputs: those `given` by role, or a guess among the columns not `taken`."""
+    named = {role: as_columns(value, table) for role, value in given.items() if value is not None}
+    if len(named) > 1:
+        raise TaskError(f"Say one of image=, text=, audio= and tokens=; {' and '.join(named)} were given.")
+    if named:
+        role, inputs = next(iter(named.items()))
+        return _modality_of(role, inputs), inputs
+    modality, inputs = _guess_inputs(table, taken)
+    notes.append(f"{_quoted(inputs)} {'hold' if len(inputs) > 1 else 'holds'} the inputs ({modality})")
+    return modality, inputs
+
+
 def check_column(name: str, table: Table) -> None:
     """The column is there; otherwise the error lists those that are, and offers the nearest."""
     if name not in table.columns:
@@ -93,17 +98,31 @@ def check_column(name: str, table: Table) -> None:
         if not near:
             near = [other for other in table.columns if other.strip().lower() == name.strip().lower()]
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise TaskError(f"{table.origin} has no column {name!r}.{hint} It has: {', '.join(table.columns) or 'none'}.")
+        raise TaskError(f"{table.origin} has no column {name!r}.{hint} It has: {shortened(table.columns)}.")
 
 
-def _as_names(value: str | Sequence[str], table: Table) -> tuple[str, ...]:
-    """One name, a list of names, or names between commas as the command line gives them."""
+def as_columns(value: str | Sequence[str], table: Table) -> tuple[str, ...]:
+    """Columns that are there, by one name, a list of names, or names between commas as the command line gives them."""
     if isinstance(value, str):
-        return (value,) if value in table.columns else tuple(part.strip() for part in value.split(","))
-    names = tuple(str(part) for part in value) if isinstance(value, Iterable) else (str(value),)
+        names = (value,) if value in table.columns else tuple(part.strip() for part in value.split(","))
+    else:
+        names = tuple(str(part) for part in value) if isinstance(value, Iterable) else (str(value),)
     if not names:
         raise TaskError("A list of columns must not be empty.")
+    for name in names:
+        check_column(name, table)
     return names
+
+
+def shortened(names: Iterable[str], most: int = 30) -> str:
+    """Names for a message: a table may have many thousands.
+
+    >>> shortened(["a", "b", "c"], most=2), shortened([])
+    ('a, b and 1 more', 'none')
+    """
+    listed = list(names)
+    rest = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return (", ".join(listed[:most]) or "none") + rest
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -164,7 +183,7 @@ def _guess_inputs(table: Table, taken: set[str | None]) -> tuple[str, tuple[str,
         return "text", (longest,)
     raise TaskError(
         f"{table.origin}: cannot tell which column holds the inputs. Say text=, image=, audio= or tokens= one of: "
-        f"{', '.join(table.columns) or 'none'}."
+        f"{shortened(table.columns)}."
     )
 
 
@@ -203,7 +222,8 @@ def _names_splits(table: Table, name: str) -> bool:
     return all(isinstance(value, str) and canonical_split(value) is not None for value in _sample(table, name))
 
 
-def _guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
+def guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
+    """The column with a usual name for labels, or the only one that is left."""
     free = [name for name in table.columns if name not in taken]
     lower = {name.lower(): name for name in free}
     for name in TAG_NAMES if modality == "tokens" else TARGET_NAMES:
@@ -213,9 +233,9 @@ def _guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple
     if len(left) == 1:
         return (left[0],)
     if not left:
-        listed = ", ".join(map(repr, table.columns))
+        listed = shortened(map(repr, table.columns))
         raise TaskError(f"{table.origin} has no column left for the targets; its columns are {listed}.")
     raise TaskError(
-        f"{table.origin}: several columns could be the target. Say target= one of: {', '.join(left)} (or several, "
+        f"{table.origin}: several columns could be the target. Say target= one of: {shortened(left)} (or several, "
         "for many real-valued targets or labels)."
     )

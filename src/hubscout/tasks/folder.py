@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hubscout.errors import TaskError
@@ -35,20 +35,24 @@ def from_image_folder(
     paths: dict[str, list[Path]] = {}
     labels: dict[str, list[str]] = {}
     others = 0
-    for split, homes in by_split.items():
+    unfollowed: list[Path] = []
+    classes = {split: [one for home in homes for one in _visible_folders(home)] for split, homes in by_split.items()}
+    real = [one.resolve() for ones in classes.values() for one in ones]
+    for split, class_folders in classes.items():
         paths[split], labels[split] = [], []
-        for home in homes:
-            for class_folder in _visible_folders(home):
-                for path in walk(class_folder):
-                    if path.suffix.lower() in EXTENSIONS:
-                        paths[split].append(path)
-                        labels[split].append(class_folder.name)
-                    else:
-                        others += 1
+        for class_folder in class_folders:
+            for path in walk(class_folder, apart_from=real, unfollowed=unfollowed):
+                if path.suffix.lower() in EXTENSIONS:
+                    paths[split].append(path)
+                    labels[split].append(class_folder.name)
+                else:
+                    others += 1
     if not any(paths.values()):
         raise TaskError(_nothing_found(root))
     if others:
         notes.append(f"{others:,} files in class folders are no images and are left out")
+    if unfollowed:
+        notes.append(f"not followed, for they lead to folders that are read anyway: links such as {unfollowed[0]}")
     target_names, targets = encode_classes(labels)
     return assemble(
         name=name or root.name,
@@ -93,17 +97,39 @@ def missing_path(path: Path) -> str:
     return f"There is no {str(path)!r}." + (f" Did you mean {str(parent / near[0])!r}?" if near else "")
 
 
-def walk(folder: Path) -> Iterator[Path]:
-    """All files below `folder` in a fixed order, without hidden ones; links to a folder above are not followed."""
+def walk(folder: Path, *, apart_from: Sequence[Path] = (), unfollowed: list[Path] | None = None) -> Iterator[Path]:
+    """All files below `folder` in a fixed order, without hidden ones.
+
+    Every folder is visited once, however many links lead to it, so that links in a circle come to an end. Links to a
+    folder above, or to one of `apart_from` or what contains it or lies in it, are not followed; they are added to
+    `unfollowed`.
+    """
+    own = folder.resolve()
+    foreign = [other for other in apart_from if other != own]
+    seen = {own}
+
+    def enter(place: Path) -> bool:
+        real = place.resolve()
+        elsewhere = place.is_symlink() and (
+            _contains(real, place.parent.resolve())
+            or any(_contains(real, other) or _contains(other, real) for other in foreign)
+        )
+        if (elsewhere or real in seen) and unfollowed is not None:
+            unfollowed.append(place)
+        fresh = not elsewhere and real not in seen
+        seen.add(real)
+        return fresh
+
     for home, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not _hidden(name) and not _links_upwards(Path(home) / name))
+        folders[:] = [name for name in sorted(folders) if not _hidden(name) and enter(Path(home) / name)]
         for name in sorted(files):
             if not _hidden(name):
                 yield Path(home) / name
 
 
-def _links_upwards(folder: Path) -> bool:
-    return folder.is_symlink() and folder.resolve() in [folder.parent.resolve(), *folder.parent.resolve().parents]
+def _contains(folder: Path, other: Path) -> bool:
+    """Whether one real folder is the other, or above it."""
+    return folder == other or folder in other.parents
 
 
 def _hidden(name: str) -> bool:
@@ -111,7 +137,13 @@ def _hidden(name: str) -> bool:
 
 
 def _visible_folders(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not _hidden(entry.name))
+    """The folders in a folder, without links to itself or to one above."""
+    here = folder.resolve()
+    return sorted(
+        entry
+        for entry in folder.iterdir()
+        if entry.is_dir() and not _hidden(entry.name) and not _contains(entry.resolve(), here)
+    )
 
 
 def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None:

@@ -1,9 +1,13 @@
-"""Images that are decoded when they are asked for, from files or from bytes."""
+"""Images, decoded when they are asked for: the one way from a file, bytes, a Pillow image or an array to RGB.
+
+Ranking, tuning and predicting all take their images from here, so that they see the same pixels.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,17 +28,27 @@ _ORIENTATION = 0x0112
 
 
 def decode(data: bytes, origin: str) -> Image:
-    """An upright RGB image out of an encoded one; `origin` names it in the error for a broken one."""
+    """An upright RGB image out of an encoded one, of several frames or pages the first.
+
+    `origin` names it in the error for a broken one, or for one of more pixels than Pillow opens.
+    """
     image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
     try:
         with image_module.open(io.BytesIO(data)) as image:
             return to_rgb(image)
     except MemoryError:
         raise
+    except image_module.DecompressionBombError as error:
+        raise TaskError(
+            f"The image {origin} is not decoded: {error} ({len(data):,} bytes). Make it smaller, or, if it is to be "
+            "trusted, raise PIL.Image.MAX_IMAGE_PIXELS."
+        ) from error
     except Exception as error:
         # Pillow's decoders raise whatever their format's code raises: OSError, SyntaxError, struct.error and more.
+        unknown = type(error).__name__ == "UnidentifiedImageError"  # whose text is the address of a buffer
+        reason = "no format that Pillow knows" if unknown else f"{type(error).__name__}: {error}"
         raise TaskError(
-            f"The image {origin} cannot be decoded ({type(error).__name__}: {error}; {len(data)} bytes). "
+            f"The image {origin} cannot be decoded ({reason}; {len(data)} bytes). "
             "It is probably cut short or not an image: replace it or take it out of the data."
         ) from error
 
@@ -46,11 +60,12 @@ def to_rgb(image: Image) -> Image:
     """
     image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
     operations = require("PIL.ImageOps", extra="vision", purpose="Decoding images")
+    # Before the orientation is asked for: Pillow turns a TIFF when it loads it.
+    image.load()
     # Asked for first, for turning copies even an image that stands upright.
     if image.getexif().get(_ORIENTATION, 1) != 1:
         image = operations.exif_transpose(image)
     if image.mode == "RGB" and "transparency" not in image.info:
-        image.load()
         return image
     if image.mode.startswith(("I", "F")):
         image = image_module.fromarray(_to_eight_bits(np.asarray(image)))
@@ -63,7 +78,7 @@ def to_rgb(image: Image) -> Image:
 
 def _to_eight_bits(pixels: np.ndarray) -> np.ndarray:
     """Deep grey values brought to 0..255; Pillow's own conversion would clip everything above 255 to white."""
-    values = pixels.astype(np.float64)
+    values = np.nan_to_num(pixels.astype(np.float64))
     top = 255.0 if values.max(initial=0) <= 255 else 65535.0
     if pixels.dtype.kind == "f" and values.max(initial=0) <= 1:
         top = 1.0
@@ -71,9 +86,10 @@ def _to_eight_bits(pixels: np.ndarray) -> np.ndarray:
 
 
 class Images(Sequence[Any]):
-    """Encoded images: each a path (relative to `root`), bytes, or Hugging Face's mapping of `bytes` and `path`.
+    """Images as RGB: each a path (relative to `root`), bytes, Hugging Face's mapping of `bytes` and `path`, a Pillow
+    image, or a uint8 array (height, width) or (height, width, channels).
 
-    A row is read and decoded when it is asked for. `origin` names the rows of bytes in errors.
+    A row is read and decoded when it is asked for. `origin` names rows in errors.
     """
 
     def __init__(self, encoded: Sequence[Any], *, root: Path | None = None, origin: str = "") -> None:
@@ -86,66 +102,73 @@ class Images(Sequence[Any]):
         if isinstance(index, slice):
             return Rows(self, np.arange(len(self))[index])
         row = range(len(self))[index]
-        data, name = self._read(row)
-        return decode(data, name)
+        value = self.encoded[row]
+        if _is_encoded(value):
+            return decode(*self._read(value, row))
+        try:
+            image = to_rgb(value if _is_pillow(value) else self._from_array(value, row))
+        except (OSError, ValueError, SyntaxError) as error:
+            if isinstance(error, TaskError):
+                raise
+            raise TaskError(f"The image in {self._where(row)} cannot be decoded: {error}.") from error
+        # A copy: what is done to the image handed out must not reach the data.
+        return image.copy() if image is value else image
 
     def digest(self, row: int) -> bytes:
-        """A digest of the encoded bytes."""
-        return hashlib.sha256(self._read(row)[0]).digest()
-
-    def _read(self, row: int) -> tuple[bytes, str]:
+        """A digest of the encoded bytes, or of the pixels of an image in memory."""
         value = self.encoded[row]
-        where = f"{self.origin or 'in memory'}, row {row}"
+        if _is_encoded(value):
+            return hashlib.sha256(self._read(value, row)[0]).digest()
+        # Of a Pillow image the pixels as they are seen: its own may be places in a palette, or lie on their side.
+        return content_digest(self[row] if _is_pillow(value) else value)
+
+    def _where(self, row: int) -> str:
+        return f"{self.origin or 'in memory'}, row {row}"
+
+    def _read(self, value: Any, row: int) -> tuple[bytes, str]:
+        where = self._where(row)
         if isinstance(value, Mapping):
             stored = value.get("bytes")
             value = value.get("path") if stored is None else stored
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value), f"({where})"
         if not isinstance(value, (str, Path)) or not str(value):
-            raise TaskError(f"No image in {where}: expected a path or bytes, found {value!r}.")
+            raise TaskError(f"No image in {where}: expected a path or bytes, found {value!r:.80}.")
         path = Path(value) if self.root is None else self.root / value
         return read_bytes(path, where), str(path)
 
-
-def read_bytes(path: Path, where: str) -> bytes:
-    """The bytes of a file that a row names."""
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {error}.") from error
-
-
-class ImageArrays(Sequence[Any]):
-    """Images in memory: Pillow images, or arrays of bytes (height, width) or (height, width, channels)."""
-
-    def __init__(self, images: Sequence[Any]) -> None:
-        self.images = images
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        image = self.images[index]
-        if hasattr(image, "mode") and hasattr(image, "convert"):
-            # A copy: what is done to the image handed out must not reach the data.
-            return to_rgb(image.copy())
-        pixels = np.asarray(image)
+    def _from_array(self, value: Any, row: int) -> Image:
+        pixels = np.asarray(value)
         if (
             pixels.dtype != np.uint8
             or pixels.ndim not in (2, 3)
             or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4))
         ):
             raise TaskError(
-                f"Image {index} must be uint8 of shape (height, width) or (height, width, 1, 3 or 4); it is "
+                f"Image {row} must be uint8 of shape (height, width) or (height, width, 1, 3 or 4); it is "
                 f"{pixels.dtype} of shape {pixels.shape}."
             )
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
         image_module = require("PIL.Image", extra="vision", purpose="Images from arrays")
-        return to_rgb(image_module.fromarray(np.ascontiguousarray(pixels)))
+        return image_module.fromarray(np.ascontiguousarray(pixels))
 
-    def digest(self, row: int) -> bytes:
-        """A digest of the pixels."""
-        return content_digest(self.images[row])
+
+def _is_pillow(value: Any) -> bool:
+    return hasattr(value, "mode") and hasattr(value, "convert")
+
+
+def _is_encoded(value: Any) -> bool:
+    return value is None or isinstance(value, (str, Path, bytes, bytearray, memoryview, Mapping))
+
+
+def read_bytes(path: Path, where: str) -> bytes:
+    """The bytes of a file that a row names."""
+    try:
+        # Reading from a pipe would wait for ever.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("it is no regular file")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {reason}.") from error

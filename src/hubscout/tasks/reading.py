@@ -7,30 +7,23 @@ a missing value and the class "007" is not the class 7.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
-import threading
 import zlib
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from hubscout.errors import TaskError
-from hubscout.optional import require
 from hubscout.tasks.folder import missing_path
-from hubscout.tasks.sequences import Rows, join
+from hubscout.tasks.limits import check_shape, unpack
+from hubscout.tasks.parquet import read_parquet
+from hubscout.tasks.sequences import join
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 FORMATS |= {".parquet": "parquet", ".pq": "parquet"}
-
-# Columns of bytes up to this size are held in memory (as one block, not as objects); larger ones are read by row group.
-_LARGEST_IN_MEMORY_BYTES = 1 << 30
-_ROW_GROUPS_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ def read_table(path: Path, *, encoding: str = "utf-8", delimiter: str | None = N
     if not path.is_file():
         raise TaskError(missing_path(path))
     if form == "parquet":
-        columns, length = _read_parquet(path)
+        columns, length = read_parquet(path)
     else:
         text = read_text(path, encoding)
         columns, length = (
@@ -81,7 +74,7 @@ def read_text(path: Path, encoding: str) -> str:
     try:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+            data = unpack(path, data)
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise TaskError(
@@ -115,7 +108,8 @@ def _read_csv(path: Path, text: str, form: str, delimiter: str | None) -> tuple[
     if not lines:
         raise TaskError(f"{str(path)!r} is empty: a first line with the names of the columns was expected.")
     names = [name.strip() for name in lines[0][1]]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    check_shape(path, len(names), len(lines) - 1)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise TaskError(f"{str(path)!r} has two columns called {twice!r}. The first line must name every column.")
     for number, cells in lines[1:]:
@@ -160,113 +154,16 @@ def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any
         if not isinstance(row, dict):
             raise TaskError(f"{str(path)!r}, row {number}: expected an object with named values, found {row!r:.60}.")
         names.update(dict.fromkeys(row))
+    # Rows of ever new names would be a table of their number squared.
+    check_shape(path, len(names), len(rows))
     return {name: [row.get(name) for row in rows] for name in names}, len(rows)
-
-
-def _read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
-    pyarrow = require("pyarrow", extra="tables", purpose="Reading Parquet files")
-    parquet = require("pyarrow.parquet", extra="tables", purpose="Reading Parquet files")
-    try:
-        file = parquet.ParquetFile(path)
-        schema = file.schema_arrow
-        encoded = [name for name in schema.names if holds_bytes(pyarrow, schema.field(name).type)]
-        plain = [name for name in schema.names if name not in encoded]
-        # A file without plain columns still has rows.
-        columns = {
-            name: column.to_pylist() for name, column in zip(plain, file.read(columns=plain).columns, strict=True)
-        }
-        sizes = _column_bytes(file)
-        for name in encoded:
-            if sizes.get(name, 0) > _LARGEST_IN_MEMORY_BYTES:
-                columns[name] = RowGroups(path, name)
-            else:
-                columns[name] = ArrowColumn(file.read(columns=[name]).column(name))
-        length = file.metadata.num_rows
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
-        raise TaskError(f"{str(path)!r} cannot be read as Parquet: {error}.") from error
-    return {name: columns[name] for name in schema.names}, length
-
-
-def holds_bytes(pyarrow: Any, kind: Any) -> bool:
-    """Whether an Arrow type holds encoded files: bytes, or Hugging Face's pair of `bytes` and `path`."""
-    types = pyarrow.types
-    if types.is_struct(kind):
-        return any(field.name == "bytes" and holds_bytes(pyarrow, field.type) for field in kind)
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
-
-
-def _column_bytes(file: Any) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for group in range(file.metadata.num_row_groups):
-        meta = file.metadata.row_group(group)
-        for column in range(meta.num_columns):
-            part = meta.column(column)
-            name = part.path_in_schema.partition(".")[0]
-            sizes[name] = sizes.get(name, 0) + part.total_uncompressed_size
-    return sizes
-
-
-class ArrowColumn(Sequence[Any]):
-    """A column in Arrow's memory; a value becomes a Python object when it is asked for."""
-
-    def __init__(self, column: Any) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        return self._column[int(index)].as_py()
-
-
-class RowGroups(Sequence[Any]):
-    """A column too large for memory: row groups are read as they are needed, and the last few are kept."""
-
-    def __init__(self, path: Path, name: str) -> None:
-        self._path, self._name = path, name
-        self._open()
-
-    def _open(self) -> None:
-        parquet = require("pyarrow.parquet", extra="tables", purpose="Reading Parquet files")
-        self._file = parquet.ParquetFile(self._path)
-        counts = [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
-        self._ends = np.cumsum(counts)
-        self._kept: OrderedDict[int, Any] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_path": self._path, "_name": self._name}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        row = range(len(self))[index]
-        group = int(np.searchsorted(self._ends, row, side="right"))
-        # The file handle is shared: one reader at a time.
-        with self._lock:
-            if group not in self._kept:
-                self._kept[group] = self._file.read_row_group(group, columns=[self._name]).column(self._name)
-                if len(self._kept) > _ROW_GROUPS_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(group)
-            column = self._kept[group]
-        start = int(self._ends[group - 1]) if group else 0
-        return column[row - start].as_py()
 
 
 def frame_table(frame: Any, origin: str) -> Table:
     """A pandas data frame as a table; missing values of every sort become None."""
     if not len(frame):
         raise TaskError(f"{origin}: the data frame has no rows.")
+    check_shape(origin, len(frame.columns), len(frame))
     missing = frame.isna()
     columns: dict[str, Sequence[Any]] = {}
     for place, name in enumerate(frame.columns):

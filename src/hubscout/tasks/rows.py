@@ -29,6 +29,7 @@ from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import Pairs, Rows, join
 from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.task import Split, Targets, Task
+from hubscout.tasks.unlabelled import unlabelled_rows
 
 
 def task_from_tables(
@@ -68,14 +69,18 @@ def task_from_tables(
         everything = [one for ones in tables.values() for one in ones]
         parts = _by_column(everything, roles, said)
     else:
-        parts = {part or "train": _gather(ones, roles) for part, ones in tables.items()}
+        parts = {part or "train": gather(ones, roles) for part, ones in tables.items()}
     if kind is None:
         kind, why = _guess_kind(roles, parts)
         said.append(f"kind guessed as {kind}: {why}")
     check_fit(kind, roles.modality)
     parts = {part: _with_labels(part, data, roles, kind, said) for part, data in parts.items()}
+    if len(roles.targets) == 1:
+        labels = {part: columns[roles.targets[0]] for part, columns in parts.items()}
+        for part, rows in unlabelled_rows(labels, kind, said).items():
+            parts[part] = _take(parts[part], np.flatnonzero(~rows))
     names, targets = _targets(parts, roles, kind, separator)
-    splits = {part: Split(_inputs(parts[part], roles), targets[part]) for part in parts}
+    splits = {part: Split(inputs_of(parts[part], roles), targets[part]) for part in parts}
     if kind == "tagging":
         for part, one in splits.items():
             check_lengths(one.inputs, one.targets, part)
@@ -95,7 +100,7 @@ Columns = dict[str, Sequence[Any]]
 """The columns of one split that have a role."""
 
 
-def _gather(tables: Sequence[Table], roles: Roles) -> Columns:
+def gather(tables: Sequence[Table], roles: Roles) -> Columns:
     """The columns with a role, of all files of a split; paths in them are made absolute, each from its own file."""
     wanted = list(dict.fromkeys([*roles.inputs, *roles.targets, *([roles.split] if roles.split else [])]))
     columns = stack(tables, wanted)
@@ -126,7 +131,7 @@ def _take(columns: Columns, rows: np.ndarray) -> Columns:
 
 def _by_column(tables: Sequence[Table], roles: Roles, notes: list[str]) -> dict[str, Columns]:
     assert roles.split is not None
-    columns = _gather(tables, roles)
+    columns = gather(tables, roles)
     values = columns[roles.split]
     rows: dict[str, list[int]] = {}
     unnamed = 0
@@ -198,7 +203,8 @@ def _targets(
     return encode_classes(labels)
 
 
-def _inputs(columns: Columns, roles: Roles) -> Sequence[Any]:
+def inputs_of(columns: Columns, roles: Roles) -> Sequence[Any]:
+    """The inputs of a split, as its modality has them."""
     values = columns[roles.inputs[0]]
     if roles.modality == "image":
         return Images(values, origin=f"column {roles.inputs[0]!r}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError, RunError
+from hubscout.tasks.images import Images
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.measures import Measure
@@ -109,13 +110,18 @@ class Tuned:
         return next(iter(self.metrics[split].values()))
 
     def predict(self, inputs: Sequence[Any], *, batch_size: int = 64) -> Predictions:
-        """Predictions for raw inputs: images, texts, pairs of texts, lists of words, arrays."""
+        """Predictions for raw inputs: images, texts, pairs of texts, lists of words, arrays.
+
+        An image is a path, bytes, a Pillow image or a uint8 array; it is decoded as tasks decode images.
+        """
         import torch
 
-        if isinstance(inputs, str | bytes):
+        if isinstance(inputs, str | bytes | Path) or hasattr(inputs, "convert"):
             raise InputError("inputs must be a sequence of samples; a single one came: put it into a list.")
         if not len(inputs):
             raise InputError("inputs is empty: there is nothing to predict.")
+        if "image" in self.backbone.card.modalities:
+            inputs = Images(inputs, origin="inputs")
         preprocessing = self.backbone.preprocessing
         outputs = []
         with torch.no_grad():

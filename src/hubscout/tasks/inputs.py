@@ -1,0 +1,199 @@
+"""Inputs to predict for: read as a task is read, but nothing is split and labels may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hubscout.errors import TaskError
+from hubscout.tasks.arrays import check_lengths
+from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets
+from hubscout.tasks.conll import is_conll_name, read_sentences
+from hubscout.tasks.folder import missing_path, walk
+from hubscout.tasks.images import EXTENSIONS, Images
+from hubscout.tasks.labels import (
+    check_lists,
+    encode_classes,
+    encode_indicators,
+    encode_label_sets,
+    encode_numbers,
+    is_missing,
+)
+from hubscout.tasks.reading import Table, read_table, read_text, table_format
+from hubscout.tasks.rows import gather, inputs_of
+from hubscout.tasks.sequences import Rows, join
+from hubscout.tasks.splitting import canonical_split
+from hubscout.tasks.task import Targets
+
+_TEXT_LIKE = frozenset({"text", "text-pair", "tokens"})
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs with a name each for people, and a label each as it stands in the data; None where there is none."""
+
+    names: Sequence[str]
+    values: Sequence[Any]
+    labels: Sequence[Any]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: Sequence[int]) -> Inputs:
+        """Some of them."""
+        names, labels = ([column[row] for row in rows] for column in (self.names, self.labels))
+        return Inputs(names, Rows(self.values, rows), labels, self.notes)
+
+    def unreadable(self) -> dict[int, str]:
+        """The rows that cannot be decoded, with the reason of each."""
+        bad = {}
+        for row in range(len(self)):
+            try:
+                self.values[row]
+            except TaskError as error:
+                bad[row] = str(error)
+        return bad
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads what a model with these targets takes.
+
+    `modalities` are those of the model. `columns` are the columns of the inputs in tables by role (`image`, `text`,
+    `tokens`), `target` that of the labels; what is not given is guessed as for a task.
+    """
+
+    modalities: Sequence[str]
+    kind: str
+    target_names: Sequence[str]
+    columns: Mapping[str, str | Sequence[str] | None]
+    target: str | Sequence[str] | None = None
+
+    def read(self, paths: Iterable[Path]) -> Inputs:
+        """Files and folders, one after another."""
+        notes: list[str] = []
+        parts = [self._read(Path(path).expanduser(), notes) for path in paths]
+        parts = [part for part in parts if len(part)]
+        return Inputs(
+            [name for part in parts for name in part.names],
+            join([part.values for part in parts]) if parts else [],
+            [label for part in parts for label in part.labels],
+            tuple(dict.fromkeys(notes)),
+        )
+
+    def _read(self, path: Path, notes: list[str]) -> Inputs:
+        if not path.exists():
+            raise TaskError(missing_path(path.absolute()))
+        if path.is_file() and table_format(path) is not None:
+            return self._read_table(read_table(path), notes)
+        if "image" in self.modalities:
+            return self._read_images(path)
+        if path.is_dir():
+            raise TaskError(f"{str(path)!r} is a folder, and this model reads text: name the files in it.")
+        if self.kind == "tagging" and is_conll_name(path) and path.suffix != ".txt":
+            sentences = read_sentences(path)
+            words = [words for words, _ in sentences]
+            return Inputs([" ".join(one) for one in words], words, [tags for _, tags in sentences])
+        lines = [line for line in read_text(path, "utf-8").splitlines() if line.strip()]
+        return self.texts(lines)
+
+    def texts(self, lines: Sequence[str]) -> Inputs:
+        """Texts; one with a tab in it is a pair of texts, for tagging a text is split into words at its blanks."""
+        if self.kind == "tagging":
+            values: list[Any] = [line.split() for line in lines]
+        else:
+            values = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
+        return Inputs(lines, values, [None] * len(lines))
+
+    def _read_images(self, path: Path) -> Inputs:
+        if path.is_file():
+            return Inputs([str(path)], Images([path]), [None])
+        files = [file for file in walk(path) if file.suffix.lower() in EXTENSIONS]
+        labels = [_class_folder(file.relative_to(path)) for file in files]
+        # Folders that are no classes of the model sort the images by something else.
+        known = self.kind == "classification" and all(label in self.target_names for label in labels)
+        return Inputs([str(file) for file in files], Images(files), labels if known else [None] * len(files))
+
+    def _read_table(self, table: Table, notes: list[str]) -> Inputs:
+        targets = self._target_columns(table)
+        columns = dict(self.columns)
+        free = [name for name in table.columns if name not in targets]
+        if len(free) == 1 and not any(columns.values()):
+            columns["image" if "image" in self.modalities else "tokens" if self.kind == "tagging" else "text"] = free
+        modality, inputs = find_inputs(table, columns, taken={*targets}, notes=notes)
+        fits = (modality == "tokens") == (self.kind == "tagging") if modality in _TEXT_LIKE else True
+        if modality not in self.modalities or not fits:
+            reads = "lists of words" if self.kind == "tagging" else " or ".join(self.modalities)
+            raise TaskError(
+                f"{table.origin}: {', '.join(map(repr, inputs))} was taken for the inputs ({modality}), but this model "
+                f"reads {reads}. Name the column that holds them."
+            )
+        roles = Roles(modality, inputs, targets or self._only_other_column(table, modality, inputs), None)
+        data = gather([table], roles)
+        values = inputs_of(data, roles)
+        rows = list(zip(*(data[name] for name in roles.targets), strict=True)) or [(None,)] * table.length
+        labels = [None if any(map(self._is_no_label, row)) else row if len(row) > 1 else row[0] for row in rows]
+        return Inputs(_names(table, modality, data[inputs[0]], values), values, labels)
+
+    def _target_columns(self, table: Table) -> tuple[str, ...]:
+        if self.target is not None:
+            return as_columns(self.target, table)
+        if all(name in table.columns for name in self.target_names) and self.kind in {"regression", "multilabel"}:
+            return tuple(self.target_names)
+        lower = {name.lower(): name for name in table.columns}
+        usual = TAG_NAMES if self.kind == "tagging" else TARGET_NAMES
+        return next(((lower[name],) for name in usual if name in lower), ())
+
+    def _only_other_column(self, table: Table, modality: str, inputs: Sequence[str]) -> tuple[str, ...]:
+        """A column that a task would take for the labels, if it holds nothing but classes of the model."""
+        if self.kind != "classification":
+            return ()
+        try:
+            (name,) = guess_targets(table, modality, taken={*inputs})
+        except TaskError:
+            return ()
+        known = {*self.target_names}
+        fits = all(self._is_no_label(value) or str(value).strip() in known for value in table.columns[name])
+        return (name,) if fits else ()
+
+    def _is_no_label(self, value: Any) -> bool:
+        # The mark of benchmarks for a label that is not given away.
+        marked = self.kind == "classification" and str(value).strip() == "-1" and "-1" not in self.target_names
+        return marked or is_missing(value)
+
+    def encode(self, inputs: Inputs) -> Targets:
+        """The labels of inputs that all have one as targets of the model; an error where they are not its targets."""
+        labels, names, part = inputs.labels, self.target_names, "the inputs"
+        if self.kind == "regression":
+            return encode_numbers([label if isinstance(label, tuple) else (label,) for label in labels], names, part)
+        if self.kind == "multilabel" and all(isinstance(label, tuple) for label in labels):
+            return encode_indicators(labels, names, part)
+        if self.kind == "multilabel":
+            return encode_label_sets({part: labels}, names=names)[1][part]
+        if self.kind == "tagging":
+            check_lists(labels, "tags", part)
+            tagged = [encode_classes({part: list(tags)}, names)[1][part] for tags in labels]
+            check_lengths(inputs.values, tagged, part)
+            return tagged
+        return encode_classes({part: labels}, names)[1][part]
+
+
+def _class_folder(path: Path) -> str | None:
+    """The class of `CLASS/IMAGE` or `SPLIT/CLASS/IMAGE`."""
+    folders = path.parts[:-1]
+    if len(folders) > 1 and canonical_split(folders[0]) is not None:
+        folders = folders[1:]
+    return folders[0] if folders else None
+
+
+def _names(table: Table, modality: str, column: Sequence[Any], values: Sequence[Any]) -> list[str]:
+    if modality == "image":
+        return [
+            str(column[row]) if isinstance(column[row], str) else f"{table.origin}, row {row + 1}"
+            for row in range(table.length)
+        ]
+    join_by = {"tokens": " ", "text-pair": "\t"}.get(modality)
+    return [value if join_by is None else join_by.join(value) for value in values]

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from hubscout.errors import InputError, TaskError
+from hubscout.features import FeatureCache, extract
+from hubscout.hubs import Identifier, prepare_torchvision
+from hubscout.tasks import Split, Task
+from hubscout.tuning import Tuned, tune
+from hubscout.tuning.data import TARGET, StreamedBatches
+from hubscout.tuning.memory import HeldBatches
+
+QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 10, "workers": 0}
+Pictures = dict[str, tuple[bytes, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def picture_folder(odd_pictures: Pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every odd picture, in every split, in two classes."""
+    root = tmp_path_factory.mktemp("odd")
+    for split in ("train", "val", "test"):
+        for number, (name, (data, _)) in enumerate(odd_pictures.items()):
+            home = root / split / ("left", "right")[number % 2]
+            home.mkdir(parents=True, exist_ok=True)
+            (home / name).write_bytes(data)
+    return root
+
+
+@pytest.fixture(scope="module")
+def tuned(picture_folder: Path) -> Tuned:
+    """A real timm architecture with random weights, at 32 pixels."""
+    prepare_torchvision()
+    import timm
+
+    from hubscout.hubs.timm_hub import wrap
+
+    torch.manual_seed(0)
+    network = timm.create_model("mobilenetv2_035", num_classes=7)
+    name = Identifier.parse("timm/mobilenetv2_035")
+    backbone = wrap(network, name, image_options={"input_size": 32, "crop_pct": 1.0}, facts={})
+    task = Task.from_image_folder(picture_folder)
+    found = tune(task, backbone, method="fine-tune", learning_rate=1e-6, freeze="all", **QUICK)
+    # Random weights answer nearly the same to every picture: spread the answers over the probabilities.
+    with torch.no_grad():
+        logits = np.log(found.predict(task.test.inputs).values)
+        found.head.weight *= float(1 / (logits[:, 0] - logits[:, 1]).std())
+        logits = np.log(found.predict(task.test.inputs).values)
+        found.head.bias[0] -= float((logits[:, 0] - logits[:, 1]).mean())
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(tuned: Tuned, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tuned.save(tmp_path_factory.mktemp("tuned") / "model")
+
+
+def test_every_way_to_a_prediction_sees_the_same_pixels(
+    tuned: Tuned, model: Path, picture_folder: Path, hubscout: Callable[..., Any], tmp_path: Path
+) -> None:
+    split = Task.from_image_folder(picture_folder).test
+    files = [Path(split.inputs.encoded[row]) for row in range(len(split))]
+    preprocessing = tuned.backbone.preprocessing
+
+    def pixels(samples: Any) -> np.ndarray:
+        return preprocessing.collate([preprocessing(sample) for sample in samples])["pixel_values"].numpy()
+
+    expected = pixels(split.inputs)
+    streamed = StreamedBatches(split.inputs, {TARGET: preprocessing}, seed=0, augment=False, workers=0)
+    held = HeldBatches(
+        split.inputs, {TARGET: preprocessing}, seed=0, augment=False, workers=1, device=torch.device("cpu")
+    )
+    for batches in (streamed, held):
+        shares = list(batches.evaluate(np.arange(len(split)), 16))
+        found = torch.cat([share.views[TARGET]["pixel_values"] for share in shares])
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+    # Rank: the features of the tuned network over the task, and its head.
+    task = Task.from_image_folder(picture_folder)
+    features = extract(tuned.backbone, task, split="test", cache=FeatureCache(tmp_path), device="cpu").features()
+    with torch.no_grad():
+        ranked = tuned.loss.decode(tuned.head(torch.as_tensor(np.asarray(features), dtype=torch.float32)))
+    again = Tuned.load(model)
+    told = json.loads(hubscout("predict", model, picture_folder / "test", "--top", "2", "--json", "--quiet").stdout)
+    assert [Path(record["input"]) for record in told] == files
+    ways = {
+        "rank": ranked,
+        "task": tuned.predict(split.inputs).values,
+        "paths": tuned.predict(files).values,
+        "strings": tuned.predict([str(file) for file in files]).values,
+        "bytes": tuned.predict([file.read_bytes() for file in files]).values,
+        "Pillow": tuned.predict([Image.open(file) for file in files]).values,
+        "arrays": tuned.predict([np.asarray(image) for image in split.inputs]).values,
+        "saved": again.predict(files).values,
+        "command": np.array([[record["probabilities"][name] for name in tuned.target_names] for record in told]),
+    }
+    reference = ways.pop("task")
+    for way, found in ways.items():
+        np.testing.assert_allclose(found, reference, atol=2e-6, err_msg=way)
+    # What the test is about: opened by Pillow alone, many of these files are other pictures.
+    plain = tuned.predict([np.asarray(Image.open(file).convert("RGB")) for file in files]).values
+    assert (np.abs(plain - reference).max(axis=1) > 1e-3).sum() >= 15
+
+
+def test_a_single_image_is_no_sequence(tuned: Tuned) -> None:
+    for single in (Path("a.png"), "a.png", Image.new("RGB", (4, 4))):
+        with pytest.raises(InputError, match="put it into a list"):
+            tuned.predict(single)  # type: ignore[arg-type]
+    with pytest.raises(TaskError, match="uint8"):
+        tuned.predict([np.zeros((4, 4, 3))])
+
+
+def test_a_folder_of_classes_is_measured(model: Path, picture_folder: Path, hubscout: Callable[..., Any]) -> None:
+    result = hubscout("predict", model, picture_folder / "test")
+    assert result.exit_code == 0, result.output
+    assert "accuracy 0." in result.stdout
+    for folder in (picture_folder / "test" / "left", next((picture_folder / "test" / "left").iterdir())):
+        assert "accuracy" not in hubscout("predict", model, folder).stdout
+
+
+def test_bad_files_are_named_before_anything_is_predicted(
+    model: Path, picture_folder: Path, hubscout: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "new"
+    home.mkdir()
+    (home / "good.png").write_bytes((picture_folder / "test" / "left" / "exif-1.png").read_bytes())
+    (home / "cut.png").write_bytes(b"no image")
+    Image.new("L", (400, 400)).save(home / "bomb.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
+    refused = hubscout("predict", model, home)
+    assert refused.exit_code == 2
+    assert refused.stdout == ""
+    for part in ("2 of 3 inputs", "cut.png", "bomb.png", "160000 pixels", "--skip-bad"):
+        assert part in refused.stderr, part
+    result = hubscout("predict", model, home, "--skip-bad", "--json")
+    assert result.exit_code == 0, result.output
+    bomb, cut, good = json.loads(result.stdout)
+    assert "MAX_IMAGE_PIXELS" in bomb["error"]
+    assert "cannot be decoded" in cut["error"]
+    assert good["prediction"] in ("left", "right")
+    assert "not read" in hubscout("predict", model, home, "--skip-bad").stdout
+    nothing = hubscout("predict", model, home / "cut.png", "--skip-bad")
+    assert nothing.exit_code == 2
+    assert "cut.png cannot be decoded (no format that Pillow knows; 8 bytes)" in nothing.stderr
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_tables_of_images(
+    form: str, model: Path, picture_folder: Path, hubscout: Callable[..., Any], tmp_path: Path
+) -> None:
+    names = ["left/exif-1.png", "left/exif-5.png", "right/exif-3.jpg"]
+    columns = {"file": names, "label": [name.partition("/")[0] for name in names], "id": [1, 2, 3]}
+    table = picture_folder / "test" / f"list.{form}"
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if form == "parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        data = [(picture_folder / "test" / name).read_bytes() for name in names]
+        pyarrow.parquet.write_table(pyarrow.table({**columns, "file": pyarrow.array(data)}), table)
+    elif form == "jsonl":
+        table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        table.write_text("file,label,id\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows))
+    try:
+        result = hubscout("predict", model, table, "--top", "2", "--json", "--out", tmp_path / "found.csv")
+    finally:
+        table.unlink()
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [record["label"] for record in found] == columns["label"]
+    assert "3 labelled inputs" in result.stderr
+    expected = Tuned.load(model).predict([picture_folder / "test" / name for name in names]).values
+    shown = [[record["probabilities"][name] for name in ("left", "right")] for record in found]
+    np.testing.assert_allclose(shown, expected, atol=2e-6)
+    written = list(csv.DictReader((tmp_path / "found.csv").open()))
+    assert [row["prediction"] for row in written] == [record["prediction"] for record in found]
+    assert list(written[0]) == ["input", "prediction", "probability", "label"]
+
+
+WORDS = ("good", "fine", "bad", "poor", "film", "book", "a", "the")
+
+
+@pytest.fixture(scope="module")
+def text_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    prepare_torchvision()
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+    vocabulary = {word: place for place, word in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=16,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )  # fmt: skip
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                        intermediate_size=24, max_position_embeddings=16)  # fmt: skip
+    folder = tmp_path_factory.mktemp("bert")
+    BertForMaskedLM(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    labels = np.arange(24) % 2
+    texts = [f"a {('good', 'bad')[label]} film" for label in labels]
+    splits = {split: Split(texts, labels) for split in ("train", "validation", "test")}
+    task = Task("opinions", "classification", "text", ("good", "bad"), splits, "opinions")
+    tuned = tune(task, f"file:{folder}", method="fine-tune", learning_rate=1e-2, **QUICK)
+    return tuned.save(tmp_path_factory.mktemp("texts") / "model")
+
+
+def test_tables_of_texts_are_read_as_tables(text_model: Path, hubscout: Callable[..., Any], tmp_path: Path) -> None:
+    table = tmp_path / "reviews.csv"
+    table.write_text('id,review,label\n1,"a good, fine film",good\n2,the bad book,bad\n3,a poor film,-1\n')
+    result = hubscout("predict", text_model, table, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [record["input"] for record in found] == ["a good, fine film", "the bad book", "a poor film"]
+    assert ["label" in record for record in found] == [True, True, False]
+    assert "2 labelled inputs" in result.stderr
+    expected = Tuned.load(text_model).predict([record["input"] for record in found])
+    assert [record["prediction"] for record in found] == expected.labels
+    # A table without labels, and with columns that must be named.
+    table.write_text("first,second\na good film,the bad book\n")
+    (record,) = json.loads(hubscout("predict", text_model, table, "--text", "second", "--json").stdout)
+    assert record["input"] == "the bad book"
+    wrong = hubscout("predict", text_model, table, "--text", "secnd")
+    assert wrong.exit_code == 2
+    assert "Did you mean 'second'" in wrong.stderr
+    for mood, measured in (("good", True), ("cheerful", False)):
+        table.write_text(f"review,mood\na good old film,{mood}\n")
+        assert ("accuracy" in hubscout("predict", text_model, table).stdout) is measured
+    table.write_text("anything\ngood\nbad\n")
+    assert len(json.loads(hubscout("predict", text_model, table, "--json").stdout)) == 2
+
+
+def test_labels_of_another_task_are_not_measured(
+    text_model: Path, hubscout: Callable[..., Any], tmp_path: Path
+) -> None:
+    table = tmp_path / "reviews.csv"
+    table.write_text("text,label\na good film,5\nthe bad book,1\n")
+    result = hubscout("predict", text_model, table)
+    assert result.exit_code == 0, result.output
+    assert "'5'" in result.stderr
+    assert "accuracy" not in result.stdout
+    asked = hubscout("predict", text_model, table, "--label", "label")
+    assert asked.exit_code == 2
+    assert "not among the given names" in asked.stderr
+
+
+def test_lines_and_texts_still_are_texts(text_model: Path, hubscout: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a good film\n\nthe bad book\n")
+    assert len(json.loads(hubscout("predict", text_model, tmp_path / "lines.txt", "--json").stdout)) == 2
+    (record,) = json.loads(hubscout("predict", text_model, "--text", "a good film", "--json").stdout)
+    assert record["input"] == "a good film"
+    for arguments, part in (
+        ((tmp_path,), "name the files in it"),
+        ((tmp_path / "lines.text",), "Did you mean"),
+        ((), "No texts were given"),
+        ((tmp_path / "lines.txt", "--out", tmp_path / "no" / "a.csv"), "there is no folder"),
+        ((tmp_path / "lines.txt", "--out", tmp_path / "a.json"), "CSV file"),
+    ):
+        result = hubscout("predict", text_model, *arguments)
+        assert result.exit_code == 2
+        assert part in result.stderr
