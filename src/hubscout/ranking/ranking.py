@@ -241,7 +241,18 @@ def flatten(row: Row) -> dict[str, Any]:
     record = {
         name: value
         for name, value in asdict(row).items()
-        if name not in {"scores", "standard_errors", "card", "layers", "dropped", "notes", "block_sizes", "convergence"}
+        if name
+        not in {
+            "scores",
+            "standard_errors",
+            "card",
+            "layers",
+            "dropped",
+            "notes",
+            "block_sizes",
+            "convergence",
+            "parts",
+        }
     }
     record["per_target"] = list(row.per_target)
     record["block_scores"] = list(row.block_scores)
