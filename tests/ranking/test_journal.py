@@ -99,7 +99,7 @@ def test_growing_subsets_run_again_with_all_models_and_replace_what_was_there_in
     with pytest.raises(RunError, match=r"growing subsets.*name those that are there as well.*--overwrite"):
         rank(array_task, models["weak"], **options)
     wanted = [models["weak"], *there]
-    with pytest.raises(InterruptedRunError, match="not saved in .*: the ranking there would lose"):
+    with pytest.raises(InterruptedRunError, match=r"not saved in .*: the ranking there would lose"):
         rank(array_task, [*wanted, models["interrupt"]], **options)
     assert Ranking.load(tmp_path / "run").rows == finished.rows
     added = rank(array_task, wanted, **options)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.ranking.hold import Hold
+from hubscout.ranking.folder_lock import FolderLock
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.row import Row
 from hubscout.ranking.storage import FILE, load_ranking, save_ranking
@@ -32,7 +32,7 @@ class Journal:
         self.folder = folder
         self.problem: str | None = None
         """Why the last writing failed."""
-        self._hold = None if folder is None else Hold(folder)
+        self._lock = None if folder is None else FolderLock(folder)
         self._kept: tuple[Row, ...] = ()
         self._to_replace = False
 
@@ -42,9 +42,9 @@ class Journal:
         A folder that holds the answer to another question is left alone unless `overwrite` says otherwise. Then
         nothing is given back, and what was there stays until there is something to put in its place.
         """
-        if self.folder is None or self._hold is None:
+        if self.folder is None or self._lock is None:
             return None
-        self._hold.take()
+        self._lock.take()
         if not (self.folder / FILE).exists():
             return None
         if overwrite:
@@ -71,8 +71,8 @@ class Journal:
 
     def close(self) -> None:
         """Let the folder go."""
-        if self._hold is not None:
-            self._hold.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def written(self) -> float:
         """When the ranking in the folder was written."""

@@ -20,6 +20,7 @@ from hubscout.ranking.journal import Journal, changed_since
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Failure, Row
+from hubscout.ranking.storage import check_row
 
 if TYPE_CHECKING:
     from hubscout.ranking.spread import Spread
@@ -183,6 +184,11 @@ class Run:
         """Note what became of a model; what is wrong with the data is raised."""
         if isinstance(found, TaskError):
             raise found
+        if isinstance(found, Assessment):
+            try:
+                check_row(found.row)
+            except RunError as error:
+                found = error
         if isinstance(found, Exception):
             reason = " ".join(str(found).split()) or "no reason given"
             self.fail(candidate, type(found).__name__, reason)

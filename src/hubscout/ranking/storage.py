@@ -94,6 +94,15 @@ def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking
     return ranking
 
 
+def check_row(row: Row) -> None:
+    """A `RunError` that names the field, where a row cannot be written and read again."""
+    try:
+        again = _row(json.loads(json.dumps(asdict(row), default=_plain)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"The row cannot be written: {error}") from error
+    check_types(again, "row")
+
+
 def _row(entry: dict[str, Any]) -> Row:
     values = _tuples(Row, {name: value for name, value in entry.items() if name != "best_layer"})
     values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
@@ -133,9 +142,20 @@ def _save_table(ranking: Ranking, path: Path) -> None:
         return  # the JSON file holds everything; the table is for tools that like tables
     from hubscout.ranking.ranking import flatten
 
-    table = pyarrow.Table.from_pylist([flatten(row) for row in ranking.rows])
+    rows = [flatten(row) for row in ranking.rows]
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pyarrow.table({name: _column(pyarrow, [row.get(name) for row in rows]) for name in names})
     table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+
+
+def _column(pyarrow: Any, values: list[Any]) -> Any:
+    """The values as one column; as text where they are of several types or of none that Arrow has."""
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, UnicodeError):
+        texts = [None if value is None else str(value).encode("utf-8", "replace").decode() for value in values]
+        return pyarrow.array(texts)
 
 
 def load_ranking(path: Path) -> Ranking:

@@ -18,7 +18,7 @@ NOTE = ".holder.json"
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
-class Hold:
+class FolderLock:
     """A lock of the operating system on a folder: it ends with its process, however that ends.
 
     On a folder that several machines share it holds between them where the file system passes locks on, as NFS does.
