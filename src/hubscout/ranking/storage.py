@@ -14,6 +14,7 @@ from hubscout.errors import HubscoutError, RunError
 from hubscout.ranking.checking import check_types
 from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
+from hubscout.ranking.reading import read_json
 from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
 
 VERSION = 1
@@ -56,8 +57,13 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking:
+def from_json(record: Any, *, origin: str = "this record") -> Ranking:
     """The inverse of `to_json`."""
+    return Ranking(**check_record(record, origin=origin))
+
+
+def check_record(record: Any, *, origin: str) -> dict[str, Any]:
+    """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
     if not isinstance(record, dict) or record.get("format") != "hubscout-ranking":
         raise RunError(f"{origin} is not a saved ranking.")
     if record.get("version") != VERSION:
@@ -72,26 +78,24 @@ def from_json(record: dict[str, Any], *, origin: str = "this record") -> Ranking
         stages = tuple(Stage(**_tuples(Stage, entry)) for entry in record["stages"])
         for part in (task, *rows, *failures, *stages):
             check_types(part, f"{origin}: {type(part).__name__.lower()}")
-        ranking = Ranking(
-            task=task,
-            metrics=tuple(record["metrics"]),
-            rows=rows,
-            failures=failures,
-            stages=stages,
-            settings=record["settings"],
-            environment=record["environment"],
-            seconds=record["seconds"],
-            complete=record["complete"],
-            seed=record["seed"],
-        )
-        check_types(ranking, origin)
-        if not ranking.metrics:
+        found = {
+            "task": task,
+            "metrics": tuple(record["metrics"]),
+            "rows": rows,
+            "failures": failures,
+            "stages": stages,
+        }
+        found |= {name: record[name] for name in ("settings", "environment", "seconds", "complete", "seed")}
+        check_types(found, origin, kind=Ranking)
+        if not found["metrics"]:
             raise RunError(f"{origin} names no metric.")
+        if len({row.identifier for row in rows}) < len(rows):
+            raise RunError(f"{origin} has a model in two rows.")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, HubscoutError):
             raise
         raise RunError(f"{origin} lacks a field or has one too many, or one of another form: {error}.") from error
-    return ranking
+    return found
 
 
 def check_row(row: Row) -> None:
@@ -108,7 +112,10 @@ def _row(entry: dict[str, Any]) -> Row:
     values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
     values["convergence"] = Convergence.from_json(entry["convergence"]) if entry.get("convergence") else None
     values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
-    return Row(**values)
+    row = Row(**values)
+    if len(row.block_scores) != len(row.block_sizes):
+        raise ValueError(f"{len(row.block_scores)} block_scores for {len(row.block_sizes)} block_sizes")
+    return row
 
 
 def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
@@ -161,11 +168,7 @@ def _column(pyarrow: Any, values: list[Any]) -> Any:
 def load_ranking(path: Path) -> Ranking:
     """Open a run folder or the `ranking.json` in it."""
     file = path / FILE if path.is_dir() else path
-    if not file.exists():
+    if not os.path.lexists(file):
         what = f"The folder {path} holds no {FILE}" if path.is_dir() else f"There is no {path}"
         raise RunError(f"{what}: give the --out folder of a `hubscout rank`.")
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{file} is not JSON: {error}.") from error
-    return from_json(record, origin=str(file))
+    return from_json(read_json(file), origin=str(file))

@@ -43,8 +43,8 @@ class Request:
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Request:
         """From the fields of a form or of a JSON object; models are a list, or one a line."""
-        models = fields.get("models") or ()
-        lines = [models] if isinstance(models, str) else list(models)
+        models = fields.get("models")
+        lines = [models] if isinstance(models, str) else models if isinstance(models, list | tuple) else []
         words = [word.strip() for line in lines for word in str(line).splitlines()]
         others = {key: str(fields.get(key) or "").strip() for key in _FIELDS}
         others["metrics"] = others["metrics"] or "logme"
