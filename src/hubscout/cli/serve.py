@@ -46,6 +46,9 @@ def serve(
             autocompletion=complete_models,
         ),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, help="At most so many rankings started from the page run at a time.")
+    ] = 4,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -66,5 +69,5 @@ def serve(
             webbrowser.open(link)
 
     run_server(
-        runs, host=host, port=port, token=token, data=data, models=split_models(models or []), ready=ready
-    )  # fmt: skip
+        runs, host=host, port=port, token=token, data=data, models=split_models(models or []), jobs=jobs, ready=ready
+    )
