@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import platform
+import random
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,7 +34,7 @@ from hubscout.serve.server import open_site
 from hubscout.serve.site import Site
 from hubscout.serve.streams import lines_stream, panel_stream
 
-MANY = int(os.environ.get("HUBSCOUT_POISONS", "60"))
+MANY = int(os.environ.get("HUBSCOUT_POISONS", "30"))
 FIRST = int(os.environ.get("HUBSCOUT_POISONS_FROM", "0"))
 LONG_AGO = 1_700_000_000
 PAGES = (
@@ -161,15 +162,40 @@ def test_damaged_fields(site: Site, client: TestClient, sound: Path) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("file", ["ranking.json", "events.jsonl", "serve.json", "trials.jsonl", "reference.csv"])
-@pytest.mark.parametrize("way", sorted(FILES))
-def test_damaged_files(site: Site, client: TestClient, sound: Path, file: str, way: str) -> None:
-    import random
+OTHERS = ("events.jsonl", "serve.json", "trials.jsonl", "reference.csv", "fine-tune-0/tuning.json")
 
+
+@pytest.mark.parametrize("way", sorted(FILES))
+def test_damaged_files(site: Site, client: TestClient, sound: Path, way: str) -> None:
+    folder = site.library.folder.path / "poisoned"
+    for file in ("ranking.json", OTHERS[sorted(FILES).index(way) % len(OTHERS)]):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(sound, folder)
+        FILES[way](folder / file, random.Random(0))
+        assert wrong(site, client, f"{file}: {way}") == []
+        if file == "ranking.json" and way != "gone":
+            assert site.library.summary("poisoned").problem
+            assert 'class="problem"' in client.get("/rows").text
+            assert client.get("/run/poisoned").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "words"),
+    [
+        ("ranking.json", "seconds", "long", "seconds must be float"),
+        ("ranking.json", "task", 3, "ranking.json"),
+        ("fine-tune-0/tuning.json", "arguments", 3, "fine-tune-0: tuning.json"),
+        ("fine-tune-0/tuning.json", "best_step", "late", "best_step must be int"),
+    ],
+)
+def test_the_row_of_a_damaged_run_says_what_is_wrong_with_it(
+    site: Site, client: TestClient, sound: Path, file: str, key: str, value: object, words: str
+) -> None:
     folder = site.library.folder.path / "poisoned"
     shutil.copytree(sound, folder)
-    FILES[way](folder / file, random.Random(0))
-    assert wrong(site, client, f"{file}: {way}") == []
-    if file == "ranking.json":
-        summary = site.library.summary("poisoned")
-        assert summary.problem or way == "gone"
+    record = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**record, key: value}))
+    found = {summary.name: summary.problem for summary in site.library.summaries()}
+    assert words in found["poisoned"]
+    assert found["sound"] == ""
+    assert words in client.get("/rows").text

@@ -18,7 +18,7 @@ from hubscout.ranking.reading import parse_json, parse_lines
 from hubscout.ranking.storage import FILE as RANKING
 from hubscout.ranking.storage import check_record
 from hubscout.report.names import short_names
-from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS
+from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS, tuning_run
 from hubscout.serve.folder import MOST_BYTES, read_real, real_files
 from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
 
@@ -127,7 +127,7 @@ def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Su
         started=started,
         modified=_modified(folder),
         stoppable=running,
-        problem=problem,
+        problem=problem or _tuning_problem(folder),
     )
 
 
@@ -150,8 +150,7 @@ def _ranking_state(
 def _tuning(name: str, folder: Path) -> Summary:
     places = [path.parent for path in real_files(folder) if path.name in (RECORD, CURVES)]
     places = list(dict.fromkeys(places))
-    read = [_json(place / RECORD) for place in places]
-    records = [record for record, _ in read]
+    records = [_json(place / RECORD)[0] for place in places]
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
     over = bool(places) and all(
@@ -174,8 +173,23 @@ def _tuning(name: str, folder: Path) -> Summary:
         metric=metric,
         models=max(len(places), len(trials)),
         modified=_modified(folder),
-        problem=next((problem for _, problem in read if problem), ""),
+        problem=_tuning_problem(folder),
     )
+
+
+def _tuning_problem(folder: Path) -> str:
+    """What is wrong with the first record of a tuning that cannot be read."""
+    for path in real_files(folder):
+        if path.name != RECORD:
+            continue
+        record, problem = _json(path)
+        try:
+            tuning_run("", record, (), origin=RECORD)
+        except RunError as error:
+            problem = " ".join(str(error).split())
+        if problem:
+            return f"{path.parent.relative_to(folder)}: {problem}" if path.parent != folder else problem
+    return ""
 
 
 def _result(record: Mapping[str, Any], lines: list[dict[str, Any]]) -> tuple[str, float | None]:
