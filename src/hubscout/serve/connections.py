@@ -18,7 +18,6 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 
 
 def guarded_protocol(most: int | None = None, seconds: float = REQUEST_SECONDS) -> type[asyncio.Protocol]:
     """The HTTP protocol of uvicorn with at most `most` connections, each with `seconds` to send a request."""
-    h11 = require("h11", extra="serve", purpose="hubscout serve")
     implementation = require("uvicorn.protocols.http.h11_impl", extra="serve", purpose="hubscout serve")
     limit = most_connections() if most is None else most
     waiting: dict[Any, asyncio.TimerHandle] = {}
@@ -41,7 +40,7 @@ def guarded_protocol(most: int | None = None, seconds: float = REQUEST_SECONDS) 
 
         def handle_events(self) -> None:
             super().handle_events()
-            if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            if self.conn.their_state in (implementation.h11.IDLE, implementation.h11.SEND_BODY):
                 self.wait()
             else:
                 self.stop_waiting()
