@@ -74,6 +74,21 @@ def test_interrupted_is_130_and_the_same_command_goes_on(hubscout: Run, images: 
     assert len(Ranking.load(run)) == 2
 
 
+def test_other_models_are_added_to_the_run_folder(hubscout: Run, images: Path, zoo: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first = hubscout("rank", images, "-m", f"{zoo}:red,{zoo}:broken", "--out", run, "--no-cache")
+    assert first.exit_code == 3
+    second = hubscout("rank", images, "-m", f"{zoo}:colours", "--out", run, "--no-cache")
+    assert second.exit_code == 0, "the failure of a model that was not asked for is none of this command"
+    assert "1 finished model is there already" in second.stderr
+    assert {row.identifier for row in Ranking.load(run)} == {f"{zoo}:red", f"{zoo}:colours"}
+    other = hubscout("rank", images, "-m", f"{zoo}:colours", "--metrics", "knn", "--out", run, "--no-cache")
+    assert other.exit_code == 1
+    assert "metrics is ['logme'] there and ['knn'] here" in other.stderr
+    assert "--overwrite" in other.stderr
+    assert len(Ranking.load(run)) == 2
+
+
 def test_models_from_a_file(hubscout: Run, images: Path, zoo: str, tmp_path: Path) -> None:
     (tmp_path / "models.txt").write_text(f"# mine\n{zoo}:red\n\n{zoo}:colours\n")
     listed = ["rank", images, "-m", f"@{tmp_path / 'models.txt'}", "--no-cache", "--json", "-q"]

@@ -103,6 +103,13 @@ class Interrupt(Look):
 
 def interrupt():
     return Interrupt(0, 4)
+
+
+def sleepy():
+    import time
+
+    time.sleep(0.6)
+    return Look(0, 4)
 '''
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,15 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_atomically(path, break_off)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_table_takes_facts_of_several_types(full: Ranking, tmp_path: Path) -> None:
+    """A backbone of somebody else's may say anything; the table for other tools must not end the writing."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    odd = ("81%", 0.5, 1 << 70, "a\udcffb", None)
+    rows = tuple(replace(full.rows[0], identifier=f"m{place}", card={"fact": value}) for place, value in enumerate(odd))
+    replace(full, rows=rows).save(tmp_path)
+    table = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert {row["identifier"]: row["card:fact"] for row in table} == {
+        "m0": "81%", "m1": "0.5", "m2": str(1 << 70), "m3": "a?b", "m4": None,
+    }  # fmt: skip

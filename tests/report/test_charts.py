@@ -95,3 +95,9 @@ def test_a_curve_leaves_out_what_is_not_on_its_axis() -> None:
     path = re.search(r'd="([^"]+)" class="curve', made)
     assert path is not None
     assert path.group(1).count("M") == 2  # the pen is lifted over the zero, which has no logarithm
+
+
+def test_a_logarithmic_axis_survives_numbers_that_are_nearly_nothing() -> None:
+    scale = logarithmic([1e-308, 1.0, 1e150], 0, 100)
+    assert 0 < scale.low < 1.0 < 1e150 < scale.high < float("inf")
+    assert 0 <= scale(1.0) <= 100

@@ -163,6 +163,23 @@ def test_killing_the_server_loses_nothing(serve: Serve, runs: Path, zoo: str) ->
         assert json.loads(told.removeprefix("data: "))["line"]["taken_over"] == [f"{zoo}:colours"]
 
 
+def test_only_so_many_rankings_run_at_a_time(serve: Serve, runs: Path, zoo: str) -> None:
+    served = serve(runs, "--jobs", "2")
+    fields = {"data": "colours", "models": [f"{zoo}:endless"]}
+    with served.client(headers=served.csrf()) as client, ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(lambda n: client.post("/api/runs", json={**fields, "name": f"job-{n}"}), range(5)))
+        assert sorted(answer.status_code for answer in answers) == [201, 201, 422, 422, 422]
+        refused = next(answer for answer in answers if answer.status_code == 422).json()["error"]
+        assert "2 rankings are running already" in refused
+        assert "--jobs" in refused
+        for n, answer in enumerate(answers):
+            assert (runs / f"job-{n}").exists() == (answer.status_code == 201)
+        name = next(f"job-{n}" for n, answer in enumerate(answers) if answer.status_code == 201)
+        assert client.post(f"/api/stop/{name}", json={"force": True}).json() == {"stopped": True}
+        served.wait_for(name, "failed")
+        assert client.post("/api/runs", json={**fields, "name": "later"}).status_code == 201
+
+
 def test_what_cannot_start_says_why(serve: Serve, runs: Path, zoo: str) -> None:
     served = serve(runs)
     wanted = {"name": "new", "data": "words.csv", "models": [f"{zoo}:red"], "target": "no such column"}

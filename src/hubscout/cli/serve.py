@@ -48,6 +48,9 @@ def serve(
             autocompletion=complete_models,
         ),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, help="At most so many rankings started from the page run at a time.")
+    ] = 4,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     allow_code: AllowCodeOption = False,
     quiet: QuietOption = False,
@@ -74,6 +77,4 @@ def serve(
 
             webbrowser.open(link)
 
-    run_server(
-        runs, host=host, port=port, token=token, data=data, models=offered, ready=ready
-    )  # fmt: skip
+    run_server(runs, host=host, port=port, token=token, data=data, models=offered, jobs=jobs, ready=ready)

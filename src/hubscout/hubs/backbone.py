@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,7 +42,10 @@ class Preprocessing(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What is known of a model beside its weights. `identifier` opens it again."""
+    """What is known of a model beside its weights. `identifier` opens it again.
+
+    Hubs and configurations say anything: a fact of another type than the one here becomes None, and `notes` say so.
+    """
 
     identifier: str
     architecture: str
@@ -60,6 +66,50 @@ class ModelCard:
     weights_fingerprint: str = ""
     code_fingerprint: str = ""
     """Of the user's own source that makes the model; "" where only installed packages do."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        notes = list(self.notes)
+        for name, wanted in _FACTS.items():
+            said = getattr(self, name)
+            taken = None if said is None else wanted(said)
+            if said is not None and taken is None:
+                notes.append(f"{name}: {said!r:.60} makes no sense and is left out")
+            object.__setattr__(self, name, taken)
+        object.__setattr__(self, "architecture", self.architecture or "unknown")
+        object.__setattr__(self, "notes", tuple(notes))
+
+
+def _text(said: object) -> str | None:
+    """Text that every file format can hold; several texts, such as two licences, become one."""
+    if isinstance(said, list | tuple) and said and all(isinstance(part, str) for part in said):
+        said = ", ".join(said)
+    return said.encode("utf-8", "replace").decode() if isinstance(said, str) else None
+
+
+def _count(said: object) -> int | None:
+    try:
+        number = operator.index(said)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return number if not isinstance(said, bool) and abs(number) < 1 << 63 else None
+
+
+def _number(said: object) -> float | None:
+    if not isinstance(said, numbers.Real) or isinstance(said, bool):
+        return None
+    return float(said) if math.isfinite(said) else None
+
+
+_FACTS: Mapping[str, Callable[[object], str | int | float | None]] = {
+    "architecture": _text,
+    "flops": _count,
+    "source_classes": _count,
+    "source_data": _text,
+    "source_accuracy": _number,
+    "licence": _text,
+    "downloads": _count,
+}
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def assess_extractions(
         seconds=time.perf_counter() - began,
         card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
         from_cache=all(extraction.from_cache for extraction in extractions),
-        notes=tuple(dict.fromkeys([*(m for e in extractions for m in e.messages), *remarks])),
+        notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
     )
     return Assessment(row, parts)
 

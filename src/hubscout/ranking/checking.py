@@ -5,27 +5,47 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hubscout.errors import RunError
 
+MOST = 1e150
+"""Larger numbers are nonsense that arithmetic overflows on."""
+DEEPEST = 50
 
-def check_types(record: Any, place: str) -> None:
+
+def check_types(record: Any, place: str, *, kind: type | None = None) -> None:
     """Go through a dataclass and everything in it; the first value of a wrong type is named in a `RunError`.
+
+    With `kind` the record is a mapping with the fields of that dataclass, which it is to become.
 
     >>> from hubscout.ranking.row import Failure
     >>> check_types(Failure(identifier="a", error="b", reason=3), "failure")
     Traceback (most recent call last):
     hubscout.errors.RunError: failure.reason must be str, not 3.
     """
-    hints = get_type_hints(type(record))
-    for field in fields(record):
-        _check(getattr(record, field.name), hints[field.name], f"{place}.{field.name}")
+    hints = _hints(kind or type(record))
+    for name, wanted in hints.items():
+        _check(record[name] if kind is not None else getattr(record, name), wanted, f"{place}.{name}")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _check_depth(value: Any, place: str, deeper: int) -> None:
+    if deeper == 0:
+        raise RunError(f"{place} is nested too deeply.")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        _check_depth(inner, place, deeper - 1)
 
 
 def _check(value: Any, wanted: Any, place: str) -> None:
     if wanted is Any:
+        _check_depth(value, place, DEEPEST)
         return
     origin, inner = get_origin(wanted), get_args(wanted)
     if origin in (Union, types.UnionType):
@@ -62,15 +82,24 @@ def _is_plain(value: Any, wanted: type) -> bool:
     if wanted is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
     if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
     return isinstance(value, wanted)
 
 
 def _is_finite(value: float) -> bool:
     try:
-        return math.isfinite(value)
+        return math.isfinite(value) and abs(value) <= MOST
     except OverflowError:
         return False
+
+
+def is_number(value: object) -> bool:
+    """Whether a value can be computed with: no truth value, not NaN, not beyond all measure.
+
+    >>> is_number(3), is_number("3"), is_number(float("nan"))
+    (True, False, False)
+    """
+    return _is_plain(value, float)
 
 
 def _wrong(place: str, wanted: Any, value: Any) -> RunError:

@@ -58,12 +58,17 @@ class Convergence:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Convergence:
         """The inverse of `dataclasses.asdict` after a way through JSON."""
-        return cls(
+        found = cls(
             targets=tuple(record["targets"]),
             t=tuple(record["t"]),
             mapped=tuple(tuple(line) for line in record["mapped"]),
             fixed_points=tuple(record["fixed_points"]),
         )
+        if {len(line) for line in found.mapped} - {len(found.t)} or not (
+            len(found.targets) == len(found.mapped) == len(found.fixed_points)
+        ):
+            raise ValueError("the parts of convergence differ in length")
+        return found
 
 
 def _short(value: float) -> float:

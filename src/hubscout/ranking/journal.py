@@ -1,79 +1,125 @@
-"""The run folder of a ranking while it is being made: what is finished is on disk at once.
+"""The run folder of a ranking while it is being made: what is finished is on disk at once, and never becomes less.
 
 `ranking.json` is written anew after every model (`complete` is false until the end) and `events.jsonl` gets one line
-an event, so that a kill loses one model at most and others can watch.
+an event, so that a kill loses one model at most and others can watch. One process at a time writes a folder.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
+from hubscout.ranking.folder_lock import FolderLock
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.row import Row
 from hubscout.ranking.storage import FILE, load_ranking, save_ranking
 
 EVENTS = "events.jsonl"
+PREVIOUS = "ranking.previous.json"
+"""The ranking that was overwritten last."""
+_WAY_OUT = "Choose another folder, or overwrite it (overwrite=True, --overwrite)."
 
 
 class Journal:
-    """Writes a run folder; without a folder it keeps nothing."""
+    """Writes a run folder; without a folder it keeps nothing. `open` it, `begin`, and `close` it in the end."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.problem: str | None = None
         """Why the last writing failed."""
+        self._lock = None if folder is None else FolderLock(folder)
+        self._kept: tuple[Row, ...] = ()
+        self._to_replace = False
 
-    def begin(self, *, task: str, settings: Mapping[str, Any], overwrite: bool) -> dict[str, Row]:
-        """Open the folder; the rows of an interrupted run of the same question are given back, to go on from.
+    def open(self, *, task: str, settings: Mapping[str, Any], overwrite: bool) -> Ranking | None:
+        """Take the folder for this process, and give back the ranking that is there, to go on from.
 
-        A folder that holds the answer to another question is left alone unless `overwrite` says otherwise.
+        A folder that holds the answer to another question is left alone unless `overwrite` says otherwise. Then
+        nothing is given back, and what was there stays until there is something to put in its place.
         """
-        if self.folder is None:
-            return {}
-        rows: dict[str, Row] = {}
-        if (self.folder / FILE).exists() and not overwrite:
-            earlier = load_ranking(self.folder)
-            different = _differences(earlier, task, settings)
-            if different:
-                raise RunError(
-                    f"{self.folder} holds another ranking ({'; '.join(different)}). "
-                    "Choose another folder, or overwrite it (overwrite=True, --overwrite)."
-                )
-            if not earlier.complete and not earlier.stages:
-                rows = {row.identifier: row for row in earlier.rows}
+        if self.folder is None or self._lock is None:
+            return None
+        self._lock.take()
+        if not (self.folder / FILE).exists():
+            return None
+        if overwrite:
+            self._to_replace = True
+            return None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            earlier = load_ranking(self.folder)
+        except RunError as error:
+            raise RunError(f"{error} {_WAY_OUT}") from error
+        different = _differences(earlier, task, settings)
+        if different:
+            raise RunError(f"{self.folder} holds another ranking ({'; '.join(different)}). {_WAY_OUT}")
+        return earlier
+
+    def begin(self, kept: Sequence[Row] = ()) -> None:
+        """Start writing. `kept` are rows of the folder that no ranking without them may replace."""
+        self._kept = tuple(kept)
+        if self.folder is None:
+            return
+        try:
             (self.folder / EVENTS).write_text("", encoding="utf-8")
         except OSError as error:
             raise RunError(f"The run folder {self.folder} cannot be written: {error.strerror}.") from error
-        return rows
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._lock is not None:
+            self._lock.release()
 
     def note(self, event: str, **facts: Any) -> None:
         """Append one event."""
         if self.folder is None:
             return
-        line = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, allow_nan=False)
         try:
+            line = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, allow_nan=False)
             with open(self.folder / EVENTS, "a", encoding="utf-8") as file:
                 file.write(strip_credentials(line) + "\n")
-        except OSError as error:
-            self.problem = error.strerror or str(error)
+        except (OSError, TypeError, ValueError) as error:
+            self.problem = _reason(error)
 
     def keep(self, ranking: Ranking) -> None:
         """Write the ranking as it stands; where that fails (a full disk), the work goes on and `problem` says why."""
         if self.folder is None:
             return
-        self.problem = None
+        self.problem = self._would_lose(ranking)
+        if self.problem is not None:
+            return
         try:
+            if self._to_replace:
+                shutil.copyfile(self.folder / FILE, self.folder / PREVIOUS)
+                self._to_replace = False
             save_ranking(ranking, self.folder)
-        except OSError as error:
-            self.problem = error.strerror or str(error)
+        except Exception as error:  # whatever it is, hours of work on other models must not end with it
+            self.problem = _reason(error)
+
+    def _would_lose(self, ranking: Ranking) -> str | None:
+        """Why the ranking must not take the place of what is in the folder; None if it may."""
+        if self._to_replace and not ranking.rows:
+            return "no model could be ranked, so the ranking that is there stays"
+        now = {row.identifier: row for row in ranking.rows}
+        # Until the end, growing subsets have models on few samples that were judged on many before.
+        lost = [
+            row.identifier
+            for row in self._kept
+            if row.identifier not in now or (not ranking.complete and now[row.identifier].n < row.n)
+        ]
+        if not lost:
+            return None
+        return f"the ranking there would lose {', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}"
+
+
+def _reason(error: Exception) -> str:
+    told = error.strerror if isinstance(error, OSError) else None
+    return told or " ".join(str(error).split()) or type(error).__name__
 
 
 def _differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:

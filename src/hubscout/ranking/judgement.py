@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, RunError
+from hubscout.ranking.checking import is_number
+from hubscout.ranking.reading import parse_json, read_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -159,7 +160,7 @@ def read_reference(path: Path) -> dict[str, float]:
     if not path.is_file():
         raise InputError(f"reference: there is no file {path}.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_whole(path).decode("utf-8")
         pairs = _from_json(text, path) if path.suffix.lower() == ".json" else _from_csv(text, path)
     except UnicodeDecodeError as error:
         raise InputError(f"reference: {path} is not text in UTF-8.") from error
@@ -167,10 +168,10 @@ def read_reference(path: Path) -> dict[str, float]:
     for name, value in pairs:
         try:
             number = float(value)
-        except (TypeError, ValueError):
-            raise InputError(f"reference: {path} has {value!r} for {name}, which is not a number.") from None
-        if not np.isfinite(number):
-            raise InputError(f"reference: {path} has {value!r} for {name}; finite numbers are needed.")
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"reference: {path} has {value!r:.60} for {name}, which is not a number.") from None
+        if not is_number(number):
+            raise InputError(f"reference: {path} has {value!r:.60} for {name}; finite numbers are needed.")
         if name in found:
             raise InputError(f"reference: {path} names {name} twice.")
         found[name] = number
@@ -181,9 +182,9 @@ def read_reference(path: Path) -> dict[str, float]:
 
 def _from_json(text: str, path: Path) -> list[tuple[str, Any]]:
     try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"reference: {path} is not JSON: {error}.") from error
+        record = parse_json(text.encode(), origin=f"reference: {path}")
+    except RunError as error:
+        raise InputError(str(error)) from error
     if not isinstance(record, dict):
         raise InputError(f"reference: {path} must be an object of model: value, not {type(record).__name__}.")
     return list(record.items())
@@ -204,4 +205,4 @@ def _from_csv(text: str, path: Path) -> list[tuple[str, Any]]:
             f"reference: {path} needs a column {' or '.join(_MODEL_COLUMNS)} and a column "
             f"{' or '.join(_VALUE_COLUMNS)}; it has {', '.join(heads) or 'no header'}."
         )
-    return [(row[model].strip(), row[value]) for row in rows]
+    return [((row[model] or "").strip(), row[value]) for row in rows]

@@ -84,8 +84,10 @@ def rank(
         time_limit: how long a job of an engine may be silent, such as "20min", before its model is given up as
             hanging; every batch is a sign of life. None is an hour. The engine "local" cannot end a job.
         seed: of subsets and of the draws for P(best).
-        out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped.
-        overwrite: whether `out` may replace a ranking of another question.
+        out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped,
+            and the same question with other models adds them to those that are there. Another question (other data,
+            metrics or settings) is refused. One process at a time writes a folder.
+        overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
         observer: hears of progress; see `hubscout.features.progress`.
 
     Returns:
@@ -94,6 +96,7 @@ def rank(
     Raises:
         TaskError: the data cannot be read.
         InputError: an argument is wrong.
+        RunError: `out` holds the ranking of another question, or another process is writing it.
         InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
 
     """
@@ -133,11 +136,6 @@ def rank(
             "center": centred, "precision": precision, "limit": limit, "budget_seconds": seconds,
             "progressive": growing, "blocks": blocks, "skip_bad": skip_bad, "seed": seed,
         }  # fmt: skip
-        runner = _open_engine(engine, engine_options or {}, stack, observer)
-        spread = None
-        if runner is not None:
-            seen_by_all = not isinstance(cache, bool) or runner.shares_files()
-            spread = Spread(runner, subset, settings, shared_cache=seen_by_all, seconds_limit=limit_seconds)
         run = Run(
             task=subset,
             candidates=candidates.models,
@@ -149,11 +147,17 @@ def rank(
             started=started,
             notes=candidates.notes,
             seed=seed,
-            spread=spread,
         )
+        stack.callback(run.journal.close)
         run.begin(overwrite)
+        runner = _open_engine(engine, engine_options or {}, stack, observer) if run.missing else None
+        if runner is not None:
+            seen_by_all = not isinstance(cache, bool) or runner.shares_files()
+            run.spread = Spread(runner, subset, settings, shared_cache=seen_by_all, seconds_limit=limit_seconds)
         try:
-            if growing:
+            if not run.missing:
+                pass  # all of them are in the folder
+            elif growing:
                 run.in_stages(seconds)
             else:
                 run.at_once()

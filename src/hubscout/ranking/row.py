@@ -73,6 +73,8 @@ class Row:
     per_target: tuple[float, ...] = ()
     block_scores: tuple[float, ...] = ()
     block_sizes: tuple[int, ...] = ()
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What metrics that compare the whole zoo know of this model, so that others can join it later."""
     layer: str = ""
     """The layer that `score` is of; empty for the features before the head."""
     layers: tuple[LayerScore, ...] = ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, TaskError
+from hubscout.errors import InterruptedRunError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings, assess
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.environment import describe_environment
@@ -21,6 +21,7 @@ from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Failure, Row
+from hubscout.ranking.storage import check_row
 
 if TYPE_CHECKING:
     from hubscout.ranking.spread import Spread
@@ -44,33 +45,65 @@ class Run:
     spread: Spread | None = None
     rows: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
-    parts: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
+    seconds_before: float = 0.0
+    """Spent by earlier runs on what is in the folder."""
 
     def begin(self, overwrite: bool) -> None:
-        """Open the run folder and take over what an interrupted run left in it."""
+        """Open the run folder and take over what is in it: models that are there already stay."""
         self.environment = describe_environment(device=self.settings.device)
         if self.cache_folder is not None:
             self.environment["cache"] = self.cache_folder
+        earlier = self.journal.open(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
         wanted = {candidate.identifier for candidate in self.candidates}
-        earlier = self.journal.begin(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
-        zoo = [name for name in self.settings.metrics if _is_zoo(name)]
-        if not zoo:  # their parts are not saved, so the models must be scored again (from the cache)
-            for candidate in self.candidates:
-                row = earlier.get(candidate.identifier)
-                if row is not None and still_holds(row, candidate):
-                    # By the name as it was given now: the user has said it, not the file.
-                    self.rows[candidate.identifier] = replace(row, identifier=candidate.identifier)
+        there: dict[str, Row] = {}
+        if earlier is not None:
+            self.seconds_before = earlier.seconds
+            there = self._holding(earlier)
+            if not self.question["progressive"]:
+                self.rows = there
+                self.failures = {f.identifier: f for f in earlier.failures if f.identifier not in wanted}
+            elif earlier.complete and wanted <= set(there):
+                self.rows, self.stages = there, list(earlier.stages)
+            elif others := sorted(set(there) - wanted):
+                raise RunError(
+                    f"{self.journal.folder} holds a ranking on growing subsets, in which models are given up by "
+                    f"comparison with each other: name those that are there as well ({', '.join(others)}), choose "
+                    "another folder, or overwrite it (overwrite=True, --overwrite)."
+                )
+        self.journal.begin(tuple(there.values()))
         self.journal.note(
             "started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name,
             pid=os.getpid(), host=platform.node(),
         )  # fmt: skip
+        if self.rows and self.settings.observer is not None:
+            from hubscout.features.progress import Message
+
+            told = f"{len(self.rows)} finished {'model is' if len(self.rows) == 1 else 'models are'} there already"
+            self.settings.observer(Message(str(self.journal.folder), told))
+
+    def _holding(self, earlier: Ranking) -> dict[str, Row]:
+        """The rows of the folder that stay: all but those of wanted models that have changed since."""
+        wanted = {candidate.identifier: candidate for candidate in self.candidates}
+        found: dict[str, Row] = {}
+        for row in earlier.rows:
+            candidate = wanted.get(row.identifier)
+            if candidate is None:
+                found[row.identifier] = row
+            elif still_holds(row, candidate):
+                # By the name as it was given now: the user has said it, not the file.
+                found[candidate.identifier] = replace(row, identifier=candidate.identifier)
+        return found
+
+    @property
+    def missing(self) -> list[Candidate]:
+        """The models that are still to be run."""
+        return [candidate for candidate in self.candidates if candidate.identifier not in self.rows]
 
     def at_once(self) -> None:
         """Every model on all the rows."""
-        missing = [candidate for candidate in self.candidates if candidate.identifier not in self.rows]
-        for _, found in self.attempts(missing, [None]):
+        for _, found in self.attempts(self.missing, [None]):
             if found is not None:
                 self.take(found)
             self.journal.keep(self.ranking(complete=False))
@@ -156,6 +189,11 @@ class Run:
         """Note what became of a model; what is wrong with the data is raised."""
         if isinstance(found, TaskError):
             raise found
+        if isinstance(found, Assessment):
+            try:
+                check_row(found.row)
+            except RunError as error:
+                found = error
         if isinstance(found, Exception):
             reason = " ".join(str(found).split()) or "no reason given"
             self.fail(candidate, type(found).__name__, reason)
@@ -166,9 +204,7 @@ class Run:
 
     def take(self, found: Assessment) -> None:
         """Count an assessed model in."""
-        self.rows[found.row.identifier] = found.row
-        for name, parts in found.parts.items():
-            self.parts.setdefault(name, {})[found.row.identifier] = parts
+        self.rows[found.row.identifier] = replace(found.row, parts=found.parts)
 
     def fail(self, candidate: Candidate, error: str, reason: str) -> None:
         """Note that a model could not be ranked."""
@@ -190,7 +226,7 @@ class Run:
             stages=tuple(self.stages),
             settings=self.question,
             environment=self.environment,
-            seconds=time.perf_counter() - self.started,
+            seconds=self.seconds_before + time.perf_counter() - self.started,
             complete=complete,
             seed=self.seed,
         )
@@ -201,7 +237,7 @@ class Run:
         rows = dict(self.rows)
         for name in self.settings.metrics:
             # Models that were dropped ran on other data, so they have no place in the zoo's comparison.
-            parts = {m: p for m, p in self.parts.get(name, {}).items() if m in rows and rows[m].dropped is None}
+            parts = {m: row.parts[name] for m, row in rows.items() if name in row.parts and row.dropped is None}
             if not parts:
                 continue
             for model, score in combine_zoo(name, parts).items():
@@ -215,7 +251,7 @@ class Run:
         ranking = self.ranking(complete=False)
         self.journal.note("interrupted")
         self.journal.keep(ranking)
-        done = f"{len(ranking)} of {len(self.candidates)} models are finished"
+        done = f"{len(self.candidates) - len(self.missing)} of {len(self.candidates)} models are finished"
         if self.journal.problem is not None:
             where = f" but not saved in {self.journal.folder}: {self.journal.problem}."
         elif self.journal.folder is not None:
@@ -235,12 +271,6 @@ class Run:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
-
-
-def _is_zoo(name: str) -> bool:
-    from hubscout.metrics import METRICS
-
-    return METRICS[name].level == "zoo"
 
 
 def _summary(whole: Task, notes: tuple[str, ...]) -> TaskSummary:

@@ -16,6 +16,7 @@ from hubscout.hubs.identifiers import IdentifierFromFile
 from hubscout.ranking.checking import check_types
 from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
+from hubscout.ranking.reading import read_json
 from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
 
 VERSION = 1
@@ -58,8 +59,13 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def from_json(record: dict[str, Any], *, origin: str = "this record", allow_code: bool = False) -> Ranking:
+def from_json(record: Any, *, origin: str = "this record", allow_code: bool = False) -> Ranking:
     """The inverse of `to_json`. The models are named by `origin`, which opens no code unless `allow_code` says so."""
+    return Ranking(**check_record(record, origin=origin, allow_code=allow_code))
+
+
+def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[str, Any]:
+    """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
     if not isinstance(record, dict) or record.get("format") != "hubscout-ranking":
         raise RunError(f"{origin} is not a saved ranking.")
     if record.get("version") != VERSION:
@@ -81,26 +87,33 @@ def from_json(record: dict[str, Any], *, origin: str = "this record", allow_code
                 replace(stage, models=tuple(IdentifierFromFile(name, origin) for name in stage.models))
                 for stage in stages
             )
-        ranking = Ranking(
-            task=task,
-            metrics=tuple(record["metrics"]),
-            rows=rows,
-            failures=failures,
-            stages=stages,
-            settings=record["settings"],
-            environment=record["environment"],
-            seconds=record["seconds"],
-            complete=record["complete"],
-            seed=record["seed"],
-        )
-        check_types(ranking, origin)
-        if not ranking.metrics:
+        found = {
+            "task": task,
+            "metrics": tuple(record["metrics"]),
+            "rows": rows,
+            "failures": failures,
+            "stages": stages,
+        }
+        found |= {name: record[name] for name in ("settings", "environment", "seconds", "complete", "seed")}
+        check_types(found, origin, kind=Ranking)
+        if not found["metrics"]:
             raise RunError(f"{origin} names no metric.")
+        if len({row.identifier for row in rows}) < len(rows):
+            raise RunError(f"{origin} has a model in two rows.")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, HubscoutError):
             raise
         raise RunError(f"{origin} lacks a field or has one too many, or one of another form: {error}.") from error
-    return ranking
+    return found
+
+
+def check_row(row: Row) -> None:
+    """A `RunError` that names the field, where a row cannot be written and read again."""
+    try:
+        again = _row(json.loads(json.dumps(asdict(row), default=_plain)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"The row cannot be written: {error}") from error
+    check_types(again, "row")
 
 
 def _row(entry: dict[str, Any]) -> Row:
@@ -108,7 +121,10 @@ def _row(entry: dict[str, Any]) -> Row:
     values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
     values["convergence"] = Convergence.from_json(entry["convergence"]) if entry.get("convergence") else None
     values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
-    return Row(**values)
+    row = Row(**values)
+    if len(row.block_scores) != len(row.block_sizes):
+        raise ValueError(f"{len(row.block_scores)} block_scores for {len(row.block_sizes)} block_sizes")
+    return row
 
 
 def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
@@ -143,19 +159,25 @@ def _save_table(ranking: Ranking, path: Path) -> None:
     from hubscout.ranking.ranking import flatten
 
     rows = [flatten(replace(row, identifier=strip_credentials(row.identifier))) for row in ranking.rows]
-    table = pyarrow.Table.from_pylist(rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pyarrow.table({name: _column(pyarrow, [row.get(name) for row in rows]) for name in names})
     table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+
+
+def _column(pyarrow: Any, values: list[Any]) -> Any:
+    """The values as one column; as text where they are of several types or of none that Arrow has."""
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, UnicodeError):
+        texts = [None if value is None else str(value).encode("utf-8", "replace").decode() for value in values]
+        return pyarrow.array(texts)
 
 
 def load_ranking(path: Path, *, allow_code: bool = False) -> Ranking:
     """Open a run folder or the `ranking.json` in it."""
     file = path / FILE if path.is_dir() else path
-    if not file.exists():
+    if not os.path.lexists(file):
         what = f"The folder {path} holds no {FILE}" if path.is_dir() else f"There is no {path}"
         raise RunError(f"{what}: give the --out folder of a `hubscout rank`.")
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{file} is not JSON: {error}.") from error
-    return from_json(record, origin=str(file), allow_code=allow_code)
+    return from_json(read_json(file), origin=str(file), allow_code=allow_code)

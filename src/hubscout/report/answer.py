@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.row import Row
@@ -101,18 +103,29 @@ def budget_words(limit: int) -> str:
     return f"{words[:-1]} {words[-1]} parameters" if words[-1].isalpha() else f"{words} parameters"
 
 
+def command_words(environment: Mapping[str, Any]) -> list[str]:
+    """The command line of a run, as it was noted; empty where it was not run by a command."""
+    words = environment.get("command")
+    return [str(word) for word in words] if isinstance(words, list | tuple) else []
+
+
+def _source_arguments(ranking: Ranking) -> Mapping[str, Any]:
+    arguments = (ranking.task.source or {}).get("arguments")
+    return arguments if isinstance(arguments, Mapping) else {}
+
+
 def data_argument(ranking: Ranking) -> str:
     """What the command line calls the data: the argument of the run, its source, or a placeholder."""
-    command = [str(part) for part in ranking.environment.get("command") or ()]
+    command = command_words(ranking.environment)
     if "rank" in command[1:2] and len(command) > 2 and not command[2].startswith("-"):
         return command[2]
-    source = ((ranking.task.source or {}).get("arguments") or {}).get("source")
+    source = _source_arguments(ranking).get("source")
     return source if isinstance(source, str) else "DATA"
 
 
 def data_options(ranking: Ranking) -> list[str]:
     """How the data was read, as options of `hubscout tune`, where a column or a kind was named."""
-    told = (ranking.task.source or {}).get("arguments") or {}
+    told = _source_arguments(ranking)
     options: list[str] = []
     for name, option in (
         ("image", "--image"),

@@ -23,7 +23,12 @@ def text(value: object) -> Markup:
     >>> text("<script>")
     '&lt;script&gt;'
     """
-    return value if isinstance(value, Markup) else Markup(escape(str(value)))
+    return value if isinstance(value, Markup) else Markup(escape(_utf8(str(value))))
+
+
+def _utf8(plain: str) -> str:
+    """Text that can be written: a path that is no UTF-8 has characters in it that cannot."""
+    return plain if plain.isascii() else plain.encode("utf-8", "replace").decode("utf-8")
 
 
 def breakable(name: str) -> Markup:
@@ -61,7 +66,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def _plain(value: object) -> str:
-    return number(value) if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else _utf8(str(value))
 
 
 def number(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def open_run(
     if not path.exists():
         raise RunError(f"There is no {path}: give the --out folder of a `hubscout rank` or `hubscout tune`.")
     home = path if path.is_dir() else path.parent
-    ranking = load_ranking(path) if path.is_file() or (path / RANKING_FILE).exists() else None
+    ranking = load_ranking(path) if path.is_file() or os.path.lexists(path / RANKING_FILE) else None
     runs = find_tuning_runs(home) if path.is_dir() else []
     for further in tuning:
         found_there = find_tuning_runs(Path(further)) if Path(further).is_dir() else []

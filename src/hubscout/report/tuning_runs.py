@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import RunError
+from hubscout.ranking.checking import check_types, is_number
+from hubscout.ranking.reading import read_json, read_lines
 
 RECORD = "tuning.json"
 CURVES = "metrics.jsonl"
@@ -78,7 +79,7 @@ def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
 def read_tuning_run(folder: Path, name: str) -> TuningRun:
     """Read one folder. A run that is still going on has curves only; its last line may be half written."""
     record = _read_record(folder / RECORD) if (folder / RECORD).is_file() else {}
-    lines = _read_lines(folder / CURVES) if (folder / CURVES).is_file() else []
+    lines = read_lines(folder / CURVES) if (folder / CURVES).is_file() else []
     return tuning_run(name, record, lines, origin=str(folder / RECORD))
 
 
@@ -90,37 +91,40 @@ def tuning_run(
     arguments = record.get("arguments") or {}
     found = record.get("merged_metrics") or record.get("metrics") or {}
     if not found:
-        found = next((line["metrics"] for line in lines if line.get("event") == "result"), {})
+        found = next((line.get("metrics") or {} for line in lines if line.get("event") == "result"), {})
     try:
         metrics = {
             split: {key: (m["value"], m["low"], m["high"]) for key, m in values.items()}
             for split, values in found.items()
         }
+        seed = arguments.get("seed")
     except (TypeError, KeyError, AttributeError) as error:
-        raise RunError(f"{origin} has no metrics that can be read: {error}.") from error
-    return TuningRun(
+        raise RunError(f"{origin} has no metrics or arguments that can be read: {error}.") from error
+    run = TuningRun(
         name=name,
         method=str(record.get("method") or name.partition("/")[0]),
         target=str(record.get("target") or ""),
-        teachers=tuple(str(teacher) for teacher in record.get("teachers") or ()),
-        seed=arguments.get("seed"),
+        teachers=_texts(record.get("teachers")),
+        seed=seed,
         kind=str(record.get("kind") or ""),
         task=str(record.get("task") or ""),
         metrics=metrics,
-        validation=tuple(line for line in lines if line.get("event") == "validation" and _numbers(line.get("metrics"))),
-        losses=tuple(line for line in lines if line.get("event") == "step" and _numbers(line.get("parts"))),
+        validation=tuple(line for line in lines if line.get("event") == "validation" and _drawable(line, "metrics")),
+        losses=tuple(line for line in lines if line.get("event") == "step" and _drawable(line, "parts")),
         best_step=record.get("best_step"),
-        notes=tuple(str(note) for note in record.get("notes") or ()),
+        notes=_texts(record.get("notes")),
         arguments=arguments,
     )
+    check_types(run, origin)
+    return run
 
 
 def read_trials(path: Path) -> list[TuningRun]:
     """The finished trials of a comparison of methods; lines of another kind of search are passed over."""
     runs = []
-    for line in _read_lines(path) if path.is_file() else []:
+    for line in read_lines(path) if path.is_file() else []:
         values = {split: line.get(split) for split in ("test", "validation")}
-        if "method" not in line or not _numbers(values):
+        if "method" not in line or not _numbers(values) or not isinstance(line.get("seed"), int | None):
             continue
         told: Any = line.get("run")
         told = told if isinstance(told, dict) else {}
@@ -129,7 +133,7 @@ def read_trials(path: Path) -> list[TuningRun]:
                 name=f"{line['method']}-{line.get('seed')}",
                 method=str(line["method"]),
                 target=str(told.get("target") or ""),
-                teachers=tuple(str(teacher) for teacher in told.get("teachers") or ()),
+                teachers=_texts(told.get("teachers")),
                 seed=line.get("seed"),
                 metrics={split: {PRIMARY: (v, v, v)} for split, v in values.items() if v is not None},
             )
@@ -138,29 +142,23 @@ def read_trials(path: Path) -> list[TuningRun]:
 
 
 def _numbers(values: Any) -> bool:
-    return isinstance(values, Mapping) and bool(values) and all(isinstance(v, int | float) for v in values.values())
+    return isinstance(values, Mapping) and bool(values) and all(is_number(value) for value in values.values())
+
+
+def _drawable(line: Mapping[str, Any], values: str) -> bool:
+    """Whether a line of a curve has numbers, and a place on the axis for them."""
+    return _numbers(line.get(values)) and is_number(line.get("step")) and is_number(line.get("epoch", 0))
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(str(value) for value in values) if isinstance(values, list | tuple) else ()
 
 
 def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} cannot be read: {error}.") from error
+    record = read_json(path)
     if not isinstance(record, dict):
         raise RunError(f"{path} is no record of a tuning run.")
     return record
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    lines = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            lines.append(entry)
-    return lines
 
 
 @dataclass(frozen=True, kw_only=True)

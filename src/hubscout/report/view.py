@@ -22,7 +22,7 @@ class Cost:
     def of(self, row: Row) -> float | None:
         """The price of a model, where it is known and positive: axes are logarithmic."""
         value = getattr(row, self.field)
-        return float(value) if value else None
+        return float(value) if value and value > 0 else None
 
     def words(self, value: float) -> str:
         """The price as people write it."""

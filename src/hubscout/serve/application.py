@@ -35,9 +35,16 @@ from hubscout.serve.pages.start import start_page
 from hubscout.serve.security import Guard, Protect, Scope
 from hubscout.serve.site import Site, report_policy
 from hubscout.serve.starting import Request as Wanted
-from hubscout.serve.streams import lines_stream, panel_stream
+from hubscout.serve.streams import lines_stream, panel_stream, strict_json
 
 MOST_BYTES = 1 << 16
+
+
+class Answer(JSONResponse):
+    """JSON of what a run holds, which may be anything."""
+
+    def render(self, content: Any) -> bytes:
+        return strict_json(content).encode("ascii")
 
 
 def create_app(site: Site) -> FastAPI:
@@ -52,7 +59,7 @@ def create_app(site: Site) -> FastAPI:
 
 def _refusal(status: int, reason: str, scope: Scope) -> Any:
     if scope["path"].startswith("/api/"):
-        return JSONResponse({"error": reason}, status)
+        return Answer({"error": reason}, status)
     return HTMLResponse(login_page() if status == 401 else message_page("Not allowed", reason), status)
 
 
@@ -76,7 +83,7 @@ def _handle_errors(app: FastAPI) -> None:
 
 def _failed(request: Any, status: int, title: str, reason: str) -> Any:
     if request.url.path.startswith("/api/"):
-        return JSONResponse({"error": reason}, status)
+        return Answer({"error": reason}, status)
     return HTMLResponse(message_page(title, reason), status)
 
 
@@ -201,15 +208,15 @@ def _add_interface(app: FastAPI, site: Site) -> None:
 
     @app.get("/api/session")
     def session() -> Response:
-        return JSONResponse({"csrf": guard.csrf, "version": __version__})
+        return Answer({"csrf": guard.csrf, "version": __version__})
 
     @app.get("/api/runs")
     def list_runs(q: str = "") -> Response:
-        return JSONResponse({"runs": [summary.record() for summary in library.summaries(q)]})
+        return Answer({"runs": [summary.record() for summary in library.summaries(q)]})
 
     @app.get("/api/runs/{name:path}")
     def give_run(name: str) -> Response:
-        return JSONResponse({**library.summary(name).record(), "ranking": site.ranking_record(name)})
+        return Answer({**library.summary(name).record(), "ranking": site.ranking_record(name)})
 
     @app.get("/api/events/{name:path}")
     def follow_run(name: str) -> Response:
@@ -220,10 +227,10 @@ def _add_interface(app: FastAPI, site: Site) -> None:
     async def start_run(request: Request) -> Response:
         wanted = Wanted.read(await _read(request, guard))
         await run_in_threadpool(site.starter.start, wanted)
-        return JSONResponse((await run_in_threadpool(library.summary, wanted.name)).record(), 201)
+        return Answer((await run_in_threadpool(library.summary, wanted.name)).record(), 201)
 
     @app.post("/api/stop/{name:path}")
     async def stop_run(name: str, request: Request) -> Response:
         fields = await _read(request, guard)
         stopped = await run_in_threadpool(site.stop, name, force=fields.get("force") is True)
-        return JSONResponse({"stopped": stopped})
+        return Answer({"stopped": stopped})

@@ -15,6 +15,8 @@ from pathlib import Path
 from hubscout.errors import HubscoutError, InputError
 
 LONGEST_NAME = 400
+MOST_BYTES = 1 << 24
+"""Of one file, for a line in the list of runs or a panel; reports read all of it."""
 DEEPEST = 4
 
 
@@ -119,14 +121,13 @@ def open_real(path: Path) -> int:
     return descriptor
 
 
-def read_real(path: Path, *, last_bytes: int | None = None) -> bytes:
-    """The content of a regular file, or its last bytes; empty where there is none."""
+def read_real(path: Path, *, last_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a regular file, of a large one the last bytes; empty where there is none."""
     try:
         descriptor = open_real(path)
     except OSError:
         return b""
     with os.fdopen(descriptor, "rb") as file:
-        if last_bytes is not None:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - last_bytes))
-        return file.read()
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - last_bytes))
+        return file.read(last_bytes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubscout.ranking.reading import parse_lines
 from hubscout.serve.folder import open_real, real_files
 
 NAMES = ("events.jsonl", "metrics.jsonl", "trials.jsonl")
@@ -47,24 +47,12 @@ class Follower:
             end = len(data)  # no line of ours is a megabyte long: pass over it
         self.offset += end
         self.head = head[: min(self.offset, HEAD_BYTES)]
-        return anew, _parse(data[:end])
+        return anew, parse_lines(data[:end])
 
     def _again(self) -> bool:
         again = self.offset > 0
         self.offset, self.head = 0, b""
         return again
-
-
-def _parse(data: bytes) -> list[dict[str, Any]]:
-    found = []
-    for line in data.splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return found
 
 
 @dataclass

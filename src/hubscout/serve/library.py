@@ -6,10 +6,11 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from hubscout.errors import RunError
+from hubscout.errors import HubscoutError, RunError
 from hubscout.report import Run, open_run, render
 from hubscout.serve.folder import DEEPEST, Folder, NotHereError, links_in, real_files
 from hubscout.serve.summary import Summary, is_run, summarise
@@ -99,9 +100,9 @@ class Library:
         return self._summary(name, self.find(name))
 
     def _summary(self, name: str, path: Path) -> Summary:
-        made = self._summaries.get((name, _state(path)), lambda: summarise(name, path))
+        made = self._summaries.get((name, _state(path)), lambda: _guarded(name, path))
         if made.state == "running":  # whether a process lives is not written in any file
-            return summarise(name, path)
+            return _guarded(name, path)
         return made
 
     def summaries(self, query: str = "") -> list[Summary]:
@@ -124,12 +125,45 @@ class Library:
         path = self.find(name)
         if links_in(path):
             raise RunError(f"The run {name} holds links to other places, so it is not opened here.")
-        return open_run(path)
+        with _as_problem(name):
+            return open_run(path)
 
     def report(self, name: str) -> str:
         """The page that `hubscout report` writes."""
         path = self.find(name)
-        return self._reports.get((name, _state(path)), lambda: render(self.open(name)))
+        return self._reports.get((name, _state(path)), lambda: self._render(name))
+
+    def _render(self, name: str) -> str:
+        run = self.open(name)
+        with _as_problem(name):
+            return render(run)
+
+
+def _guarded(name: str, path: Path) -> Summary:
+    """The summary of a run. Whatever is in its folder, it must not take the list of all runs down."""
+    try:
+        return summarise(name, path)
+    except OSError:
+        raise
+    except Exception as error:
+        return Summary(name=name, kind="ranking", state="failed", problem=_strange(error))
+
+
+@contextmanager
+def _as_problem(name: str) -> Iterator[None]:
+    """Whatever goes wrong with one run becomes an error that names it."""
+    try:
+        yield
+    except HubscoutError:
+        raise
+    except OSError as error:
+        raise RunError(f"The run {name} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:
+        raise RunError(f"The run {name} cannot be shown. {_strange(error)}") from error
+
+
+def _strange(error: Exception) -> str:
+    return f"Its files are damaged in a way that is not known: {type(error).__name__}: {error}"
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:

@@ -92,7 +92,7 @@ def read_note(folder: Path) -> Started | None:
             host=str(record["host"]),
             request=request if isinstance(request, dict) else {},
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from hubscout.ranking.checking import is_number
 from hubscout.ranking.table import human_seconds
 from hubscout.report.charts.frame import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
@@ -48,8 +49,8 @@ class Progress:
     def _take_event(self, line: Mapping[str, Any]) -> None:
         event, name = line.get("event"), str(line.get("model") or "")
         if event == "started":
-            self.models = {str(model): Model() for model in line.get("models") or ()}
-            for model in line.get("taken_over") or ():
+            self.models = {str(model): Model() for model in _list(line.get("models"))}
+            for model in _list(line.get("taken_over")):
                 self.models[str(model)] = Model("done", remark="finished in an earlier run")
         elif event == "finished":
             self.over = True
@@ -92,7 +93,7 @@ class Progress:
             if failed:
                 words += f", {failed} failed"
             return f"{words}; now {', '.join(short_names(running))}" if running and not self.over else words
-        steps = max((int(line.get("step") or 0) for kept in self.curves.values() for line in kept[-1:]), default=0)
+        steps = max((int(_number(line.get("step")) or 0) for c in self.curves.values() for line in c[-1:]), default=0)
         if not self.curves:
             return "Nothing is written yet: the data and the first model are being opened."
         return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {steps}"
@@ -142,7 +143,10 @@ class Progress:
         return human_seconds(model.seconds)
 
     def _charts(self) -> list[Markup]:
-        runs = [tuning_run(name or "validation", {}, kept) for name, kept in self.curves.items()]
+        runs = [
+            tuning_run(name or "validation", {}, [line for line in kept if line.get("event") in {"step", "validation"}])
+            for name, kept in self.curves.items()
+        ]
         primary = next((run.primary for run in runs if run.primary), None)
         parts: list[Markup] = []
         if primary is not None:
@@ -172,4 +176,8 @@ def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) ->
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if is_number(value) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

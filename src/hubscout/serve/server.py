@@ -10,25 +10,33 @@ from typing import Any
 
 from hubscout.errors import InputError
 from hubscout.optional import require
+from hubscout.serve.connections import guarded_protocol
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.folder import Folder
 from hubscout.serve.library import Library
 from hubscout.serve.security import Guard
 from hubscout.serve.site import Site
-from hubscout.serve.starting import Starter
+from hubscout.serve.starting import MOST_JOBS, Starter
 
 CLOSING_SECONDS = 2
+ACCEPTED_AT_ONCE = 128
+"""Connections that are taken before they are counted."""
 
 
 def open_site(
-    runs: str | Path, *, guard: Guard, data: str | Path = ".", models: Sequence[str] | None = None
-) -> Site:  # fmt: skip
+    runs: str | Path,
+    *,
+    guard: Guard,
+    data: str | Path = ".",
+    models: Sequence[str] | None = None,
+    jobs: int = MOST_JOBS,
+) -> Site:
     """A site over the folder `runs`, which is made if it is not there."""
     Path(runs).expanduser().mkdir(parents=True, exist_ok=True)
     library = Library(runs)
     source = DataFolder(Folder.open(data, "--data"), without=library.folder.path)
     offered = tuple(models) if models else _models_here()
-    return Site(library, guard, Starter(library.folder, source, offered), shown=str(library.folder.path))
+    return Site(library, guard, Starter(library.folder, source, offered, jobs), shown=str(library.folder.path))
 
 
 def _models_here() -> tuple[str, ...]:
@@ -61,9 +69,13 @@ def serve(
     token: str | None = None,
     data: str | Path = ".",
     models: Sequence[str] | None = None,
+    jobs: int = MOST_JOBS,
     ready: Callable[[str, str | None], None] | None = None,
 ) -> None:
-    """Serve the folder until interrupted. `ready` is told the address and the token once requests are answered."""
+    """Serve the folder until interrupted. `ready` is told the address and the token once requests are answered.
+
+    At most `jobs` rankings that were started from the page run at a time.
+    """
     uvicorn = require("uvicorn", extra="serve", purpose="hubscout serve")
     require("fastapi", extra="serve", purpose="hubscout serve")
     require("psutil", extra="serve", purpose="hubscout serve")
@@ -73,13 +85,16 @@ def serve(
     bound = listen(host, port)
     try:
         guard = Guard.make(host, bound.getsockname()[1], token)
-        site = open_site(runs, guard=guard, data=data, models=models)
+        site = open_site(runs, guard=guard, data=data, models=models, jobs=jobs)
         config = uvicorn.Config(
             create_app(site),
             log_level="warning",
             access_log=False,
             server_header=False,
             lifespan="off",
+            http=guarded_protocol(),
+            ws="none",
+            backlog=ACCEPTED_AT_ONCE,
             timeout_graceful_shutdown=CLOSING_SECONDS,
         )
 

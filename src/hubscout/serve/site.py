@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.ranking.storage import FILE as RANKING
+from hubscout.ranking.storage import to_json
 from hubscout.report.page import asset
 from hubscout.report.run import Run
 from hubscout.report.shell import shell_command
@@ -64,7 +64,7 @@ class Site:
             summary,
             progress,
             opened=opened,
-            problem="" if summary.state in {"failed", "interrupted"} and summary.models == 0 else problem,
+            problem="" if summary.nothing_yet else problem or summary.problem,
             log=read_real(folder / LOG, last_bytes=LOG_BYTES).decode("utf-8", "replace").strip(),
             request=note.request if note is not None else None,
             csrf=self.guard.csrf,
@@ -90,11 +90,11 @@ class Site:
 
     def ranking_record(self, name: str) -> Any:
         """What `ranking.json` of a run holds, or None."""
-        data = read_real(self.library.find(name) / RANKING)
-        try:
-            return json.loads(data) if data else None
-        except ValueError as error:
-            raise RunError(f"{RANKING} of {name} is not JSON: {error}.") from error
+        folder = self.library.find(name)
+        if not (folder / RANKING).is_file():
+            return None
+        ranking = self.library.open(name).ranking
+        return None if ranking is None else to_json(ranking)
 
 
 def report_policy() -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ _COLUMN = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 _WORDS = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
 _LIMIT = re.compile(r"[0-9]{1,9}(\.[0-9]+)?[kM]?")
 MOST_MODELS = 500
+MOST_JOBS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,8 @@ class Request:
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Request:
         """From the fields of a form or of a JSON object; models are a list, or one a line."""
-        models = fields.get("models") or ()
-        lines = [models] if isinstance(models, str) else list(models)
+        models = fields.get("models")
+        lines = [models] if isinstance(models, str) else models if isinstance(models, list | tuple) else []
         words = [word.strip() for line in lines for word in str(line).splitlines()]
         others = {key: str(fields.get(key) or "").strip() for key in _FIELDS}
         others["metrics"] = others["metrics"] or "logme"
@@ -56,16 +58,33 @@ _FIELDS = ("name", "data", "metrics", "limit", "target", "text", "image")
 
 @dataclass(frozen=True)
 class Starter:
-    """Starts rankings: of which data, with which models beyond those of hubs, into which folder."""
+    """Starts rankings: of which data, with which models beyond those of hubs, into which folder, how many at a time."""
 
     runs: Folder
     data: DataFolder
     offered: tuple[str, ...] = ()
+    jobs: int = MOST_JOBS
+    _starting: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+
+    def running(self) -> list[str]:
+        """The rankings that a server started here and that are still running, also those of an earlier server."""
+        notes = ((folder.name, read_note(folder)) for folder in sorted(self.runs.path.iterdir()))
+        return [name for name, note in notes if note is not None and note.running]
 
     def start(self, request: Request, *, again: bool = False) -> Started:
         """Check the request and start it. `again` goes on with a run that was interrupted."""
+        with self._starting:  # two who ask at the same time are counted one after the other
+            return self._start(request, again)
+
+    def _start(self, request: Request, again: bool) -> Started:
         command = self.command(request)
         folder = self.runs.path.joinpath(*self._name(request.name))
+        running = self.running()
+        if len(running) >= self.jobs and request.name not in running:
+            raise InputError(
+                f"{len(running)} rankings are running already ({', '.join(running[:5])}), and this server starts at "
+                f"most {self.jobs} at a time. Wait for one, stop one, or start the server with a higher --jobs."
+            )
         if again:
             note = read_note(folder)
             if note is not None and note.running:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ def message(event: str, data: Any) -> str:
     >>> message("end", {"state": "finished"})
     'event: end\\ndata: {"state": "finished"}\\n\\n'
     """
-    return f"event: {event}\ndata: {json.dumps(data, allow_nan=False, default=str)}\n\n"
+    return f"event: {event}\ndata: {strict_json(data)}\n\n"
 
 
 async def lines_stream(site: Site, name: str) -> AsyncIterator[str]:
@@ -42,7 +43,7 @@ async def lines_stream(site: Site, name: str) -> AsyncIterator[str]:
         if anew:
             yield message("reset", {})
         for file, line in lines:
-            yield message("line", {"file": file, "line": _finite(line)})
+            yield message("line", {"file": file, "line": line})
         if lines:
             spoken = time.monotonic()
             continue  # a long file comes in pieces
@@ -88,10 +89,14 @@ def _state(site: Site, name: str) -> str:
         return "gone"
 
 
+def strict_json(value: Any) -> str:
+    """JSON that every reader takes: Python's knows NaN and half characters, JSON does not."""
+    return json.dumps(_finite(value), allow_nan=False, default=str)
+
+
 def _finite(value: Any) -> Any:
-    """JSON has no NaN; Python's reader takes it all the same."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list) else value
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value

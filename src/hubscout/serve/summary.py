@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import platform
 import time
 from collections.abc import Mapping
@@ -11,11 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from hubscout.errors import RunError
+from hubscout.ranking.checking import is_number
 from hubscout.ranking.journal import EVENTS
+from hubscout.ranking.reading import parse_json, parse_lines
 from hubscout.ranking.storage import FILE as RANKING
+from hubscout.ranking.storage import check_record
 from hubscout.report.names import short_names
-from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS
-from hubscout.serve.folder import read_real, real_files
+from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS, tuning_run
+from hubscout.serve.folder import MOST_BYTES, read_real, real_files
 from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
 
 State = Literal["running", "finished", "interrupted", "failed"]
@@ -24,6 +28,8 @@ MARKS = frozenset({RANKING, EVENTS, RECORD, CURVES, TRIALS, NOTE})
 QUIET_SECONDS = 120
 """A run whose process cannot be looked at counts as running while it wrote something so many seconds ago."""
 TAIL_BYTES = 1 << 16
+_LATEST = 1e11
+"""Seconds since 1970 in the year 5138; calendars end soon after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,13 @@ class Summary:
     started: str = ""
     modified: float = 0.0
     stoppable: bool = False
+    problem: str = ""
+    """What is wrong with the files of the run."""
+
+    @property
+    def nothing_yet(self) -> bool:
+        """Whether the run ended before it had anything to show."""
+        return self.state in {"failed", "interrupted"} and self.models == 0 and not self.problem
 
     @property
     def search(self) -> str:
@@ -74,7 +87,7 @@ def is_run(folder: Path) -> bool:
 
 
 def summarise(name: str, folder: Path) -> Summary:
-    """Read a run folder. Files that cannot be read are treated as if they were not there: the report says more."""
+    """Read a run folder; where files cannot be read, `problem` says why and the rest is as if they were not there."""
     note = read_note(folder)
     running = note is not None and note.running
     if any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
@@ -83,7 +96,12 @@ def summarise(name: str, folder: Path) -> Summary:
 
 
 def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
-    record = _json(folder / RANKING)
+    record, problem = _json(folder / RANKING)
+    if record and not problem:
+        try:
+            check_record(record, origin=RANKING)
+        except RunError as error:
+            problem = " ".join(str(error).split())
     rows = [row for row in _list(record.get("rows")) if isinstance(row, dict)]
     events = json_lines(folder / EVENTS)
     began = next((event for event in events if event.get("event") == "started"), {})
@@ -101,14 +119,15 @@ def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Su
         state=state,
         task=str(_dict(record.get("task")).get("name") or began.get("task") or asked or ""),
         best=short_names([str(best["identifier"])])[0] if best.get("identifier") else "",
-        score=best.get("score") if isinstance(best.get("score"), int | float) else None,
+        score=_number(best.get("score")),
         metric=str(metrics[0]) if metrics else "",
         models=len(rows),
         failed=len(_list(record.get("failures"))),
-        seconds=record.get("seconds") if isinstance(record.get("seconds"), int | float) else None,
+        seconds=_number(record.get("seconds")),
         started=started,
         modified=_modified(folder),
         stoppable=running,
+        problem=problem or _tuning_problem(folder),
     )
 
 
@@ -124,14 +143,14 @@ def _ranking_state(
         return "interrupted" if record else "failed"
     began = next((event for event in events if event.get("event") == "started"), None)
     if began is not None and began.get("host") == platform.node() and isinstance(began.get("pid"), int):
-        return "running" if was_running_at(began["pid"], float(began.get("time") or 0)) else "interrupted"
+        return "running" if was_running_at(began["pid"], _number(began.get("time")) or 0.0) else "interrupted"
     return "running" if time.time() - _modified(folder) < QUIET_SECONDS else "interrupted"
 
 
 def _tuning(name: str, folder: Path) -> Summary:
     places = [path.parent for path in real_files(folder) if path.name in (RECORD, CURVES)]
     places = list(dict.fromkeys(places))
-    records = [_json(place / RECORD) for place in places]
+    records = [_json(place / RECORD)[0] for place in places]
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
     over = bool(places) and all(
@@ -154,7 +173,23 @@ def _tuning(name: str, folder: Path) -> Summary:
         metric=metric,
         models=max(len(places), len(trials)),
         modified=_modified(folder),
+        problem=_tuning_problem(folder),
     )
+
+
+def _tuning_problem(folder: Path) -> str:
+    """What is wrong with the first record of a tuning that cannot be read."""
+    for path in real_files(folder):
+        if path.name != RECORD:
+            continue
+        record, problem = _json(path)
+        try:
+            tuning_run("", record, (), origin=RECORD)
+        except RunError as error:
+            problem = " ".join(str(error).split())
+        if problem:
+            return f"{path.parent.relative_to(folder)}: {problem}" if path.parent != folder else problem
+    return ""
 
 
 def _result(record: Mapping[str, Any], lines: list[dict[str, Any]]) -> tuple[str, float | None]:
@@ -163,34 +198,32 @@ def _result(record: Mapping[str, Any], lines: list[dict[str, Any]]) -> tuple[str
     found = found or next((_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})
     for split in ("test", "validation"):
         for metric, measure in _dict(found.get(split)).items():
-            value = _dict(measure).get("value")
-            if isinstance(value, int | float):
-                return f"{metric}, {split}", float(value)
+            value = _number(_dict(measure).get("value"))
+            if value is not None:
+                return f"{metric}, {split}", value
     for line in reversed(lines):
         for metric, value in _dict(line.get("metrics")).items() if line.get("event") == "validation" else ():
-            if isinstance(value, int | float):
+            if is_number(value):
                 return f"{metric}, validation", float(value)
     return "", None
 
 
-def json_lines(path: Path, *, last_bytes: int | None = None) -> list[dict[str, Any]]:
+def json_lines(path: Path, *, last_bytes: int = MOST_BYTES) -> list[dict[str, Any]]:
     """The JSON objects of a file, one a line, or those of its last bytes; broken lines are passed over."""
-    found: list[dict[str, Any]] = []
-    for line in read_real(path, last_bytes=last_bytes).splitlines():
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return found
+    return parse_lines(read_real(path, last_bytes=last_bytes))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> tuple[dict[str, Any], str]:
+    """What a record holds, and what is wrong with it. A file that is not there holds nothing, and that is fine."""
+    if not os.path.lexists(path):
+        return {}, ""
     try:
-        return _dict(json.loads(read_real(path) or b"{}"))
-    except (ValueError, RecursionError):
-        return {}
+        if path.lstat().st_size > MOST_BYTES:
+            return {}, f"{path.name} is too large to be shown here: {path.lstat().st_size:,} bytes."
+        record = parse_json(read_real(path), origin=path.name)
+    except RunError as error:
+        return {}, " ".join(str(error).split())
+    return _dict(record), "" if isinstance(record, dict) else f"{path.name} is no record of a run."
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -201,8 +234,14 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _number(value: Any) -> float | None:
+    return value if is_number(value) else None
+
+
 def _moment(value: Any) -> str:
-    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds") if isinstance(value, int | float) else ""
+    if not is_number(value) or not 0 < value < _LATEST:
+        return ""
+    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
 
 
 def _modified(folder: Path) -> float:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 SAME = 1e-9
 """Values closer together than this, relative to their size, are drawn as one: their ticks would all read alike."""
-TINY = 1e-200
+TINY = 1e-150
+"""Smaller values are off the paper: the ratio of the ends of an axis must be a number."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def logarithmic(values: Iterable[float], start: float, end: float, *, padding: f
     >>> logarithmic([1.0, 1000.0], 0, 300, padding=0).ticks
     (1.0, 10.0, 100.0, 1000.0)
     """
-    low, high = _extent(value for value in values if value > 0)
+    low, high = _extent(value for value in values if value > TINY)
     if low <= 0:
         low, high = 1.0, 10.0
     if high / low < 1.5:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.table import human_seconds
+from hubscout.report.answer import command_words
 from hubscout.report.charts.frame import details
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.run import Run
@@ -53,7 +54,7 @@ def provenance_section(run: Run) -> Section | None:
 
 def repeat_command(environment: Mapping[str, Any]) -> str:
     """The command line of the run, as one types it; empty where it was not run by a command."""
-    command = [str(part) for part in environment.get("command") or ()]
+    command = command_words(environment)
     if len(command) < 2 or PurePath(command[0]).name not in {"hubscout", "__main__.py"}:
         return ""
     # Another package's __main__ has other commands.
@@ -83,7 +84,8 @@ def _facts(ranking: Ranking) -> list[tuple[str, object]]:
         hardware.append(f"{cores} {'core' if cores == 1 else 'cores'}")
     if threads:
         hardware.append(f"{threads} {'thread' if threads == 1 else 'threads'}")
-    hardware += [str(name) for name in environment.get("accelerators") or ()]
+    accelerators = environment.get("accelerators")
+    hardware += [str(name) for name in accelerators] if isinstance(accelerators, list | tuple) else []
     return [
         (name, value)
         for name, value in (

@@ -64,7 +64,13 @@ def _row(run: Summary) -> Markup:
     return tag(
         "tr",
         tag("td", tag("input", type="checkbox", name="run", value=run.name, aria_label=f"Compare {run.name}")),
-        tag("th", tag("a", breakable(run.name), href=address("/run", run.name)), tag("small", run.kind), scope="row"),
+        tag(
+            "th",
+            tag("a", breakable(run.name), href=address("/run", run.name)),
+            tag("small", run.kind),
+            tag("small", run.problem, class_="problem") if run.problem else "",
+            scope="row",
+        ),
         tag("td", state_badge(run)),
         tag("td", breakable(run.task)),
         tag("td", breakable(run.best)),
