@@ -65,12 +65,25 @@ def test_a_killed_search_goes_on_after_its_last_finished_trial(tmp_path, monkeyp
     assert whole.to_mapping() == found.to_mapping()
 
 
+@pytest.mark.parametrize("missing", [1, 20])
+def test_a_journal_that_was_cut_loses_no_other_trial(tmp_path, missing):
+    journal = tmp_path / "trials.jsonl"
+    first = reference(image_task(), MODELS[:1], out=tmp_path, grid=SMALL, **QUICK)
+    journal.write_bytes(journal.read_bytes()[:-missing])
+    more = reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.1, 0.01, 0.001), (1e-4,)), **QUICK)
+    again = reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.1, 0.01, 0.001), (1e-4,)), **QUICK)
+    assert again.trials == more.trials  # seconds too: nothing ran again
+    assert len(more.trials) == 3
+    kept = 2 if missing == 1 else 1
+    assert more.trials[:kept] == first.trials[:kept]
+
+
 def test_another_search_in_the_folder_is_refused(tmp_path):
     reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.01,), (1e-4,)), **QUICK)
     with pytest.raises(RunError, match="another search"):
         reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.01,), (1e-4,)), epochs=2, batch_size=8)
     (tmp_path / "trials.jsonl").write_text("nonsense\nmore\n")
-    with pytest.raises(RunError, match="line 1, is no trial"):
+    with pytest.raises(RunError, match="line 1, is no JSON object"):
         reference(image_task(), MODELS[:1], out=tmp_path, **QUICK)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
+from hubscout.json_lines import append_line, read_lines
 from hubscout.tasks.sending import TaskReference
 from hubscout.tuning.measures import primary
 from hubscout.tuning.saving import write_record
@@ -141,10 +141,8 @@ def compare(
             trial, record, curves = result.value
             done[trial.method, trial.seed] = trial
             if journal is not None:
-                journal.parent.mkdir(parents=True, exist_ok=True)
                 write_record(journal.parent / f"{trial.method}-{trial.seed}", record, curves)
-                with journal.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"run": identity, **asdict(trial)}) + "\n")
+                append_line(journal, {"run": identity, **asdict(trial)})
     finally:
         runner.close()
     trials = [done[method, seed] for method in methods for seed in seeds if (method, seed) in done]
@@ -179,14 +177,8 @@ def _name(model: Any) -> str:
 
 
 def _read(journal: Path | None, identity: Mapping[str, Any]) -> dict[tuple[str, int], Trial]:
-    if journal is None or not journal.is_file():
-        return {}
     found = {}
-    for line in journal.read_text(encoding="utf-8").splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # the last line of a run that was killed while writing it
+    for record in read_lines(journal) if journal is not None else ():
         try:
             same = record.pop("run") == identity
             trial = Trial(**record)

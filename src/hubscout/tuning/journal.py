@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubscout.json_lines import append_line
+
 
 @dataclass(frozen=True)
 class Note:
@@ -75,9 +77,7 @@ class Journal:
         line = {"event": kind, **{name: _plain(value) for name, value in values.items()}}
         self.lines.append(line)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append_line(self.path, line)
 
 
 def _plain(value: Any) -> Any:

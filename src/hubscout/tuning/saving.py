@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from hubscout.errors import InputError, RunError, TuningError
+from hubscout.json_lines import read_lines
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -180,7 +181,4 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
 
 def _read_curves(folder: Path) -> tuple[dict[str, Any], ...]:
-    path = folder / CURVES
-    if not path.is_file():
-        return ()
-    return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    return tuple(read_lines(folder / CURVES))
