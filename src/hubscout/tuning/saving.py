@@ -35,17 +35,13 @@ def save(tuned: Tuned, folder: Path) -> Path:
 
     Files of an earlier model in `folder` are replaced; other files there are left alone.
     """
-    from hubscout.hubs.saving import read_description
-    from hubscout.tuning.model_card import model_card
-
     backbone, head = tuned.deployable()
     partial: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
-        write_record(partial, tuned.record(), tuned.curves)
-        (partial / "README.md").write_text(model_card(tuned, read_description(partial)), encoding="utf-8")
+        save_record(tuned, partial)
         for path in sorted(partial.iterdir()):
             if (folder / path.name).is_dir():
                 shutil.rmtree(folder / path.name)
@@ -56,6 +52,15 @@ def save(tuned: Tuned, folder: Path) -> Path:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def save_record(tuned: Tuned, folder: Path) -> None:
+    """What is known of a model whose weights lie in the folder: record, curves and model card."""
+    from hubscout.hubs.saving import read_description
+    from hubscout.tuning.model_card import model_card
+
+    write_record(folder, tuned.record(), tuned.curves)
+    (folder / "README.md").write_text(model_card(tuned, read_description(folder)), encoding="utf-8")
 
 
 def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
@@ -106,6 +111,7 @@ def load(folder: Path) -> Tuned:
         best_step=record["best_step"],
         steps=record["steps"],
         notes=tuple(record["notes"]),
+        warning=record.get("warning", ""),
         sizes=record["sizes"],
     )
 
