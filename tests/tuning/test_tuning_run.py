@@ -81,13 +81,18 @@ def test_restarts_are_bounded():
 
 def test_regression_is_sane_at_defaults_whatever_the_size_of_the_features():
     task = make_task("regression", n=200)
-    for size in (1.0, 30.0):
+    for size in (1.0, 100.0):
         target = perceptron(0, width=64)
         with torch.no_grad():
             target.module.body[-1].weight.mul_(size)
-        tuned = tune(task, target, method="fine-tune", epochs=8, batch_size=16)
+        tuned = tune(task, target, method="fine-tune", epochs=12, batch_size=16)
         assert tuned.metric().value > 0.3, size
         assert not tuned.warning
+
+
+def test_numbers_start_from_the_null_model():
+    tuned = tune(make_task("regression"), perceptron(0), method="fine-tune", epochs=40, batch_size=96)
+    assert next(line["loss"] for line in tuned.curves if line["event"] == "step") == pytest.approx(1.0, rel=1e-4)
 
 
 def test_a_saved_regression_model_speaks_in_the_targets_own_units(tmp_path):

@@ -147,7 +147,7 @@ class SingleRun:
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
         arguments, device = self.arguments, self.accelerator.device
-        head = new_head(self.target.card.feature_dim, loss.outputs, arguments.seed)
+        head = new_head(self.target.card.feature_dim, loss, arguments.seed)
         if arguments.head_init == "posterior":
             library = self.library
 
