@@ -75,7 +75,7 @@ def test_a_loss_that_explodes_without_becoming_nan_is_divergence():
 
 
 def test_restarts_are_bounded():
-    with pytest.raises(DivergedError):
+    with pytest.raises(DivergedError, match="started anew 2 times"):
         tune(make_task("regression"), perceptron(0), **{**HOT, "learning_rate": 1e6, "restarts": 2})
 
 

@@ -214,14 +214,15 @@ def _search_grid(
 
 def _past_the_ends(models: Sequence[str], journal: TrialJournal, grid: Grid) -> dict[str, tuple[str, float, float]]:
     """What is still to be tried of the models whose best rate so far is at an end of those tried."""
-    wanted = {}
+    wanted: dict[str, tuple[str, float, float]] = {}
     for model in models:
         own = [trial for trial in journal.trials if trial.model == model]
         finished = [trial for trial in own if trial.validation is not None]
-        if finished:
-            rate = grid.next_rate({trial.learning_rate for trial in own}, max(finished, key=_merit).learning_rate)
-            decays = grid.weight_decays if rate is not None else ()
-            wanted |= {_key(model, rate, decay): (model, rate, decay) for decay in decays}
+        if not finished:
+            continue
+        rate = grid.next_rate({trial.learning_rate for trial in own}, max(finished, key=_merit).learning_rate)
+        if rate is not None:
+            wanted |= {_key(model, rate, decay): (model, rate, decay) for decay in grid.weight_decays}
     return wanted
 
 

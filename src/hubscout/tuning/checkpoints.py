@@ -65,7 +65,7 @@ class Checkpoints:
 
     def last_whole(self) -> tuple[Path | None, list[Path]]:
         """The last checkpoint that is as it was written, or None; and the later ones that are not, now set aside."""
-        damaged = []
+        damaged: list[Path] = []
         for path in reversed(self.files()):
             if path.stem.rpartition("-")[2] == _digest(path):
                 return path, damaged

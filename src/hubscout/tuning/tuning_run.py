@@ -75,9 +75,12 @@ def tune(
             tuned = run.execute(resume)
             break
         except DivergedError as error:
-            if len(run.restarts) >= settled.restarts:
-                raise
-            restarts = (*run.restarts, _restarted(error, settled.slower(len(run.restarts) + 1)))
+            tried = len(run.restarts)
+            if tried >= settled.restarts:
+                if not tried:
+                    raise
+                raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
+            restarts = (*run.restarts, _restarted(error, settled.slower(tried + 1)))
             run.clear()
         told(Note(restarts[-1]))
     if tuned.warning and observer is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
     """A linear head, random by the seed alone; for numbers zero, which is their mean.
 
-    Random weights times large features miss the numbers by many deviations, and the first steps then spoil the backbone.
+    Random weights times large features miss the numbers by many deviations, and the first steps spoil the backbone.
     """
     head = nn.Linear(feature_dim, loss.outputs)
     if loss.kind == "regression":
