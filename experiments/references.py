@@ -52,6 +52,8 @@ SHORT = {"steps": 300, "batch_size": 64, "data_in_memory": True, "workers": 2, "
 # Norms keep their statistics: some models come with norms that were folded away, and three hundred steps are too few to
 # learn statistics anew (classification/results/norm-statistics.csv: EfficientNet-Lite0 on CIFAR-10 84% and 90%).
 STILL = {**SHORT, "frozen_norm_statistics": True}
+# Crops and mirror images would move what is to be predicted: where something is.
+NUMBERS = {**STILL, "augment": "none", "optimizer": "sgd"}
 VISION_RATES = (0.0003, 0.001, 0.004)
 VISION_BEYOND = (0.00003, 0.0001, 0.016, 0.064)
 RESNET20S = (*shared_hub.PRETRAINED_HERE, "cifar10_resnet20")
@@ -59,13 +61,14 @@ PROTOCOLS = {
     "vision": Protocol(
         tuple(CLASSIFICATION), shared_hub.VISION, VISION_RATES, (0.0, 0.01), STILL, VISION_BEYOND, (1, 2)
     ),
-    # Crops and mirror images would move what is to be predicted: where something is.
-    "regression": Protocol(
-        tuple(REGRESSION), shared_hub.VISION, VISION_RATES, (0.0,), {**STILL, "augment": "none"}, VISION_BEYOND
-    ),
+    "regression": Protocol(tuple(REGRESSION), shared_hub.VISION, VISION_RATES, (0.0,), NUMBERS, VISION_BEYOND),
     "contrastive": Protocol(tuple(CLASSIFICATION), RESNET20S, (0.004, 0.016, 0.064, 0.256), (0.001,), SHORT),
     "contrastive-regression": Protocol(
-        ("sprites",), RESNET20S, (0.004, 0.016, 0.064, 0.256), (0.001,), {**SHORT, "augment": "none"}
+        ("sprites",),
+        RESNET20S,
+        (0.004, 0.016, 0.064, 0.256),
+        (0.001,),
+        {**SHORT, "augment": "none", "optimizer": "sgd"},
     ),
     "text": Protocol(
         # Sentences that are read apart can be ranked and not tuned.

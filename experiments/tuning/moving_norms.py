@@ -39,6 +39,7 @@ def main() -> None:
                     steps=STEPS,
                     batch_size=BATCH_SIZE,
                     learning_rate=rate,
+                    restarts=0,
                     seed=SEED,
                     zoo_lite=True,
                     data_in_memory=True,

@@ -213,6 +213,7 @@ def run_one(job: Job) -> dict[str, Any]:
         steps=STEPS,
         batch_size=BATCH_SIZE,
         learning_rate=setting.learning_rate,
+        restarts=0,
         seed=setting.seed,
         frozen_norm_statistics=case.frozen_norms,
         cache=FeatureCache(CACHE / "features"),

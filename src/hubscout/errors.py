@@ -123,7 +123,11 @@ class TuningError(HubscoutError):
 
 
 class DivergedError(TuningError):
-    """The loss became NaN or infinite."""
+    """The loss became NaN or infinite, or far larger than that of a model that says nothing."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(f"{what} {advice}".strip())
+        self.what = what
 
 
 class EngineError(HubscoutError):

@@ -13,6 +13,7 @@ from tuning_networks import image_task
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.evaluation import reference as reference_module
 from hubscout.evaluation.reference import Grid, Trial, reference
+from hubscout.tasks import Task
 
 MODELS = ["python:tuning_networks:images?seed=1", "python:tuning_networks:images?seed=2&width=12"]
 QUICK = {"epochs": 1, "batch_size": 8}
@@ -23,6 +24,31 @@ def test_the_papers_grid():
     grid = Grid()
     assert grid.learning_rates == (0.1, 0.0316228, 0.01, 0.00316228, 0.001, 0.000316228, 0.0001)
     assert grid.weight_decays == (1e-6, 3.16228e-6, 1e-5, 3.16228e-5, 1e-4, 3.16228e-4, 1e-3)
+
+
+def test_the_grid_suits_inputs_kind_and_optimiser():
+    images, texts = image_task(), Task.from_arrays(["good", "bad"] * 12, ["a", "b"] * 12, modality="text")
+    assert Grid.of(images) == Grid()
+    assert Grid.of(texts).learning_rates == (1e-5, 3e-5, 1e-4)
+    assert max(Grid.of(texts).beyond) <= 1e-3
+    assert Grid.of(texts, "sgd") == Grid()
+    assert Grid.of(images, "adamw").learning_rates == (1e-4, 3e-4, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tried", "beyond", "expected"),
+    [
+        ((0.1, 0.01), (1e-3, 1.0), [0.1, 0.01, 1.0]),  # the best is the highest: up, and not down
+        ((0.1, 1.0), (0.01, 1e-3), [0.1, 1.0, 0.01]),  # the best is the lowest: down, until it has a neighbour
+        ((0.1, 1.0, 0.01), (1e-3, 10.0), [0.1, 1.0, 0.01]),
+    ],
+)
+def test_rates_past_an_end_are_tried_where_the_best_is_there(tmp_path, tried, beyond, expected):
+    options = {"out": tmp_path, "grid": Grid(tried, (1e-4,), beyond), "epochs": 2, "batch_size": 8}
+    found = reference(image_task(), MODELS[:1], **options)
+    assert found.best(MODELS[0]).learning_rate == 0.1
+    assert [trial.learning_rate for trial in found.trials] == expected
+    assert reference(image_task(), MODELS[:1], **options).trials == found.trials
 
 
 def test_the_best_by_validation_and_its_test_metric(tmp_path):
@@ -65,12 +91,25 @@ def test_a_killed_search_goes_on_after_its_last_finished_trial(tmp_path, monkeyp
     assert whole.to_mapping() == found.to_mapping()
 
 
+@pytest.mark.parametrize("missing", [1, 20])
+def test_a_journal_that_was_cut_loses_no_other_trial(tmp_path, missing):
+    journal = tmp_path / "trials.jsonl"
+    first = reference(image_task(), MODELS[:1], out=tmp_path, grid=SMALL, **QUICK)
+    journal.write_bytes(journal.read_bytes()[:-missing])
+    more = reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.1, 0.01, 0.001), (1e-4,)), **QUICK)
+    again = reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.1, 0.01, 0.001), (1e-4,)), **QUICK)
+    assert again.trials == more.trials  # seconds too: nothing ran again
+    assert len(more.trials) == 3
+    kept = 2 if missing == 1 else 1
+    assert more.trials[:kept] == first.trials[:kept]
+
+
 def test_another_search_in_the_folder_is_refused(tmp_path):
     reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.01,), (1e-4,)), **QUICK)
     with pytest.raises(RunError, match="another search"):
         reference(image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.01,), (1e-4,)), epochs=2, batch_size=8)
     (tmp_path / "trials.jsonl").write_text("nonsense\nmore\n")
-    with pytest.raises(RunError, match="line 1, is no trial"):
+    with pytest.raises(RunError, match="line 1, is no JSON object"):
         reference(image_task(), MODELS[:1], out=tmp_path, **QUICK)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from tuning_networks import image_task
 from typer.testing import CliRunner
 
 from hubscout.cli.app import app
-from hubscout.cli.tune import read_settings
+from hubscout.cli.values import read_settings
 from hubscout.errors import InputError
 
 TARGET = "python:tuning_networks:images?seed=1"
@@ -57,7 +58,8 @@ def test_tune_then_predict(folder, tmp_path):
     assert json.loads(again.stdout)["metrics"] == told["metrics"]
 
 
-def test_teachers_out_of_a_ranking(folder, tmp_path):
+def test_teachers_out_of_a_ranking(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     run("rank", folder, "-m", TEACHERS, "--out", tmp_path / "run", "--no-cache", "--quiet")
     taught = ["--target", TARGET, "--teachers", tmp_path / "run", "--top", "1", "--trade-off", "0.1"]
     told = json.loads(run("tune", folder, *taught, "--json", "--allow-code", *QUICK).stdout)
@@ -88,7 +90,8 @@ def test_reference_then_evaluate_takes_its_table(folder, tmp_path):
     assert set(evaluated["models"]) == set(models)
 
 
-def test_errors_are_one_line(folder, tmp_path):
+def test_errors_are_one_line(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert "Did you mean 'b-tuning'" in run("tune", folder, "--target", TARGET, "--method", "btuning", status=2).output
     assert "give at least one" in run("tune", folder, "--target", TARGET, "--quiet", status=2).output
     bad = run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--set", "warmups=1", "--quiet", status=2)
@@ -100,6 +103,64 @@ def test_errors_are_one_line(folder, tmp_path):
     assert "no tuning.json" in run("predict", tmp_path, tmp_path / "broken.png", status=1).output
     with pytest.raises(InputError, match="name=value"):
         read_settings(["warmup"])
+    assert not (tmp_path / "runs").exists()  # a run that does not start leaves no folder
+
+
+def test_without_out_the_model_is_kept_in_a_folder_of_its_own(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = ["tune", folder, "--target", TARGET, "--method", "fine-tune", *QUICK]
+    told = [json.loads(run(*plain, "--json").stdout) for _ in range(2)]
+    assert [record["out"] for record in told] == [f"runs/{folder.name}-images-{n}" for n in (1, 2)]
+    image = next((folder / "test" / "red").iterdir())
+    for record in told:
+        assert "prediction" in run("predict", record["out"], image).stdout
+    loud = run(*plain[:-1])  # without --quiet
+    assert f"runs/{folder.name}-images-3" in loud.stderr
+    assert "give --out" in run(*plain, "--resume", status=2).output
+
+
+def test_a_comparison_keeps_its_models(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = json.loads(run("tune", folder, *TAUGHT, "--method", "all", "--seeds", "1", "--json", *QUICK).stdout)
+    kept = tmp_path / told["out"]
+    image = next((folder / "test" / "red").iterdir())
+    for method in told["summary"]:
+        assert "prediction" in run("predict", kept / f"{method}-0", image).stdout
+        assert {"README.md", "tuning.json", "metrics.jsonl"} <= {path.name for path in (kept / f"{method}-0").iterdir()}
+
+
+def test_bad_samples_are_skipped_where_that_is_asked_for(folder, tmp_path):
+    data = shutil.copytree(folder, tmp_path / "data")
+    bad = next((data / "test" / "red").iterdir())
+    bad.write_bytes(b"no image")
+    plain = ["tune", data, "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK]
+    refused = run(*plain, status=2).output
+    assert str(bad) in refused
+    assert "--skip-bad" in refused
+    told = json.loads(run(*plain, "--skip-bad", "--json").stdout)
+    assert told["sizes"]["test"] == 11
+    search = ["reference", data, "-m", TARGET, "--learning-rates", "0.01", "--weight-decays", "1e-4", *QUICK]
+    assert str(bad) in run(*search, "--out", tmp_path / "ref", status=2).output
+    run(*search, "--out", tmp_path / "ref", "--skip-bad")
+
+
+def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
+    generator = np.random.default_rng(0)
+    for part, turned in (("train", 0), ("validation", 1), ("test", 1)):
+        for label in range(2):
+            place = tmp_path / "data" / part / ("dark", "light")[label]
+            place.mkdir(parents=True)
+            for number in range(8):
+                low = 150 * ((label + turned) % 2)
+                pixels = generator.integers(low, low + 100, size=(16, 16, 3)).astype(np.uint8)
+                Image.fromarray(pixels).save(place / f"{number}.png")
+    found = run(
+        "tune", tmp_path / "data", "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", "--epochs",
+        8, "--set", "keep_best=false", "--set", "augment=none", *QUICK[2:], status=4,
+    )  # fmt: skip
+    assert "Warning: This model is worse than guessing: validation accuracy" in found.stderr
+    assert "worse than guessing" in (tmp_path / "model" / "README.md").read_text()
+    assert "prediction" in run("predict", tmp_path / "model", tmp_path / "data" / "test").stdout
 
 
 def test_all_arguments_are_listed_with_what_they_mean():

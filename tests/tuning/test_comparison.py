@@ -35,6 +35,19 @@ def test_all_methods_over_seeds_on_equal_terms(tmp_path):
         compare(task, convolutional(0), [convolutional(2)], seeds=(0,), out=tmp_path, **QUICK)
 
 
+@pytest.mark.parametrize("missing", [1, 20])
+def test_a_journal_that_was_cut_loses_no_other_trial(task, tmp_path, missing):
+    options = {"methods": ("fine-tune",), "out": tmp_path, **QUICK}
+    journal = tmp_path / "trials.jsonl"
+    first = compare(task, perceptron(0), [], seeds=(0, 1), **options)
+    journal.write_bytes(journal.read_bytes()[:-missing])
+    more = compare(task, perceptron(0), [], seeds=(0, 1, 2), **options)
+    again = compare(task, perceptron(0), [], seeds=(0, 1, 2), **options)
+    assert again.trials == more.trials  # seconds too: nothing ran again
+    kept = 2 if missing == 1 else 1
+    assert more.trials[:kept] == first.trials[:kept]
+
+
 def test_a_method_that_cannot_run_is_named_with_its_reason(task):
     found = compare(task, perceptron(0), [perceptron(1, width=24)], methods=("fine-tune", "zoo"), seeds=(0,), **QUICK)
     assert found.methods == ("fine-tune",)

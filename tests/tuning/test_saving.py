@@ -98,6 +98,31 @@ def test_bare_networks_and_regression_in_their_own_units(tmp_path):
     assert load(f"file:{tmp_path}?arch=python:tuning_networks:images").card.feature_dim == 8
 
 
+def test_numbers_are_in_their_own_units_in_plain_timm_and_in_onnx_as_well(timm_tuned, tmp_path):
+    import timm
+
+    onnxruntime = pytest.importorskip("onnxruntime")
+    task = image_task()
+    numbers = {
+        name: type(split)(split.inputs, np.stack([1000.0 + 50 * split.targets, 1e-3 * split.targets], axis=1))
+        for name, split in task.splits.items()
+    }
+    regression = type(task)("numbers", "regression", "image", ("large", "small"), numbers, "numbers")
+    tuned = tune(regression, timm_tuned.backbone, method="fine-tune", out=tmp_path, **QUICK)
+    tuned.export_onnx(tmp_path / "model.onnx")
+    expected = tuned.predict(task.test.inputs).values
+    assert 900 < expected[:, 0].mean() < 1200
+    plain = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    pixels = tuned.backbone.preprocessing.collate([tuned.backbone.preprocessing(x) for x in task.test.inputs])
+    mean, std = (torch.tensor(plain.pretrained_cfg[name]).view(1, 3, 1, 1) for name in ("mean", "std"))
+    with torch.no_grad():
+        found = plain((pixels["pixel_values"].float() / 255 - mean) / std)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: pixels["pixel_values"].numpy()})
+    np.testing.assert_allclose(outputs, expected, rtol=1e-3, atol=1e-6)
+
+
 def test_predictions_by_kind(task):
     tuned = tune(task, perceptron(0), method="fine-tune", **QUICK)
     found = tuned.predict(task.test.inputs[:5])

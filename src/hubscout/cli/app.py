@@ -25,6 +25,7 @@ COMMANDS = (
 EXIT_ERROR = 1
 EXIT_BAD_INPUT = 2
 EXIT_SOME_FAILED = 3
+EXIT_WORSE_THAN_GUESSING = 4
 EXIT_INTERRUPTED = 130
 
 
@@ -110,7 +111,8 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit status: 0 fine, 1 error, 2 bad input, 3 some models failed and the rest were ranked, 130 interrupted."
+    epilog="Exit status: 0 fine, 1 error, 2 bad input, 3 some models failed and the rest were ranked, 4 a tuned "
+    "model is worse than guessing, 130 interrupted."
 )
 def hubscout(
     version: Annotated[

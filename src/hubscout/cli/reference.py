@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TargetOption, TextOption, open_data
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
-from hubscout.cli.values import AllowCodeOption, split_list, split_models
+from hubscout.cli.values import AllowCodeOption, read_settings, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -41,10 +42,11 @@ def reference(
     split: SplitOption = None,
     search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
-        str | None, typer.Option("--learning-rates", help="By commas; seven from 0.1 to 1e-4 if not given.")
+        str | None,
+        typer.Option("--learning-rates", help="By commas; those that suit inputs and optimiser if not given."),
     ] = None,
     weight_decays: Annotated[
-        str | None, typer.Option("--weight-decays", help="By commas; seven from 1e-6 to 1e-3 if not given.")
+        str | None, typer.Option("--weight-decays", help="By commas; those that suit the optimiser if not given.")
     ] = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Of each model, for --search tpe.")] = 49,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
@@ -53,6 +55,7 @@ def reference(
     limit: Annotated[
         int | None, typer.Option("--limit", min=2, help="Tune on a stratified subset of so many samples.")
     ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
     engine: Annotated[str, typer.Option("--engine", help="Where trials run: local or ray.")] = "local",
@@ -68,7 +71,6 @@ def reference(
 
     The brute force that a ranking saves: to validate rankings, and for the last percent.
     """
-    from hubscout.cli.tune import read_settings
     from hubscout.evaluation.reference import Grid
     from hubscout.evaluation.reference import reference as run
     from hubscout.ranking.candidates import find_candidates
@@ -77,13 +79,14 @@ def reference(
     task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
     if limit is not None:
         task = task.subset(limit, seed)
-    grid = Grid(
-        _numbers(learning_rates, "--learning-rates") or Grid.learning_rates,
-        _numbers(weight_decays, "--weight-decays") or Grid.weight_decays,
-    )
     options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
     options |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     options |= read_settings(settings or [])
+    grid = Grid.of(task, str(options.get("optimizer", "auto")))
+    if learning_rates:
+        grid = replace(grid, learning_rates=_numbers(learning_rates, "--learning-rates"), beyond=())
+    if weight_decays:
+        grid = replace(grid, weight_decays=_numbers(weight_decays, "--weight-decays"))
     wanted = [candidate.identifier for candidate in find_candidates(split_models(models, allow_code=allow_code)).models]
     with display(quiet=quiet, title="reference") as observer:
         found = run(
@@ -93,6 +96,7 @@ def reference(
             grid=grid,
             search=search,
             trials=trials,
+            skip_bad=skip_bad,
             engine=engine,
             engine_options=engine_options(engine, address),
             observer=observer,
@@ -122,10 +126,10 @@ def reference(
     print_result(table)
 
 
-def _numbers(text: str | None, argument: str) -> tuple[float, ...]:
+def _numbers(text: str, argument: str) -> tuple[float, ...]:
     from hubscout.errors import InputError
 
     try:
-        return tuple(float(part) for part in split_list([text] if text else []))
+        return tuple(float(part) for part in split_list([text]))
     except ValueError as error:
         raise InputError(f"{argument} must be numbers joined by commas, not {text!r}.") from error

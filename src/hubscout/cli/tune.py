@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +13,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, split_list, split_models
+from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -61,7 +63,10 @@ def tune(
         str, typer.Option("--method", help="fine-tune, kd, zoo, b-tuning, or all: compare them over seeds.")
     ] = "b-tuning",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the tuned model, its checkpoints and its card.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the tuned model, its checkpoints and its card; a new one in runs/."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in --out, if there is one.")
@@ -99,6 +104,7 @@ def tune(
     limit: Annotated[
         int | None, typer.Option("--limit", min=2, help="Tune on a stratified subset of so many samples.")
     ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx into --out as well, checked.")] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any other argument, as name=value; see --list-arguments.")
@@ -114,7 +120,8 @@ def tune(
     """Tune a model on your labelled data; better-ranked models of any architecture teach it.
 
     Trains on the train split, keeps the weights that are best on validation, reports test with intervals. A run that
-    was killed goes on with --resume, to the same result.
+    was killed goes on with --resume, to the same result. A run that diverges starts anew at a lower learning rate; a
+    model that is worse than guessing is saved, marked, and the exit status is 4.
     """
     from hubscout.features.remote_cache import open_cache
 
@@ -130,30 +137,93 @@ def tune(
     if limit is not None:
         task = task.subset(limit, seed)
     taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top, allow_code=allow_code)
-    if method == "all":
-        _compare(task, target, taught_by, seeds, out, (engine, address), options, as_json=as_json, quiet=quiet)
+    with _folder(out, task.name, target, resume=resume, quiet=quiet) as place:
+        if method == "all":
+            options["skip_bad"] = skip_bad
+            warnings = _compare(
+                task, target, taught_by, seeds, place, (engine, address), options, as_json=as_json, quiet=quiet
+            )
+        else:
+            options = {"seed": seed, **options, "resume": resume, "skip_bad": skip_bad}
+            warnings = _tune(task, target, taught_by, method, place, options, onnx=onnx, as_json=as_json, quiet=quiet)
+    _warn(warnings)
+
+
+@contextmanager
+def _folder(out: Path | None, task: str, target: str, *, resume: bool, quiet: bool) -> Iterator[Path]:
+    """The folder of a run: --out, or one of its own in runs/, numbered so that nothing is overwritten."""
+    import os
+    import re
+    from itertools import count
+
+    from hubscout.errors import InputError
+    from hubscout.ranking.names import short_names
+
+    if out is not None:
+        yield out
         return
+    if resume or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("--resume and runs of several processes need the folder of the run: give --out.")
+    name = re.sub(r"[^\w.-]+", "-", f"{task}-{short_names([target])[0]}").strip("-.")[:80]
+    Path("runs").mkdir(exist_ok=True)
+    for number in count(1):
+        place = Path("runs") / f"{name}-{number}"
+        try:
+            place.mkdir()
+            break
+        except FileExistsError:
+            continue
+    say(f"Without --out, the run goes to {place}", quiet=quiet)
+    try:
+        yield place
+    finally:
+        for folder in (place, place.parent):  # where nothing came of it, nothing stays
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _tune(
+    task: Any,
+    target: str,
+    teachers: list[str],
+    method: str,
+    out: Path,
+    options: dict[str, Any],
+    *,
+    onnx: bool,
+    as_json: bool,
+    quiet: bool,
+) -> list[str]:
+    """Tune and tell; gives the warnings."""
     from hubscout.tuning import tune as run
     from hubscout.tuning.display import display
     from hubscout.tuning.saving import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
-        tuned = run(
-            task, target, taught_by, method, out=out, resume=resume, observer=observer, **{"seed": seed, **options}
-        )
+        tuned = run(task, target, teachers, method, out=out, observer=observer, **options)
     if not _is_main():
-        return
-    if out is not None:
-        tuned.save(out)
-        allowed = " --allow-code" if opens_by_code(tuned, out) else ""
-        say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
-        if onnx:
-            difference = tuned.export_onnx(out / "model.onnx")
-            say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
+        return []
+    allowed = " --allow-code" if opens_by_code(tuned, out) else ""
+    say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
+    if onnx:
+        difference = tuned.export_onnx(out / "model.onnx")
+        say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
     if as_json:
         print_json({**tuned.record(), "out": out})
-        return
-    print_result(str(tuned))
+    else:
+        print_result(str(tuned))
+    return [tuned.warning]
+
+
+def _warn(warnings: list[str]) -> None:
+    """Say what is worse than guessing, even to those who want to hear nothing, and end with a status that shows it."""
+    from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING
+
+    found = [warning for warning in warnings if warning]
+    for warning in found:
+        say(f"Warning: {warning}")
+    if found:
+        raise typer.Exit(EXIT_WORSE_THAN_GUESSING)
 
 
 def _compare(
@@ -161,13 +231,14 @@ def _compare(
     target: str,
     teachers: list[str],
     seeds: int,
-    out: Path | None,
+    out: Path,
     place: tuple[str, str | None],
     options: dict[str, Any],
     *,
     as_json: bool,
     quiet: bool,
-) -> None:
+) -> list[str]:
+    """Compare and tell; gives the warnings."""
     from hubscout.tuning.comparison import compare
     from hubscout.tuning.display import display
 
@@ -177,9 +248,11 @@ def _compare(
             engine_options=engine_options(*place), observer=observer, **options,
         )  # fmt: skip
     if as_json:
-        print_json(found.record())
+        print_json({**found.record(), "out": out})
     else:
         print_result(found.table())
+    say(f"The models are in {out}, by method and seed, such as {out / found.trials[0].folder}", quiet=quiet)
+    return [f"{trial.folder}: {trial.warning}" for trial in found.trials if trial.warning]
 
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
@@ -193,36 +266,6 @@ def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> l
         else:
             found.append(value)
     return list(dict.fromkeys(found))
-
-
-def read_settings(pairs: list[str]) -> dict[str, Any]:
-    """`name=value` pairs; numbers, true, false and none are read as such, lists by commas for `trackers`.
-
-    >>> read_settings(["warmup=0.1", "freeze=all", "patience=none", "trackers=tensorboard,wandb"])
-    {'warmup': 0.1, 'freeze': 'all', 'patience': None, 'trackers': ('tensorboard', 'wandb')}
-    """
-    from hubscout.errors import InputError
-
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--set {pair}: write name=value.")
-        name = name.strip().replace("-", "_")
-        found[name] = tuple(split_list([value])) if name == "trackers" else _value(value.strip())
-    return found
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _is_main() -> bool:

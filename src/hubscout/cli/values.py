@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -78,3 +78,40 @@ def _models_of_file(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--models @{path}: cannot read the list of models: {error}.") from error
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def read_settings(pairs: list[str]) -> dict[str, Any]:
+    """`name=value` pairs; numbers, true, false and none are read as such, lists by commas for `trackers`.
+
+    >>> read_settings(["warmup=0.1", "freeze=all", "patience=none", "trackers=tensorboard,wandb"])
+    {'warmup': 0.1, 'freeze': 'all', 'patience': None, 'trackers': ('tensorboard', 'wandb')}
+    >>> read_settings(["augment=none"])  # a word that this argument knows
+    {'augment': 'none'}
+    """
+    from hubscout.tuning.arguments import TuningArguments
+
+    words = get_type_hints(TuningArguments)
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set {pair}: write name=value.")
+        name = name.strip().replace("-", "_")
+        value = value.strip()
+        if name == "trackers":
+            found[name] = tuple(split_list([value]))
+        else:
+            found[name] = value if value in get_args(words.get(name)) else _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

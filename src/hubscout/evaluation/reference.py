@@ -7,18 +7,17 @@ validation split, report the test split. Resumable: every finished trial is a li
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
 from hubscout.evaluation.trials import Trial, TrialJournal
 from hubscout.optional import require
+from hubscout.tuning.rates import default_optimizer, rates_of
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -29,17 +28,39 @@ TABLE = "reference.csv"
 
 @dataclass(frozen=True)
 class Grid:
-    """Learning rates × weight decays; by default the paper's seven by seven, logarithmically spaced.
+    """Learning rates × weight decays. Rates `beyond` are tried only next to the best one, where that is at an end.
+
+    By default the paper's seven by seven for SGD, logarithmically spaced; `Grid.of` has those that suit a task.
 
     >>> len(list(Grid())), Grid().learning_rates[0], Grid().weight_decays[0]
     (49, 0.1, 1e-06)
     """
 
-    learning_rates: tuple[float, ...] = tuple(float(f"{rate:.6g}") for rate in np.logspace(-1, -4, 7))
-    weight_decays: tuple[float, ...] = tuple(float(f"{decay:.6g}") for decay in np.logspace(-6, -3, 7))
+    learning_rates: tuple[float, ...] = rates_of("sgd", "image").tried
+    weight_decays: tuple[float, ...] = rates_of("sgd", "image").weight_decays
+    beyond: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, task: Task, optimizer: str = "auto") -> Grid:
+        """The rates and decays that suit the inputs of a task and the optimiser that `tune` takes for it."""
+        chosen = optimizer if optimizer != "auto" else default_optimizer(task.modality, task.kind)
+        rates = rates_of(chosen, task.modality)
+        return cls(rates.tried, rates.weight_decays, rates.beyond)
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         return ((rate, decay) for rate in self.learning_rates for decay in self.weight_decays)
+
+    def next_rate(self, tried: Collection[float], best: float) -> float | None:
+        """The next rate past the best of those tried; None where it has one on both sides, or none is left.
+
+        >>> Grid((0.1, 1.0), beyond=(0.01, 10.0)).next_rate([0.1, 1.0], best=1.0)
+        10.0
+        """
+        if best == max(tried):
+            return min((rate for rate in self.beyond if rate > best), default=None)
+        if best == min(tried):
+            return max((rate for rate in self.beyond if rate < best), default=None)
+        return None
 
 
 @dataclass(frozen=True)
@@ -56,7 +77,7 @@ class Reference:
         if not found:
             reasons = {trial.failure for trial in self.trials if trial.model == model and trial.failure}
             raise TuningError(f"No trial of {model!r} finished. {' '.join(sorted(reasons))}".strip())
-        return max(found, key=lambda trial: (trial.validation or 0.0, -trial.learning_rate))
+        return max(found, key=_merit)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -110,6 +131,7 @@ def reference(
     grid: Grid | Iterable[tuple[float, float]] | None = None,
     search: str = "grid",
     trials: int = 49,
+    skip_bad: bool = False,
     engine: str = "local",
     engine_options: Mapping[str, Any] | None = None,
     observer: Any = None,
@@ -122,9 +144,11 @@ def reference(
         models: identifiers.
         out: a folder: `trials.jsonl` gets a line for each finished trial, `reference.csv` the table. The same call
             goes on where it stopped.
-        grid: pairs of a learning rate (of the backbone; the head has ten times it) and a weight decay.
+        grid: pairs of a learning rate (of the backbone; the head has ten times it) and a weight decay. None: those
+            that suit the inputs and the optimiser, see `Grid.of`.
         search: `grid`, or `tpe`: the same range searched by Optuna, with trials pruned that fall behind the median.
         trials: for `tpe`, how many for each model.
+        skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
         engine: where the trials run; `tpe` runs one after the other.
         observer: hears of each run's progress.
         options: fields of `TuningArguments` that all trials share.
@@ -135,15 +159,19 @@ def reference(
     for name in ("learning_rate", "weight_decay"):
         if name in options:
             raise InputError(f"{name} is what the search is over: give grid= instead.")
+    from hubscout.tuning.measures import primary
+    from hubscout.tuning.readable import read_through
+
     folder = Path(out)
+    task = read_through(task, skip_bad=skip_bad, observer=observer)
     journal = TrialJournal(folder / TRIALS, _identity(task, search, options))
+    fitting = Grid.of(task, str(options.get("optimizer", "auto")))
     if search == "tpe":
         for model in models:
-            _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else Grid(), trials, observer, options)
+            _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else fitting, trials, observer, options)
     else:
-        _search_grid(task, models, journal, list(grid or Grid()), engine, engine_options or {}, observer, options)
-    from hubscout.tuning.measures import primary
-
+        chosen = fitting if grid is None else grid
+        _search_grid(task, models, journal, chosen, engine, engine_options or {}, observer, options)
     wanted = set(models)
     result = Reference(
         task.name,
@@ -160,7 +188,7 @@ def _search_grid(
     task: Task,
     models: Sequence[str],
     journal: TrialJournal,
-    grid: Sequence[tuple[float, float]],
+    grid: Grid | Iterable[tuple[float, float]],
     engine: str,
     engine_options: Mapping[str, Any],
     observer: Any,
@@ -170,30 +198,49 @@ def _search_grid(
     from hubscout.tasks.sending import TaskReference
     from hubscout.tuning.spreading import options_elsewhere, trial_job
 
-    wanted = {
-        f"{model} {rate!r} {decay!r}": (model, rate, decay)
-        for model in models
-        for rate, decay in grid
-        if (model, rate, decay) not in journal.done
-    }
     runner = open_engine(engine, **engine_options)
     try:
         sent = TaskReference.of(task, runner)
+        wanted = {_key(model, *pair): (model, *pair) for model in models for pair in grid}
 
         def job(key: str, place: tuple[str, float, float]) -> Job:
             settings = options_elsewhere(options, key, runner, observer)
             device = str(options.get("device", "auto"))
             return trial_job(key, partial(_trial, sent, *place, settings), runner, device, group=place[0])
 
-        jobs = [job(key, place) for key, place in wanted.items()]
-        for result in runner.run(jobs, observer=observer if runner.elsewhere else None):
-            if result.failed:
-                # Not written: what failed for a reason outside the search is tried again next time.
-                journal.trials.append(Trial(*wanted[result.key], None, None, result.seconds, result.reason))
-            else:
-                journal.add(result.value)
+        while wanted:
+            jobs = [job(key, place) for key, place in wanted.items() if place not in journal.done]
+            for result in runner.run(jobs, observer=observer if runner.elsewhere else None):
+                if result.failed:
+                    # Not written: what failed for a reason outside the search is tried again next time.
+                    journal.trials.append(Trial(*wanted[result.key], None, None, result.seconds, result.reason))
+                else:
+                    journal.add(result.value)
+            wanted = _past_the_ends(models, journal, grid) if isinstance(grid, Grid) else {}
     finally:
         runner.close()
+
+
+def _past_the_ends(models: Sequence[str], journal: TrialJournal, grid: Grid) -> dict[str, tuple[str, float, float]]:
+    """What is still to be tried of the models whose best rate so far is at an end of those tried."""
+    wanted: dict[str, tuple[str, float, float]] = {}
+    for model in models:
+        own = [trial for trial in journal.trials if trial.model == model]
+        finished = [trial for trial in own if trial.validation is not None]
+        if not finished:
+            continue
+        rate = grid.next_rate({trial.learning_rate for trial in own}, max(finished, key=_merit).learning_rate)
+        if rate is not None:
+            wanted |= {_key(model, rate, decay): (model, rate, decay) for decay in grid.weight_decays}
+    return wanted
+
+
+def _merit(trial: Trial) -> tuple[float, float]:
+    return trial.validation or 0.0, -trial.learning_rate
+
+
+def _key(model: str, rate: float, decay: float) -> str:
+    return f"{model} {rate!r} {decay!r}"
 
 
 def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[str, Any]) -> Trial:
@@ -204,7 +251,7 @@ def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[st
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
-    settings = {"bootstrap_resamples": 1, **options, "learning_rate": rate, "weight_decay": decay}
+    settings = {"bootstrap_resamples": 1, **options, "learning_rate": rate, "weight_decay": decay, "restarts": 0}
     try:
         tuned = tune(sent.open(), model, method="fine-tune", **settings)
     except DivergedError as error:
@@ -228,9 +275,10 @@ def _search_tpe(
     from hubscout.tuning.journal import Validated
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    rates = (*grid.learning_rates, *grid.beyond)
     floats = optuna.distributions.FloatDistribution
     space = {
-        "learning_rate": floats(min(grid.learning_rates), max(grid.learning_rates), log=True),
+        "learning_rate": floats(min(rates), max(rates), log=True),
         "weight_decay": floats(min(grid.weight_decays), max(grid.weight_decays), log=True),
     }
     here = TaskReference.of(task, LocalEngine())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
+from hubscout.json_lines import append_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class TrialJournal:
         self.path = path
         self.identity = dict(identity)
         self.trials: list[Trial] = []
-        if path.is_file():
-            self._read()
+        self._read()
 
     @property
     def done(self) -> set[tuple[str, float, float]]:
@@ -43,29 +41,17 @@ class TrialJournal:
     def add(self, trial: Trial) -> None:
         """Keep a finished trial, on disk at once."""
         self.trials.append(trial)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(strip_credentials(json.dumps({"run": self.identity, **asdict(trial)})) + "\n")
-            file.flush()
+        append_line(self.path, {"run": self.identity, **asdict(trial)})
 
     def _read(self) -> None:
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        whole = 0
-        for number, line in enumerate(lines):
+        for number, record in enumerate(read_lines(self.path), start=1):
             try:
-                record = json.loads(line)
                 run = record.pop("run")
                 trial = Trial(**record)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if number == len(lines) - 1:
-                    break  # cut short by a kill: that trial runs again
-                raise RunError(f"{self.path}, line {number + 1}, is no trial: {error}.") from error
+            except (KeyError, TypeError) as error:
+                raise RunError(f"{self.path}, trial {number}, is no trial: {error}.") from error
             if run != self.identity:
                 raise RunError(
                     f"{self.path} holds trials of another search ({run}, now {self.identity}): give another folder."
                 )
             self.trials.append(trial)
-            whole += len(line)
-        if whole < sum(map(len, lines)):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)

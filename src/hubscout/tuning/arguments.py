@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 from hubscout.errors import InputError
+from hubscout.tuning.rates import default_optimizer, rates_of
 
+RESTART_FACTOR = 5
+"""What the learning rates are divided by each time a diverged run starts anew."""
 _RUNTIME_FIELDS = frozenset(
     {
         "bootstrap_resamples", "checkpoint_every_steps", "confidence", "data_in_memory", "device",
@@ -44,9 +47,9 @@ class TuningArguments:
     None: all of them, halved whenever the device runs out of memory."""
 
     optimizer: Literal["auto", "sgd", "adamw"] = "auto"
-    """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens, `sgd` otherwise."""
+    """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens and for regression, `sgd` otherwise."""
     learning_rate: float | None = None
-    """Of the backbone. None: 0.003 for `sgd`, 5e-5 for `adamw`."""
+    """Of the backbone. None: 0.003 for `sgd`; for `adamw` 5e-5 on text and tokens, 3e-4 on other inputs."""
     head_learning_rate: float | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     momentum: float = 0.9
@@ -59,6 +62,9 @@ class TuningArguments:
     """Share of the steps in which the learning rates rise linearly from zero."""
     gradient_clip: float | None = None
     """Largest norm of the gradient; None: not clipped."""
+    restarts: int = 3
+    """How often a run that diverges starts anew, each time at a fifth of its learning rates. 0: divergence is an error.
+    """
     label_smoothing: float = 0.0
     """For classification and tagging."""
 
@@ -136,10 +142,11 @@ class TuningArguments:
             if choices and all(isinstance(choice, str) for choice in choices):
                 self._one_of(field.name, choices)
         for name in ("epochs", "batch_size", "evaluation_batch_size", "micro_batch_size", "steps", "log_every_steps",
-                     "keep_checkpoints", "checkpoint_every_steps", "patience", "lora_rank", "processes"):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"{name}={value!r}: must be a whole number of at least 1.")
+                     "keep_checkpoints", "checkpoint_every_steps", "patience", "lora_rank", "processes",
+                     "restarts"):  # fmt: skip
+            value, least = getattr(self, name), 0 if name == "restarts" else 1
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
         for name in ("learning_rate", "head_learning_rate", "gradient_clip", "temperature", "validate_every_epochs"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -179,12 +186,22 @@ class TuningArguments:
         """The fields that decide what comes out: those in which a resumed run must agree with its checkpoint."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
 
-    def settled(self, modality: str) -> TuningArguments:
+    def settled(self, modality: str, kind: str) -> TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite."""
-        optimizer = self.optimizer
-        if optimizer == "auto":
-            optimizer = "adamw" if modality in ("text", "text-pair", "tokens") else "sgd"
-        rate = self.learning_rate or (0.003 if optimizer == "sgd" else 5e-5)
+        optimizer = self.optimizer if self.optimizer != "auto" else default_optimizer(modality, kind)
+        rate = self.learning_rate or rates_of(optimizer, modality).default
         return self.replace(
             optimizer=optimizer, learning_rate=rate, head_learning_rate=self.head_learning_rate or 10 * rate
+        )
+
+    def slower(self, times: int) -> TuningArguments:
+        """Settled arguments with the learning rates of the run that starts anew for the `times`-th time."""
+        if not times:
+            return self
+        assert self.learning_rate is not None
+        assert self.head_learning_rate is not None
+        factor = RESTART_FACTOR**times
+        return self.replace(
+            learning_rate=float(f"{self.learning_rate / factor:.6g}"),
+            head_learning_rate=float(f"{self.head_learning_rate / factor:.6g}"),
         )

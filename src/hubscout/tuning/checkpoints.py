@@ -1,8 +1,12 @@
-"""Checkpoints of a run: written atomically, read without running anything, refused where they are another run's."""
+"""Checkpoints of a run: written atomically, read without running anything, refused where they are another run's.
+
+The name of a file ends in the first digits of its content's SHA-256: a byte that changed on the disk is found.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +17,7 @@ import torch
 
 from hubscout.errors import CheckpointError, TuningError
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -33,30 +37,45 @@ class Checkpoints:
 
         The file gets its name when it is whole and on disk. A write that fails leaves the older ones alone.
         """
-        path = self.folder / f"step-{step:08d}.pt"
-        partial = path.with_suffix(".partial")
+        name = f"step-{step:08d}"
+        partial = self.folder / f"{name}.partial"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
                 torch.save({"format": _FORMAT, "identity": dict(self.identity), "step": step, **state}, file)
                 file.flush()
                 os.fsync(file.fileno())
+            path = self.folder / f"{name}-{_digest(partial)}.pt"
             partial.replace(path)
         except (OSError, RuntimeError) as error:
             partial.unlink(missing_ok=True)
-            raise TuningError(self._write_failed(path, error)) from error
+            raise TuningError(self._write_failed(self.folder / name, error)) from error
         for old in self.files()[: -self.keep]:
             old.unlink(missing_ok=True)
         return path
 
     def files(self) -> list[Path]:
-        """Whole checkpoints, the latest last."""
+        """The checkpoints that were written, the latest last."""
         return sorted(self.folder.glob("step-*.pt"))
 
     def latest(self) -> Path | None:
-        """The last whole checkpoint, or None."""
+        """The last checkpoint, or None."""
         files = self.files()
         return files[-1] if files else None
+
+    def last_whole(self) -> tuple[Path | None, list[Path]]:
+        """The last checkpoint that is as it was written, or None; and the later ones that are not, now set aside."""
+        damaged: list[Path] = []
+        for path in reversed(self.files()):
+            if path.stem.rpartition("-")[2] == _digest(path):
+                return path, damaged
+            damaged.append(path.rename(path.with_suffix(".damaged")))
+        return None, damaged
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        for path in self.files():
+            path.unlink(missing_ok=True)
 
     def read(self, path: Path) -> dict[str, Any]:
         """A checkpoint's state, on the CPU. Only data is read: a file that holds anything else is refused."""
@@ -96,3 +115,8 @@ class Checkpoints:
         latest = self.latest()
         kept = f"The last good checkpoint is {latest}." if latest else "There is no earlier checkpoint."
         return f"The checkpoint {path} could not be written: {reason}. {kept} Make room and resume."
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -14,8 +15,10 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
+from hubscout.json_lines import append_line, read_lines
 from hubscout.tasks.sending import TaskReference
 from hubscout.tuning.measures import primary
+from hubscout.tuning.readable import read_through
 from hubscout.tuning.saving import write_record
 from hubscout.tuning.spreading import options_elsewhere, trial_job
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hubscout.tasks import Task
+    from hubscout.tuning.tuned import Tuned
 
 ALL = ("fine-tune", "kd", "zoo", "b-tuning")
 
@@ -36,6 +40,13 @@ class Trial:
     validation: float
     test: float
     seconds: float
+    warning: str = ""
+    """Where the model is worse than guessing."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of the model, inside that of the comparison."""
+        return f"{self.method}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,9 @@ class Comparison:
             seconds = np.mean([trial.seconds for trial in self.trials if trial.method == method])
             cells = [_spread(self.values(method, split)) for split in ("validation", "test")]
             table.add_row(Text(method), *cells, str(len(self.values(method))), f"{seconds:.0f}")
+        for trial in self.trials:
+            if trial.warning:
+                table.add_row(Text(trial.folder), Text(trial.warning, overflow="fold"), "–", "1", "–")
         for method, reason in self.failures.items():
             table.add_row(Text(method), Text(reason, overflow="fold"), "–", "0", "–")
         return table
@@ -107,22 +121,24 @@ def compare(
     methods: Sequence[str] = ALL,
     seeds: Sequence[int] = (0, 1, 2),
     out: Path | str | None = None,
+    skip_bad: bool = False,
     engine: str = "local",
     engine_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Comparison:
     """Tune by each method with each seed and the same arguments.
 
-    Every finished run is a line of `out`/trials.jsonl at once, and its curves are in `out`/METHOD-SEED/, without
-    weights; the same call goes on where it stopped. A method that
-    cannot run here (Zoo-Tuning over several architectures, say) is named with its reason.
+    Every finished run is a line of `out`/trials.jsonl at once, and its model with its curves is in `out`/METHOD-SEED/,
+    as `Tuned.save` writes it; the same call goes on where it stopped. A method that cannot run here (Zoo-Tuning over
+    several architectures, say) is named with its reason.
     """
     if not seeds or not methods:
         raise InputError("compare needs at least one method and one seed.")
+    observer = options.pop("observer", None)
+    task = read_through(task, skip_bad=skip_bad, observer=observer)
     journal = Path(out) / "trials.jsonl" if out is not None else None
     identity = _identity(task, target, teachers, options)
     done = _read(journal, identity)
-    observer = options.pop("observer", None)
     failures: dict[str, str] = {}
     runner = open_engine(engine, **(engine_options or {}))
     try:
@@ -131,7 +147,7 @@ def compare(
         def job(method: str, seed: int) -> Job:
             key = f"{method}-{seed}"
             settings = options_elsewhere(options, key, runner, observer)
-            work = partial(_run, reference, target, tuple(teachers), method, seed, settings)
+            work = partial(_run, reference, target, tuple(teachers), method, seed, settings, journal is not None)
             return trial_job(key, work, runner, str(options.get("device", "auto")))
 
         jobs = [job(method, seed) for method in methods for seed in seeds if (method, seed) not in done]
@@ -139,13 +155,11 @@ def compare(
             if result.failed:
                 failures[result.key.rpartition("-")[0]] = result.reason
                 continue
-            trial, record, curves = result.value
+            trial, files = result.value
             done[trial.method, trial.seed] = trial
             if journal is not None:
-                journal.parent.mkdir(parents=True, exist_ok=True)
-                write_record(journal.parent / f"{trial.method}-{trial.seed}", record, curves)
-                with journal.open("a", encoding="utf-8") as file:
-                    file.write(strip_credentials(json.dumps({"run": identity, **asdict(trial)})) + "\n")
+                _keep(journal.parent / trial.folder, files)
+                append_line(journal, {"run": identity, **asdict(trial)})
     finally:
         runner.close()
     trials = [done[method, seed] for method in methods for seed in seeds if (method, seed) in done]
@@ -156,8 +170,15 @@ def compare(
 
 
 def _run(
-    reference: TaskReference, target: Any, teachers: Sequence[Any], method: str, seed: int, options: Mapping[str, Any]
-) -> tuple[Trial, dict[str, Any], tuple[Mapping[str, Any], ...]]:
+    reference: TaskReference,
+    target: Any,
+    teachers: Sequence[Any],
+    method: str,
+    seed: int,
+    options: Mapping[str, Any],
+    keep: bool,
+) -> tuple[Trial, dict[str, bytes]]:
+    """The trial, and the files of its model: the caller may be another machine."""
     import time
 
     from hubscout.tuning.tuning_run import tune
@@ -165,8 +186,26 @@ def _run(
     started = time.perf_counter()
     tuned = tune(reference.open(), target, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
     seconds = time.perf_counter() - started
-    trial = Trial(method, seed, tuned.metric("validation").value, tuned.metric("test").value, seconds)
-    return trial, tuned.record(), tuned.curves
+    validation, test = tuned.metric("validation").value, tuned.metric("test").value
+    return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}
+
+
+def _files(tuned: Tuned) -> dict[str, bytes]:
+    """What `Tuned.save` writes, by path; the record alone of a model that cannot be saved."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        try:
+            tuned.save(folder)
+        except NotImplementedError:
+            write_record(folder, tuned.record(), tuned.curves)
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _keep(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _identity(task: Task, target: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,14 +220,8 @@ def _name(model: Any) -> str:
 
 
 def _read(journal: Path | None, identity: Mapping[str, Any]) -> dict[tuple[str, int], Trial]:
-    if journal is None or not journal.is_file():
-        return {}
     found = {}
-    for line in journal.read_text(encoding="utf-8").splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # the last line of a run that was killed while writing it
+    for record in read_lines(journal) if journal is not None else ():
         try:
             same = record.pop("run") == identity
             trial = Trial(**record)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
+from hubscout.json_lines import append_line
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,7 @@ class Journal:
         line = {"event": kind, **{name: _plain(value) for name, value in values.items()}}
         self.lines.append(line)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(strip_credentials(json.dumps(line)) + "\n")
+            append_line(self.path, line)
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,9 @@ from hubscout.tuning.schedule import build_optimizer, rate_factor, set_rates
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+_EXPLODED = 4
+"""Times the null model's loss, over the steps between two validations."""
 
 
 @dataclass
@@ -51,10 +55,14 @@ class Loop:
     validate: Callable[[], Mapping[str, float]] | None
     served: Mapping[str, str]
     """View of a name → the view that really is there (equal preprocessings share one)."""
+    null_loss: float = math.inf
+    """The task's loss of a model that says the same of every input."""
     checkpoints: Checkpoints | None = None
     journal: Journal = field(default_factory=Journal)
     observer: Observer = lambda event: None
     standing: Standing = field(default_factory=Standing)
+    restarts: tuple[str, ...] = ()
+    """Why earlier runs diverged, at higher learning rates."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
@@ -63,6 +71,7 @@ class Loop:
         self.micro_batch = self.arguments.micro_batch_size or share
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.standing.step
+        self.task_losses: list[float] = []
 
     def _prepare(self) -> tuple[nn.Module, Any]:
         if any(parameter.requires_grad for parameter in self.network.parameters()):
@@ -94,10 +103,13 @@ class Loop:
             self.pending.append((standing.step, losses))
             standing.step += 1
             last = standing.step == self.steps
-            validates = self.validate is not None and (standing.step % validate_every == 0 or last)
+            judges = standing.step % validate_every == 0 or last
+            validates = judges and self.validate is not None
             writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
-            if validates or writes or last or standing.step % self.arguments.log_every_steps == 0:
+            if judges or writes or standing.step % self.arguments.log_every_steps == 0:
                 self._report()
+            if judges:
+                self._check_exploded(validate_every)
             if validates:
                 self._validate()
             if writes or (self.checkpoints is not None and standing.stopped):
@@ -188,6 +200,7 @@ class Loop:
         samples = sum(len(self.plan.batch(step)) for step, _ in self.pending)
         for (step, _), row in zip(self.pending, values, strict=True):
             parts = dict(zip(names, row.tolist(), strict=True))
+            self.task_losses.append(parts["task"])
             self._write("step", step=step + 1, loss=sum(parts.values()), parts=parts)
         means = dict(zip(names, values.mean(dim=0).tolist(), strict=True))
         step = self.standing.step
@@ -198,12 +211,24 @@ class Loop:
         self.accelerator.log({**{f"loss/{name}": value for name, value in means.items()}, "rate": rate}, step=step)
         self.pending, self.reported_at, self.reported_step = [], now, step
 
+    def _check_exploded(self, steps: int) -> None:
+        """Stop where the loss of the last steps is far above its start and above what saying nothing costs."""
+        recent = fmean(self.task_losses[-steps:])
+        if recent > _EXPLODED * self.null_loss and recent > 2 * self.task_losses[0]:
+            self._diverged(
+                self.standing.step - 1,
+                f"the task's loss was {recent:.3g}, from {self.task_losses[0]:.3g} at the first step, and a model that "
+                f"says the same of every input has {self.null_loss:.3g}",
+            )
+
     def _validate(self) -> None:
         assert self.validate is not None
         standing = self.standing
         metrics = dict(self.validate())
         self.network.train()
-        primary = next(iter(metrics.values()))
+        name, primary = next(iter(metrics.items()))
+        if not math.isfinite(primary):
+            self._diverged(standing.step - 1, f"the validation {name} became NaN or infinite")
         improved = primary > standing.best
         if improved:
             standing.best, standing.best_step, standing.stale = primary, standing.step, 0
@@ -238,6 +263,7 @@ class Loop:
                 "scaler": scaler.state_dict() if scaler is not None else None,
                 "standing": {**vars(standing)},
                 "journal": self.journal.lines,
+                "restarts": list(self.restarts),
             }
             self.checkpoints.write(standing.step, state)
         self.accelerator.wait_for_everyone()
@@ -250,6 +276,7 @@ class Loop:
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         self.standing = Standing(**state["standing"])
+        self.task_losses = [line["parts"]["task"] for line in state["journal"] if line["event"] == "step"]
         if self.accelerator.is_main_process:
             self.journal.resume(state["journal"])
 
@@ -260,8 +287,8 @@ class Loop:
 
     def _diverged(self, step: int, what: str) -> None:
         raise DivergedError(
-            f"At step {step + 1} (epoch {step / self.plan.batches_per_epoch:.1f}) {what}. {self._last_checkpoint()} "
-            "Lower learning_rate or trade_off, or set gradient_clip or warmup."
+            f"At step {step + 1} (epoch {step / self.plan.batches_per_epoch:.1f}) {what}.",
+            f"{self._last_checkpoint()} Lower learning_rate or trade_off, or set gradient_clip or warmup.",
         )
 
     def _last_checkpoint(self) -> str:

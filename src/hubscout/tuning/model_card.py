@@ -27,6 +27,7 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = 
         "",
         f"# {tuned.task_name}, by {tuned.backbone.card.architecture}",
         "",
+        *([f"**Warning: {tuned.warning}**", ""] if tuned.warning else []),
         f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
         "",
         f"- target: `{tuned.target}` ({tuned.backbone.card.params:,} parameters)",

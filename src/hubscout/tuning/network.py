@@ -15,6 +15,7 @@ from hubscout.tuning.losses import TaskLoss
 if TYPE_CHECKING:
     from hubscout.tuning.companions.penalty import Penalty
     from hubscout.tuning.methods.method import Method
+    from hubscout.tuning.plan import BatchPlan
 
 LossParts = dict[str, dict[str, Tensor]]
 """`rows`: sums over the rows of the batch, to be divided by the rows of all of it; `penalties`: plain numbers."""
@@ -98,6 +99,18 @@ def _keeps_statistics(module: nn.Module) -> bool:
 def has_batch_norm(module: nn.Module) -> bool:
     """Whether outputs in training mode depend on the rest of the batch."""
     return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
+
+
+def check_batches(network: Network, plan: BatchPlan, processes: int) -> None:
+    """Refuse a batch size that leaves a process without samples, or a batch norm with a single one."""
+    least = 2 if has_batch_norm(network.body) else 1
+    smallest = plan.samples // plan.batches_per_epoch // processes
+    if smallest < least:
+        reason = " (batch norm needs two)" if least == 2 else ""
+        raise InputError(
+            f"batch_size={plan.batch_size} leaves {smallest} samples for each of {processes} processes; at least "
+            f"{least} are needed{reason}. The train split has {plan.samples}."
+        )
 
 
 def check_width(network: Network, batch: Batch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,3 +91,10 @@ def gather_in_order(accelerator: Accelerator, part: Any) -> list[Any]:
     if accelerator.num_processes == 1:
         return [part]
     return require("accelerate.utils", extra="tuning", purpose="Tuning").gather_object([part])
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as trackers take them."""
+    return {
+        name: value if isinstance(value, int | float | str | bool) else str(value) for name, value in values.items()
+    }

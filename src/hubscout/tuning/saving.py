@@ -18,6 +18,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
 from hubscout.hubs.permission import code_wanted
+from hubscout.json_lines import read_lines
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -37,18 +38,13 @@ def save(tuned: Tuned, folder: Path) -> Path:
 
     Files of an earlier model in `folder` are replaced; other files there are left alone.
     """
-    from hubscout.hubs.saving import read_description
-    from hubscout.tuning.model_card import model_card
-
     backbone, head = tuned.deployable()
     partial: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
-        write_record(partial, tuned.record(), tuned.curves)
-        card = model_card(tuned, read_description(partial), by_code=opens_by_code(tuned, partial))
-        (partial / "README.md").write_text(strip_credentials(card), encoding="utf-8")
+        save_record(tuned, partial)
         for path in sorted(partial.iterdir()):
             if (folder / path.name).is_dir():
                 shutil.rmtree(folder / path.name)
@@ -65,6 +61,16 @@ def opens_by_code(tuned: Tuned, folder: Path) -> bool:
     """Whether a saved model is bare weights whose network only code builds, so that opening it must be allowed."""
     whole = any((folder / name).is_file() for name in ("config.json", "modules.json"))
     return not whole and code_wanted(Identifier.parse(tuned.target)) is not None
+
+
+def save_record(tuned: Tuned, folder: Path) -> None:
+    """What is known of a model whose weights lie in the folder: record, curves and model card."""
+    from hubscout.hubs.saving import read_description
+    from hubscout.tuning.model_card import model_card
+
+    write_record(folder, tuned.record(), tuned.curves)
+    card = model_card(tuned, read_description(folder), by_code=opens_by_code(tuned, folder))
+    (folder / "README.md").write_text(strip_credentials(card), encoding="utf-8")
 
 
 def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
@@ -121,6 +127,7 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         best_step=record["best_step"],
         steps=record["steps"],
         notes=tuple(record["notes"]),
+        warning=record.get("warning", ""),
         sizes=record["sizes"],
     )
 
@@ -197,7 +204,4 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
 
 def _read_curves(folder: Path) -> tuple[dict[str, Any], ...]:
-    path = folder / CURVES
-    if not path.is_file():
-        return ()
-    return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    return tuple(read_lines(folder / CURVES))

@@ -95,6 +95,8 @@ class Tuned:
     best_step: int = 0
     steps: int = 0
     notes: tuple[str, ...] = ()
+    warning: str = ""
+    """Where the model is worse than guessing: on which split, by how much. Empty for a model that may be used."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Samples by split."""
 
@@ -209,6 +211,7 @@ class Tuned:
             "best_step": self.best_step,
             "steps": self.steps,
             "notes": list(self.notes),
+            "warning": self.warning,
             "sizes": dict(self.sizes),
             "arguments": dataclasses.asdict(self.arguments),
         }
@@ -240,6 +243,8 @@ class Tuned:
         if self.merged_metrics is not None:
             for split, found in self.merged_metrics.items():
                 lines.append(f"  {split}, merged: " + ", ".join(f"{name} {value}" for name, value in found.items()))
+        if self.warning:
+            lines.append(f"  Warning: {self.warning}")
         return "\n".join(lines)
 
 

@@ -15,9 +15,16 @@ if TYPE_CHECKING:
     from hubscout.evidence import Evidence
 
 
-def new_head(feature_dim: int, outputs: int, seed: int) -> nn.Linear:
-    """A linear head, random by the seed alone."""
-    head = nn.Linear(feature_dim, outputs)
+def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
+    """A linear head, random by the seed alone; for numbers zero, which is their mean.
+
+    Random weights times large features miss the numbers by many deviations, and the first steps spoil the backbone.
+    """
+    head = nn.Linear(feature_dim, loss.outputs)
+    if loss.kind == "regression":
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        return head
     generator = torch.Generator().manual_seed(mixed_seed(seed, 1))
     bound = feature_dim**-0.5
     with torch.no_grad():

@@ -1,0 +1,108 @@
+"""Whether every sample of a task can be read: found out before the first step, not after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import numpy as np
+
+from hubscout.errors import HubscoutError, TaskError
+from hubscout.features.preparing import default_threads
+from hubscout.tasks.fingerprint import task_fingerprint
+from hubscout.tuning.journal import Note
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+Unreadable = Mapping[str, Mapping[int, str]]
+"""Split → row → why it cannot be read; the reason names the file."""
+_NAMED = 5
+_CHUNK = 64
+_known_readable: WeakSet[Task] = WeakSet()
+"""A search tunes on the same task many times, and reads it through once."""
+
+
+def read_through(task: Task, *, skip_bad: bool = False, observer: Callable[[Any], None] | None = None) -> Task:
+    """The task, every sample of which can be read.
+
+    With `skip_bad` that is the task without those that cannot, and a note names them. Its fingerprint is the one that
+    the same data without these files has: a run goes on when they are deleted.
+
+    Raises:
+        TaskError: samples that cannot be read, each by its file.
+
+    """
+    return without(task, find_unreadable(task), skip_bad=skip_bad, observer=observer)
+
+
+def find_unreadable(task: Task) -> dict[str, dict[int, str]]:
+    """Read every sample of every split once."""
+    if task in _known_readable:
+        return {}
+    found = {}
+    with ThreadPoolExecutor(default_threads()) as pool:
+        for name, split in task.splits.items():
+            starts = range(0, len(split), _CHUNK)
+            bad = {row: why for part in pool.map(partial(_read, split.inputs), starts) for row, why in part.items()}
+            if bad:
+                found[name] = bad
+    if not found:
+        _known_readable.add(task)
+    return found
+
+
+def without(
+    task: Task, bad: Unreadable, *, skip_bad: bool = False, observer: Callable[[Any], None] | None = None
+) -> Task:
+    """The task without its unreadable samples, or an error that names them."""
+    if not bad:
+        return task
+    named = "; ".join(
+        f"{len(rows):,} of {len(task.splits[split]):,} {split} samples: {_listed(list(rows.values()))}"
+        for split, rows in bad.items()
+    )
+    if not skip_bad:
+        raise TaskError(
+            f"Of {task.name!r} cannot be read {named} Repair or remove these, or leave them out with skip_bad=True "
+            "(--skip-bad)."
+        )
+    splits = {
+        name: split.take(np.setdiff1d(np.arange(len(split)), list(bad[name]))) if name in bad else split
+        for name, split in task.splits.items()
+    }
+    note = f"Left out because they cannot be read: {named}"
+    if observer is not None:
+        observer(Note(note))
+    kept = replace(
+        task,
+        splits=splits,
+        fingerprint=task_fingerprint(task.kind, task.modality, task.target_names, splits),
+        notes=(*task.notes, note),
+        source=None,
+    )
+    _known_readable.add(kept)
+    return kept
+
+
+def _read(inputs: Sequence[Any], start: int) -> dict[int, str]:
+    bad = {}
+    for row in range(start, min(start + _CHUNK, len(inputs))):
+        try:
+            inputs[row]
+        except MemoryError:
+            raise
+        except HubscoutError as error:
+            bad[row] = str(error)
+        except Exception as error:  # whatever a sequence of the user's own raises
+            bad[row] = f"sample {row} ({type(error).__name__}: {error})."
+    return bad
+
+
+def _listed(reasons: Sequence[str]) -> str:
+    more = f" … and {len(reasons) - _NAMED:,} more." if len(reasons) > _NAMED else ""
+    return " ".join(reasons[:_NAMED]) + more

@@ -1,0 +1,297 @@
+"""One run of tuning at given learning rates: its parts put together, started or resumed, finished."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hubscout.errors import InputError
+from hubscout.hubs import Backbone
+from hubscout.hubs.downloading import listening, sentences
+from hubscout.tasks import Split, Task
+from hubscout.tasks.fingerprint import task_fingerprint
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.companions.head import new_head, start_from_posterior
+from hubscout.tuning.companions.lora import merge_adapters
+from hubscout.tuning.companions.restricting import restrict
+from hubscout.tuning.data import TARGET, Batches, StreamedBatches, default_workers, distinct_views
+from hubscout.tuning.evaluate import Judge
+from hubscout.tuning.guessing import Verdict, null_loss
+from hubscout.tuning.journal import Journal, Note, Observer, silent
+from hubscout.tuning.knowledge import Library
+from hubscout.tuning.loop import Loop
+from hubscout.tuning.losses import TaskLoss, check_trainable
+from hubscout.tuning.memory import HeldBatches
+from hubscout.tuning.methods import METHODS, Method, Preparation
+from hubscout.tuning.methods.zoo import is_mixture, merge
+from hubscout.tuning.models import check_modality, fingerprint, open_model, open_target, same_model
+from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
+from hubscout.tuning.plan import BatchPlan
+from hubscout.tuning.processes import make_accelerator, plain_values, share_from_main
+from hubscout.tuning.readable import find_unreadable, without
+from hubscout.tuning.rows import Rows
+from hubscout.tuning.saving import save_record
+from hubscout.tuning.tuned import Tuned
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from hubscout.features import FeatureCache
+
+
+class SingleRun:
+    """The parts of one run, put together.
+
+    `restarts` says of each earlier run why it diverged: this one has learning rates that much lower.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        target: str | Backbone,
+        teachers: Sequence[Any],
+        method: str,
+        arguments: TuningArguments,
+        out: Path | None,
+        cache: FeatureCache | None,
+        observer: Observer,
+        *,
+        skip_bad: bool = False,
+        restarts: Sequence[str] = (),
+    ) -> None:
+        self.method: Method = METHODS[method]()
+        check_trainable(task)
+        if self.method.uses_teachers and not teachers:
+            raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
+        self.asked, self.restarts = arguments, tuple(restarts)
+        self.arguments = arguments.slower(len(self.restarts))
+        self.folder = out
+        self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
+        self.observer = observer if self.accelerator.is_main_process else silent
+        self.notes: list[str] = list(restarts)
+        self.shared = share_from_main(self.accelerator)
+        with listening(sentences(lambda text: self.observer(Note(text)))):
+            self.target, note = open_target(target, task, arguments, method)
+            self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
+        for role, backbone in (("target", self.target), *(("teacher", teacher) for teacher in self.teachers)):
+            check_modality(role, backbone, task)
+        if self.target.module is None:
+            raise InputError(
+                f"target={self.target.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
+            )
+        if any(same_model(teacher, self.target) for teacher in self.teachers):
+            self._note(f"The target {self.target.card.identifier} is among its own teachers.")
+        if note is not None:
+            self._note(note)
+        bad = self.shared(lambda: find_unreadable(task))
+        self.task = without(task, bad, skip_bad=skip_bad)
+        for said in self.task.notes[len(task.notes) :]:
+            self._note(said)
+        check_trainable(self.task)
+        self.judge = Judge(self.task, arguments, self.accelerator)
+        device = str(self.accelerator.device)
+        self.library = Library(self.task, device, cache, arguments.workers, self.shared, untouched=self.target)
+
+    def execute(self, resume: bool) -> Tuned:
+        """Prepare, train, evaluate."""
+        accelerator, arguments = self.accelerator, self.arguments
+        loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
+        rows = Rows.of(self.task.train, loss, accelerator.device)
+        network = self._build(loss, rows)
+        plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
+        check_batches(network, plan, accelerator.num_processes)
+        live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
+        views, served = distinct_views({TARGET: self.target.preprocessing, **live})
+        train = self._batches(self.task.train, views, augment=arguments.augment == "standard")
+        augments = arguments.augment == "standard" and views[TARGET].augmented().key != views[TARGET].key
+        if augments and self.task.kind == "regression":
+            self._note(
+                "Images are cropped and mirrored at random while their numbers stay: where those say where something "
+                "is or how large, set augment='none'."
+            )
+        example = next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[TARGET]
+        check_width(network, example)
+        unused = silence_unused(network, example)
+        for note in restrict(network, arguments, unused, accelerator.device):
+            self._note(note)
+        checkpoints = self._checkpoints()
+        validation = self._batches(self.task.validation, {TARGET: self.target.preprocessing}, augment=False)
+        loop = Loop(
+            network,
+            train,
+            rows,
+            plan,
+            arguments.steps or arguments.epochs * plan.batches_per_epoch,
+            arguments,
+            accelerator,
+            partial(self.judge.values, network, validation, self.task.validation)
+            if len(self.task.validation)
+            else None,
+            served,
+            null_loss(self.task, loss, rows),
+            checkpoints,
+            Journal(self.folder / "metrics.jsonl" if self.folder and accelerator.is_main_process else None),
+            self.observer,
+        )
+        self._start(loop, checkpoints, resume)
+        loop.run()
+        loop.end()
+        return self._finish(network, loop, validation)
+
+    def _build(self, loss: TaskLoss, rows: Rows) -> Network:
+        """Head, method and network, with whatever they want to know of frozen features."""
+        arguments, device = self.arguments, self.accelerator.device
+        head = new_head(self.target.card.feature_dim, loss, arguments.seed)
+        if arguments.head_init == "posterior":
+            library = self.library
+
+            def fitted() -> Mapping[str, torch.Tensor]:
+                features, posterior = library.features(self.target), library.posterior(self.target)
+                start_from_posterior(head, posterior, features, rows.targets, loss)
+                return head.state_dict()
+
+            head.load_state_dict(library.shared(fitted))
+        self.method.prepare(Preparation(self.task, self.target, self.teachers, arguments, device, self.library))
+        for note in self.method.notes:
+            self._note(note)
+        self.library.forget()
+        network = Network(
+            self.target, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
+        ).to(device)
+        if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
+
+    def _batches(self, split: Split, views: Mapping[str, Any], *, augment: bool) -> Batches:
+        arguments, device = self.arguments, self.accelerator.device
+        workers = default_workers(arguments.workers, len(split), self.accelerator.num_processes)
+        if arguments.data_in_memory:
+            return HeldBatches(
+                split.inputs, views, seed=arguments.seed, augment=augment, workers=workers, device=device
+            )
+        return StreamedBatches(
+            split.inputs,
+            views,
+            seed=arguments.seed,
+            augment=augment,
+            workers=workers,
+            pin_memory=device.type == "cuda",
+        )
+
+    def _checkpoints(self) -> Checkpoints | None:
+        if self.folder is None:
+            return None
+        # The weights depend on these two splits alone: samples of test may come and go.
+        decisive = {name: self.task.splits[name] for name in ("train", "validation")}
+        identity = {
+            "task": task_fingerprint(self.task.kind, self.task.modality, self.task.target_names, decisive),
+            "target": fingerprint(self.target),
+            "teachers": [fingerprint(teacher) for teacher in self.teachers],
+            "method": self.method.name,
+            **self.asked.decisive(),
+        }
+        return Checkpoints(self.folder / "checkpoints", identity, self.arguments.keep_checkpoints)
+
+    def _start(self, loop: Loop, checkpoints: Checkpoints | None, resume: bool) -> None:
+        if resume and checkpoints is None:
+            raise InputError("resume=True needs the folder of the run: out=...")
+        latest = None
+        if checkpoints is not None and checkpoints.files():
+            if not resume:
+                raise InputError(
+                    f"{self.folder} holds a run already (checkpoint {checkpoints.files()[-1].name}): resume it "
+                    "(resume=True, --resume) or give another folder."
+                )
+            latest, damaged = self.shared(checkpoints.last_whole)
+            for path in damaged:
+                self._note(
+                    f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
+                    f"run goes on from {latest or 'the beginning'}."
+                )
+        if latest is not None and checkpoints is not None:
+            state = checkpoints.read(latest)
+            loop.resume(state)
+            self.restarts = tuple(state["restarts"])
+            self.notes[:0] = self.restarts
+            self.arguments = loop.arguments = self.asked.slower(len(self.restarts))
+            self._note(f"Resumed after step {loop.standing.step} from {latest}.")
+        elif self.folder is not None and self.accelerator.is_main_process:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            loop.journal.resume([])
+            for reason in self.restarts:
+                loop.journal.add("note", step=0, text=reason)
+        loop.restarts = self.restarts
+        if self.arguments.trackers:
+            self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
+
+    def _finish(self, network: Network, loop: Loop, validation: Batches) -> Tuned:
+        network.eval()
+        if self.arguments.lora_rank is not None:
+            merge_adapters(network.body)
+        self.method.finish(self.target)
+        tuned = Tuned(
+            backbone=self.target,
+            head=network.head,
+            loss=network.loss,
+            task_name=self.task.name,
+            task_fingerprint=self.task.fingerprint,
+            target_names=self.task.target_names,
+            method=self.method.name,
+            target=self.target.card.identifier,
+            teachers=tuple(teacher.card.identifier for teacher in self.teachers),
+            arguments=self.arguments,
+            curves=tuple(loop.journal.lines),
+            best_step=loop.standing.best_step if loop.standing.best_state is not None else loop.standing.step,
+            steps=loop.standing.step,
+            notes=tuple(self.notes),
+            sizes={name: len(split) for name, split in self.task.splits.items()},
+        )
+        folder = self.folder if self.accelerator.is_main_process else None
+        if folder is not None:
+            try:
+                tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
+            except NotImplementedError as error:
+                self._note(f"The model itself is not written: {error}")
+        tuned = self._measured(tuned, network, loop, validation)
+        self.accelerator.end_training()
+        if folder is not None:
+            save_record(tuned, folder)
+        return tuned
+
+    def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
+        """The tuned model with its metrics, and with a warning where they are worse than guessing."""
+        test = self._batches(self.task.test, {TARGET: self.target.preprocessing}, augment=False)
+        parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
+        metrics, merged = self.judge.measure(network, parts), None
+        if is_mixture(network.body):
+            plain = copy.deepcopy(self.target)
+            assert plain.module is not None
+            merge(plain.module)
+            merged = self.judge.measure(Network(plain, network.head, network.loss, self.method), parts)
+        # What is saved of a mixture is the merged network.
+        warning = Verdict(self.task).warning(merged if merged is not None else metrics)
+        if warning:
+            self._note(warning)
+        tuned = replace(tuned, metrics=metrics, merged_metrics=merged, warning=warning, notes=tuple(self.notes))
+        if self.accelerator.is_main_process:
+            loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record())
+        return replace(tuned, curves=tuple(loop.journal.lines))
+
+    def clear(self) -> None:
+        """Give up this run, for one that starts anew in its place."""
+        self.accelerator.end_training()
+        if self.accelerator.is_main_process and self.folder is not None:
+            Checkpoints(self.folder / "checkpoints", {}).clear()
+        self.accelerator.wait_for_everyone()
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self.observer(Note(text))

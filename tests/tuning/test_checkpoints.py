@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from tuning_networks import perceptron, weights_of
+
+from hubscout.errors import CheckpointError
+from hubscout.tuning import tune
+from hubscout.tuning.checkpoints import Checkpoints
+
+OPTIONS = {"epochs": 3, "batch_size": 16, "method": "fine-tune", "keep_checkpoints": 3}
+
+
+def flipped(data):
+    """One bit of a weight in the middle of the file."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0x10]) + data[middle + 1 :]
+
+
+DAMAGES = {
+    "flipped": flipped,
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 3],
+    "lengthened": lambda data: data + b"\0",
+}
+
+
+def resumed_after(task, folder, damage, count):
+    """The run in one go; the same with its last `count` checkpoints damaged, and resumed."""
+    whole = tune(task, perceptron(0), out=folder / "whole", **OPTIONS)
+    tune(task, perceptron(0), out=folder / "cut", **OPTIONS)
+    files = Checkpoints(folder / "cut" / "checkpoints", {}).files()
+    assert len(files) == 3
+    for path in files[-count:]:
+        path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    resumed = tune(task, perceptron(0), out=folder / "cut", resume=True, **OPTIONS)
+    for name, value in weights_of(whole.backbone).items():
+        assert torch.equal(value, weights_of(resumed.backbone)[name]), name
+    assert torch.equal(whole.head.weight, resumed.head.weight)
+    return [note for note in resumed.notes if " is damaged: " in note], files
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_taken(task, tmp_path, damage):
+    (note,), files = resumed_after(task, tmp_path, damage, 1)
+    assert files[-1].stem in note
+    assert f"goes on from {files[-2]}" in note
+    assert files[-1].with_suffix(".damaged").is_file()
+
+
+def test_without_a_whole_checkpoint_a_run_starts_from_the_beginning(task, tmp_path):
+    notes, _ = resumed_after(task, tmp_path, "flipped", 3)
+    assert len(notes) == 3
+    assert all("goes on from the beginning" in note for note in notes)
+
+
+def test_every_flipped_byte_is_found(tmp_path):
+    checkpoints = Checkpoints(tmp_path, {"run": 1})
+    path = checkpoints.write(1, {"network": {"w": torch.arange(8.0)}})
+    whole = path.read_bytes()
+    assert checkpoints.last_whole() == (path, [])
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert checkpoints.last_whole() == (None, [path.with_suffix(".damaged")]), place
+    path.write_bytes(whole)
+    assert torch.equal(checkpoints.read(path)["network"]["w"], torch.arange(8.0))
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "step-00000001-0123456789abcdef.pt"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        Checkpoints(tmp_path, {}).read(path)

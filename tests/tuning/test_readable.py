@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tuning_networks import image_task, weights_of
+
+from hubscout.errors import TaskError
+from hubscout.evaluation.reference import Grid, reference
+from hubscout.tasks import Split, Task
+from hubscout.tuning import tune
+from hubscout.tuning.comparison import compare
+from hubscout.tuning.journal import Note, Progress
+from hubscout.tuning.readable import read_through
+
+TARGET = "python:tuning_networks:images?seed=1"
+OPTIONS = {"method": "fine-tune", "epochs": 2, "batch_size": 8, "augment": "none", "bootstrap_resamples": 5}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Images of three colours in three splits."""
+    root = tmp_path / "colours"
+    task = image_task()
+    for part, split in task.splits.items():
+        for number in range(len(split)):
+            place = root / part / task.target_names[split.targets[number]]
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.asarray(split.inputs[number])).save(place / f"{number}.png")
+    return root
+
+
+def spoil(folder, part):
+    path = sorted((folder / part / "red").iterdir())[0]
+    path.write_bytes(path.read_bytes()[:60])
+    return path
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_an_unreadable_file_of_any_split_is_named_before_the_first_step(folder, part, in_memory):
+    bad, heard = spoil(folder, part), []
+    with pytest.raises(TaskError, match=rf"1 of \d+ {part} samples: .*--skip-bad") as caught:
+        tune(
+            Task.from_image_folder(folder), TARGET, observer=heard.append, data_in_memory=in_memory,
+            log_every_steps=1, **OPTIONS,
+        )  # fmt: skip
+    assert str(bad) in str(caught.value)
+    assert not any(isinstance(event, Progress) for event in heard)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_skipping_bad_samples_is_as_if_they_were_not_there(folder, part):
+    bad = spoil(folder, part)
+    task = Task.from_image_folder(folder)
+    heard = []
+    skipped = tune(task, TARGET, skip_bad=True, observer=heard.append, **OPTIONS)
+    (note,) = [note for note in skipped.notes if "cannot be read" in note]
+    assert str(bad) in note
+    assert note in {event.text for event in heard if isinstance(event, Note)}
+    assert skipped.sizes[part] == len(task.splits[part]) - 1
+    bad.unlink()
+    removed = tune(Task.from_image_folder(folder), TARGET, **OPTIONS)
+    assert skipped.task_fingerprint == removed.task_fingerprint
+    assert skipped.metrics_record() == removed.metrics_record()
+    assert all(torch.equal(a, weights_of(removed.backbone)[name]) for name, a in weights_of(skipped.backbone).items())
+
+
+def test_a_run_goes_on_when_bad_files_are_removed(folder, tmp_path):
+    bad = spoil(folder, "train")
+    first = tune(Task.from_image_folder(folder), TARGET, skip_bad=True, out=tmp_path / "run", **OPTIONS)
+    bad.unlink()
+    again = tune(Task.from_image_folder(folder), TARGET, resume=True, out=tmp_path / "run", **OPTIONS)
+    assert again.metrics_record() == first.metrics_record()
+
+
+def test_a_run_goes_on_when_a_file_of_test_went_bad_meanwhile(folder, tmp_path):
+    first = tune(Task.from_image_folder(folder), TARGET, out=tmp_path / "run", **OPTIONS)
+    spoil(folder, "test")
+    again = tune(Task.from_image_folder(folder), TARGET, resume=True, skip_bad=True, out=tmp_path / "run", **OPTIONS)
+    assert any("Resumed after step" in note for note in again.notes)
+    assert again.metrics_record()["validation"] == first.metrics_record()["validation"]
+    assert again.sizes["test"] == first.sizes["test"] - 1
+
+
+def test_searches_and_comparisons_check_first_and_skip_alike(folder, tmp_path):
+    bad = spoil(folder, "test")
+    task, shared = Task.from_image_folder(folder), {"epochs": 1, "batch_size": 8}
+    with pytest.raises(TaskError, match=bad.name):
+        reference(task, [TARGET], out=tmp_path / "ref", grid=Grid((0.01,), (1e-4,)), **shared)
+    found = reference(task, [TARGET], out=tmp_path / "ref", grid=Grid((0.01,), (1e-4,)), skip_bad=True, **shared)
+    assert found.models == (TARGET,)
+    with pytest.raises(TaskError, match=bad.name):
+        compare(task, TARGET, [], methods=("fine-tune",), seeds=(0,), **shared)
+    assert not compare(task, TARGET, [], methods=("fine-tune",), seeds=(0,), skip_bad=True, **shared).failures
+
+
+def test_samples_of_the_users_own_sequence_are_checked_as_well(task):
+    class Inputs(list):
+        def __getitem__(self, row):
+            if row == 3:
+                raise KeyError("gone")
+            return super().__getitem__(row)
+
+    splits = {**task.splits, "test": Split(Inputs(task.test.inputs), task.test.targets)}
+    broken = Task("own", "classification", "array", task.target_names, splits, "own")
+    with pytest.raises(TaskError, match=r"sample 3 \(KeyError: 'gone'\)"):
+        read_through(broken)
+    assert len(read_through(broken, skip_bad=True).test) == len(task.test) - 1

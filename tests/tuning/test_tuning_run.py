@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tuning_networks import make_task, perceptron, weights_of
+
+from hubscout.errors import DivergedError
+from hubscout.tasks import Split, Task
+from hubscout.tuning import Tuned, tune
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.evaluate import Judge
+from hubscout.tuning.journal import Note, Validated
+
+HOT = {"method": "fine-tune", "epochs": 12, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.9}
+IMAGES = "python:tuning_networks:images?seed=1"
+
+
+def lights():
+    """Images whose brightness is to be told, in large units."""
+    generator = np.random.default_rng(0)
+
+    def split(count):
+        light = generator.uniform(size=count)
+        pixels = generator.integers(0, 40, size=(count, 16, 16, 3)) + (200 * light)[:, None, None, None]
+        return list(pixels.astype(np.uint8)), 1000 + 5000 * light[:, None]
+
+    return Task.from_arrays(
+        *split(64), validation=split(24), test=split(24), kind="regression", modality="image", name="lights"
+    )
+
+
+def test_a_diverging_run_starts_anew_at_a_lower_rate_as_if_it_had_been_asked_for(tmp_path):
+    task, heard = make_task("regression"), []
+    tuned = tune(task, perceptron(0), out=tmp_path, observer=heard.append, **HOT)
+    told = [note for note in tuned.notes if "starts anew" in note]
+    assert told
+    assert set(told) <= {event.text for event in heard if isinstance(event, Note)}
+    rate = tuned.arguments.learning_rate
+    assert rate == pytest.approx(0.9 / 5 ** len(told))
+    assert tuned.metric().value > 0.5
+    plain = tune(task, perceptron(0), restarts=0, **{**HOT, "learning_rate": rate})
+    assert all(torch.equal(a, weights_of(plain.backbone)[name]) for name, a in weights_of(tuned.backbone).items())
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines if line["event"] == "note"] == told
+
+
+def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
+    class Killed(BaseException):
+        pass
+
+    def killer(event):
+        if isinstance(event, Note) and "starts anew" in event.text:
+            killer.armed = True
+        if isinstance(event, Validated) and event.step == 60 and killer.armed:
+            raise Killed
+
+    killer.armed = False
+    task = make_task("regression")
+    whole = tune(task, perceptron(0), **HOT)
+    with pytest.raises(Killed):
+        tune(task, perceptron(0), out=tmp_path, observer=killer, **HOT)
+    resumed = tune(task, perceptron(0), out=tmp_path, resume=True, **HOT)
+    assert any("Resumed after step" in note for note in resumed.notes)
+    assert resumed.arguments == whole.arguments
+    assert [n for n in resumed.notes if "starts anew" in n] == [n for n in whole.notes if "starts anew" in n]
+    assert all(torch.equal(a, weights_of(whole.backbone)[name]) for name, a in weights_of(resumed.backbone).items())
+
+
+def test_a_loss_that_explodes_without_becoming_nan_is_divergence():
+    with pytest.raises(DivergedError, match="a model that says the same of every input has 1"):
+        tune(make_task("regression"), perceptron(0), restarts=0, **{**HOT, "learning_rate": 0.15})
+
+
+def test_restarts_are_bounded():
+    with pytest.raises(DivergedError, match="started anew 2 times"):
+        tune(make_task("regression"), perceptron(0), **{**HOT, "learning_rate": 1e6, "restarts": 2})
+
+
+def test_regression_is_sane_at_defaults_whatever_the_size_of_the_features():
+    task = make_task("regression", n=200)
+    for size in (1.0, 100.0):
+        target = perceptron(0, width=64)
+        with torch.no_grad():
+            target.module.body[-1].weight.mul_(size)
+        tuned = tune(task, target, method="fine-tune", epochs=12, batch_size=16)
+        assert tuned.metric().value > 0.3, size
+        assert not tuned.warning
+
+
+def test_numbers_start_from_the_null_model():
+    tuned = tune(make_task("regression"), perceptron(0), method="fine-tune", epochs=40, batch_size=96)
+    assert next(line["loss"] for line in tuned.curves if line["event"] == "step") == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_saved_regression_model_speaks_in_the_targets_own_units(tmp_path):
+    task = lights()
+    tuned = tune(
+        task, IMAGES, method="fine-tune", epochs=12, batch_size=16, learning_rate=0.01, augment="none", out=tmp_path
+    )
+    assert tuned.metric().value > 0.5
+    mine = tuned.predict(list(task.test.inputs)).values
+    assert 1000 < mine.mean() < 6000
+    np.testing.assert_allclose(Tuned.load(tmp_path).predict(list(task.test.inputs)).values, mine, rtol=1e-4)
+
+
+def test_a_model_worse_than_guessing_is_marked(tmp_path):
+    task = make_task("regression")
+    # A validation and a test split in which everything is the other way round.
+    turned = {
+        name: Split(-split.inputs if name != "train" else split.inputs, split.targets)
+        for name, split in task.splits.items()
+    }
+    wrong = Task("turned", "regression", "array", task.target_names, turned, "turned")
+    options = {"method": "fine-tune", "epochs": 6, "batch_size": 16, "keep_best": False, "learning_rate": 0.01}
+    with pytest.warns(UserWarning, match=r"worse than guessing: validation r2 -.*by always saying the mean of train"):
+        tuned = tune(wrong, perceptron(0), out=tmp_path, **options)
+    assert tuned.warning
+    assert tuned.warning in tuned.notes
+    assert tuned.warning in str(tuned)
+    assert json.loads((tmp_path / "tuning.json").read_text())["warning"] == tuned.warning
+    assert tuned.warning in (tmp_path / "README.md").read_text()
+    assert not tune(task, perceptron(0), **options).warning
+
+
+def test_the_model_is_saved_before_it_is_tested(tmp_path, monkeypatch):
+    def fails(*arguments):
+        raise RuntimeError("the test split fell into the sea")
+
+    monkeypatch.setattr(Judge, "measure", fails)
+    with pytest.raises(RuntimeError, match="sea"):
+        tune(lights(), IMAGES, method="fine-tune", epochs=1, batch_size=16, out=tmp_path)
+    assert Tuned.load(tmp_path).predict([np.zeros((16, 16, 3), np.uint8)]).values.shape == (1, 1)
+
+
+def test_defaults_by_inputs_and_kind():
+    settled = {
+        (modality, kind): TuningArguments().settled(modality, kind)
+        for modality, kind in (("image", "classification"), ("image", "regression"), ("text", "classification"))
+    }
+    found = {place: (arguments.optimizer, arguments.learning_rate) for place, arguments in settled.items()}
+    assert found == {
+        ("image", "classification"): ("sgd", 0.003),
+        ("image", "regression"): ("adamw", 3e-4),
+        ("text", "classification"): ("adamw", 5e-5),
+    }
+    assert TuningArguments(optimizer="sgd").settled("image", "regression").learning_rate == 0.003
