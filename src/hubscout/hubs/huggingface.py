@@ -83,6 +83,7 @@ def open_model(
         network,
         identifier=str(identifier),
         modality=modality,
+        causal=causal,
         preprocessing=preprocessing,
         pooling=pooling,
         downloads=downloads,

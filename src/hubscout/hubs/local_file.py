@@ -134,7 +134,8 @@ def build_torchvision(name: str, state: State, options: Mapping[str, Any]) -> nn
 def _load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identifier) -> Backbone:
     image_options, options = split_options(identifier.options)
     stored = dict(config.get("pretrained_cfg") or {})
-    state = read_state(find_weights(folder))
+    # The wrapper of transformers writes the same folder, with its own name before every weight.
+    state = {name.removeprefix("timm_model."): tensor for name, tensor in read_state(find_weights(folder)).items()}
     arguments = {**(config.get("model_args") or {}), **options}
     if "num_classes" in config:
         arguments.setdefault("num_classes", config["num_classes"])

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def tap(module: nn.Module, names: Sequence[str], pool: Callable[[Tensor], Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules."""
+def tap(
+    module: nn.Module, names: Sequence[str], pool: Callable[[str, Tensor], Tensor]
+) -> Iterator[dict[str, Tensor]]:
+    """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules.
+
+    `pool` is called with the name of the submodule and its output.
+    """
     caught: dict[str, Tensor] = {}
 
     def catch(name: str) -> Callable[..., None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            caught[name] = pool(first_tensor(output))
+            caught[name] = pool(name, first_tensor(output))
 
         return hook
 
@@ -47,15 +52,16 @@ def first_tensor(output: Any) -> Tensor:
     return output
 
 
-def pool_map(output: Tensor, *, channels_last: bool = False) -> Tensor:
+def pool_map(output: Tensor, *, channels: int | None = None, channels_last: bool = False) -> Tensor:
     """(n, D): a map averaged over its positions, a sequence of tokens over the tokens, a vector as it is.
 
-    `channels_last` says that maps are (n, height, width, D), as some hierarchical transformers have them.
+    `channels` is D where it is known: the axis of that length is kept. Where that leaves a choice, `channels_last`
+    says that maps are (n, height, width, D), as some hierarchical transformers have them.
     """
-    if output.ndim == 2:
-        return output
-    if output.ndim == 3:
-        return output.mean(1)
-    if output.ndim == 4:
-        return output.mean((1, 2)) if channels_last else output.mean((2, 3))
-    return output.flatten(1)
+    if output.ndim not in (3, 4):
+        return output.flatten(1)
+    first, last = 1, output.ndim - 1
+    kept = last if channels_last or output.ndim == 3 else first
+    if channels is not None and (output.shape[first] == channels) != (output.shape[last] == channels):
+        kept = first if output.shape[first] == channels else last
+    return output.mean([axis for axis in range(1, output.ndim) if axis != kept])
