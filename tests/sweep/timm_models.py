@@ -12,6 +12,8 @@ prepare_torchvision()
 import timm  # noqa: E402
 from timm.models._registry import _model_to_module  # noqa: E402
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+torch.backends.cudnn.allow_tf32 = False
 SMALL = 128
 """Pixels a side for architectures that take any size."""
 
@@ -19,6 +21,23 @@ SMALL = 128
 def family(name: str) -> str:
     """The module of timm that the architecture is defined in."""
     return _model_to_module[name]
+
+
+SIZES = (
+    ("test_",),
+    ("atto", "femto", "pico", "nano", "xxs", "xxtiny", "zepto"),
+    ("xtiny", "_xs", "_ti", "tiny", "mini", "050", "075", "035"),
+    ("small", "_s", "_t", "_b0", "10", "18", "100"),
+    ("base", "_b", "50", "medium", "_m"),
+    ("large", "_l", "101", "152", "_b5", "_b6", "_b7"),
+    ("huge", "giant", "_h", "_g", "xlarge", "xl", "so400m", "so150m"),
+)
+
+
+def guess_size(name: str) -> tuple[int, int]:
+    """From small to large by the words in a name: building each architecture to count would take minutes."""
+    ranks = [rank for rank, words in enumerate(SIZES) if any(word in name for word in words)]
+    return (0 if ranks[:1] == [0] else max(ranks, default=3)), input_size(name)
 
 
 def count_params(name: str) -> int | None:
@@ -32,7 +51,7 @@ def count_params(name: str) -> int | None:
 
 def input_size(name: str) -> int:
     """Small where the architecture allows it, its own size where it is fixed."""
-    config = timm.get_pretrained_cfg(name)
+    config = timm.get_pretrained_cfg(name.partition("?")[0])
     own = config.input_size[-1] if config else 224
     if config and config.fixed_input_size:
         return own
@@ -41,17 +60,20 @@ def input_size(name: str) -> int:
 
 
 def check(name: str) -> dict[str, Any]:
-    """Load and compare; every disagreement is a line of `wrong`. What fails to load raises."""
+    """Load and compare; every disagreement is a line of `wrong`. What fails to load raises.
+
+    Options may follow the name, as in an identifier.
+    """
     torch.manual_seed(0)
     size = input_size(name)
     backbone = _open(name, size)
     size = backbone.config.input_size[-1]
-    model = backbone.module
-    pixels = torch.randn(2, *backbone.config.input_size)
+    model = backbone.to(DEVICE).module
+    pixels = torch.randn(2, *backbone.config.input_size).to(DEVICE)
     taken: list[torch.Tensor] = []
     classifier = model.get_classifier()
     handle = None
-    if isinstance(classifier, torch.nn.Module):
+    if isinstance(classifier, torch.nn.Linear | torch.nn.Conv2d):
         handle = classifier.register_forward_pre_hook(lambda _module, inputs: taken.append(inputs[0]))
     with torch.inference_mode():
         logits = model(pixels)
@@ -65,7 +87,8 @@ def check(name: str) -> dict[str, Any]:
         wrong.append("features differ from those of timm's two halves")
     if taken and (taken[0].numel() != features.numel() or not torch.allclose(taken[0].flatten(1), features, atol=1e-4)):
         wrong.append("features are not what the classifier takes")
-    if output.logits is None or not torch.allclose(output.logits, logits, rtol=1e-4, atol=1e-5):
+    given = output.features if output.logits is None and not model.num_classes else output.logits
+    if given is None or not torch.allclose(given, logits, rtol=1e-4, atol=1e-5):
         wrong.append("logits differ from those of the model")
     if not torch.isfinite(output.features).all():
         wrong.append("features are not finite")
@@ -95,9 +118,10 @@ def check(name: str) -> dict[str, Any]:
 
 def _open(name: str, size: int) -> Any:
     """At the small size; where the architecture does not run so small, at its own."""
+    identifier = f"timm/{name}{'&' if '?' in name else '?'}pretrained=false"
     try:
-        return load(f"timm/{name}?pretrained=false", input_size=size)
+        return load(identifier, input_size=size)
     except Exception:
         if size != SMALL:
             raise
-        return load(f"timm/{name}?pretrained=false")
+        return load(identifier)

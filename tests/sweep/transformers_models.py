@@ -66,13 +66,17 @@ IMAGES: dict[str, ImageFamily] = {
     "cvt": ImageFamily("CvtConfig", {"embed_dim": [8, 16, 24], "num_heads": [1, 2, 3], "depth": [1, 2, 3]}, _map_mean),
     "data2vec-vision": ImageFamily("Data2VecVisionConfig", PATCHES),
     "deit": ImageFamily("DeiTConfig", PATCHES),
-    "dinat": ImageFamily("DinatConfig", {"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "dilations": [[1], [1]]}),
+    "dinat": ImageFamily(
+        "DinatConfig", {"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "dilations": [[1], [1]]}
+    ),
     "dinov2": ImageFamily("Dinov2Config", PATCHES, _first),
     "dinov2_with_registers": ImageFamily("Dinov2WithRegistersConfig", PATCHES, _first),
     "dinov3_convnext": ImageFamily("DINOv3ConvNextConfig", STAGES, _pooler),
     "dinov3_vit": ImageFamily("DINOv3ViTConfig", PATCHES, _first),
     "donut-swin": ImageFamily("DonutSwinConfig", WINDOWS),
-    "efficientnet": ImageFamily("EfficientNetConfig", {"image_size": SIDE, "width_coefficient": 0.25, "hidden_dim": 320}),
+    "efficientnet": ImageFamily(
+        "EfficientNetConfig", {"image_size": SIDE, "width_coefficient": 0.25, "hidden_dim": 320}
+    ),
     "focalnet": ImageFamily(
         "FocalNetConfig",
         {
@@ -175,7 +179,7 @@ IMAGES: dict[str, ImageFamily] = {
             "conv_layer_strides": [[1], [2], [2], [2]],
         },
     ),
-    "timm_wrapper": ImageFamily("TimmWrapperConfig", {"architecture": "resnet10t"}, processor="TimmWrapperImageProcessor"),
+    "timm_wrapper": ImageFamily("TimmWrapperConfig", {"architecture": "resnet10t"}),
     "vit": ImageFamily("ViTConfig", PATCHES),
     "vit_mae": ImageFamily(
         "ViTMAEConfig",
@@ -335,12 +339,16 @@ def check_image(name: str, folder: Path) -> dict[str, Any]:
     _settle(model)
     model.save_pretrained(folder)
     model.config.mask_ratio = 0.0  # ViT-MAE hides no part of an image that is to be described.
-    _processor(family).save_pretrained(folder)
+    if name != "timm_wrapper":  # hubscout opens it in timm, which prepares images as its own configuration says
+        _processor(family).save_pretrained(folder)
     backbone = load(f"file:{folder}")
     coarse = np.random.default_rng(0).integers(0, 255, (2, 9, 12, 3)).astype(np.uint8)
     images = [Image.fromarray(array).resize((80, 80), Image.Resampling.BICUBIC) for array in coarse]
     batch = backbone.preprocessing.collate([backbone.preprocessing(image) for image in images])
-    pixels = transformers.AutoImageProcessor.from_pretrained(folder)(images=images, return_tensors="pt")
+    if name == "timm_wrapper":
+        pixels = {"pixel_values": backbone._inputs(batch)}
+    else:
+        pixels = _processor(family)(images=images, return_tensors="pt")
     with torch.inference_mode():
         output = backbone(batch, backbone.layer_names)
         again = backbone(batch)
@@ -413,12 +421,6 @@ def _settle(model: Any) -> None:
 
 
 def _processor(family: ImageFamily) -> Any:
-    if family.processor == "TimmWrapperImageProcessor":
-        model = transformers.TimmWrapperConfig(**family.arguments)
-        return transformers.TimmWrapperImageProcessor(
-            pretrained_cfg={"input_size": (3, SIDE, SIDE), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0},
-            architecture=model.architecture,
-        )
     if family.processor == "Siglip2ImageProcessor":
         return transformers.Siglip2ImageProcessor(patch_size=16, max_num_patches=16)
     return getattr(transformers, family.processor)(size={"height": SIDE, "width": SIDE})

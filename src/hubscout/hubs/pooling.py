@@ -34,7 +34,9 @@ _BY_POOLER |= {"clip_text_model", "siglip_text_model", "altclip", "metaclip_2", 
 _BY_POOLER |= {"siglip2_text_model", "metaclip_2_vision_model", "metaclip_2_text_model"}
 _BY_POOLER |= {"beit", "data2vec-vision", "hiera"}
 _WITHOUT_CLASS_TOKEN = frozenset({"swin", "swinv2", "donut-swin", "segformer", "focalnet", "ijepa"})
-_BY_POOLER_WITHOUT_CLASS_TOKEN = frozenset({"siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "hiera"})
+_BY_POOLER_WITHOUT_CLASS_TOKEN = frozenset(
+    {"siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "hiera"}
+)
 _CAUSAL_TOWERS = frozenset({"clip_text_model", "metaclip_2_text_model", "siglip_text_model", "siglip2_text_model"})
 _MAPS = frozenset({"convnext", "convnextv2", "resnet", "regnet", "mobilenet_v1", "mobilenet_v2", "efficientnet", "bit"})
 _MAPS |= {"poolformer", "van", "cvt", "mobilevit", "mobilevitv2", "levit"}

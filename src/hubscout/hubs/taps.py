@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def tap(
-    module: nn.Module, names: Sequence[str], pool: Callable[[str, Tensor], Tensor]
-) -> Iterator[dict[str, Tensor]]:
+def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Tensor], Tensor]) -> Iterator[dict[str, Tensor]]:
     """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules.
 
     `pool` is called with the name of the submodule and its output.
