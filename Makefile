@@ -28,7 +28,7 @@ soak: $(VENV)/.installed
 
 # Every architecture of timm, with random weights, against its own features: hours on one core. Goes on where it stopped.
 sweep: $(VENV)/.installed
-	$(TEST_ENV) $(BIN)/python tests/sweep/sweep.py --out sweep.jsonl
+	$(TEST_ENV) $(BIN)/python tests/sweep/sweep.py --out scratch/sweep.jsonl
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

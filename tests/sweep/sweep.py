@@ -37,6 +37,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.names:
         return run(arguments.names, arguments.out)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     listed = arguments.out.with_suffix(".plan.json")
     if not listed.is_file():
         listed.write_text(json.dumps(plan()))

@@ -22,13 +22,33 @@ FAMILIES = {
 ALL = [(kind, name) for kind, (_, families, _) in FAMILIES.items() for name in families]
 
 TIMM = [
-    "beit_base_patch16_224?depth=1&embed_dim=48&num_heads=3", "cait_xxs24_224?depth=1", "coat_tiny",
-    "convit_tiny?depth=2&local_up_to_layer=1", "crossvit_9_240", "edgenext_xx_small", "eva02_tiny_patch14_224?depth=1",
-    "gcvit_xxtiny", "ghostnet_050", "hgnetv2_b0", "lcnet_035", "levit_128s", "mixer_s32_224",
-    "mobilevitv2_050", "pit_ti_224", "samvit_base_patch16_224?depth=2&embed_dim=48&num_heads=3",
-    "test_byobnet", "test_convnext", "test_efficientnet", "test_mambaout", "test_nfnet", "test_resnet", "test_vit",
-    "tiny_vit_5m_224", "xcit_nano_12_p16_224",
-]  # fmt: skip
+    "beit_base_patch16_224?depth=1&embed_dim=48&num_heads=3",
+    "cait_xxs24_224?depth=1",
+    "coat_tiny",
+    "convit_tiny?depth=2&local_up_to_layer=1",
+    "crossvit_9_240",
+    "dpn48b",
+    "edgenext_xx_small",
+    "eva02_tiny_patch14_224?depth=1",
+    "gcvit_xxtiny",
+    "ghostnet_050",
+    "hgnetv2_b0",
+    "lcnet_035",
+    "levit_128s",
+    "mixer_s32_224",
+    "mobilevitv2_050",
+    "pit_ti_224",
+    "samvit_base_patch16_224?depth=2&embed_dim=48&num_heads=3",
+    "test_byobnet",
+    "test_convnext",
+    "test_efficientnet",
+    "test_mambaout",
+    "test_nfnet",
+    "test_resnet",
+    "test_vit",
+    "tiny_vit_5m_224",
+    "xcit_nano_12_p16_224",
+]
 
 
 def happens(check, name, *arguments) -> str:

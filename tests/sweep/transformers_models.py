@@ -25,6 +25,7 @@ SIDE = 64
 
 WIDTH: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 PATCHES = {**WIDTH, "image_size": SIDE, "patch_size": 16}
+TOWERS = {"vision_config": PATCHES, "text_config": {**WIDTH, "vocab_size": 50}}
 STAGES = {"hidden_sizes": [8, 12, 16, 24], "depths": [1, 1, 1, 1]}
 WINDOWS = {"image_size": SIDE, "patch_size": 4, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4}
 
@@ -61,6 +62,7 @@ IMAGES: dict[str, ImageFamily] = {
         "BitConfig", {"embedding_size": 32, "hidden_sizes": [32, 32, 64, 64], "depths": [1, 1, 1, 1], "num_groups": 8}
     ),
     "clip": ImageFamily("CLIPVisionConfig", PATCHES, _pooler),
+    "clip-classifier": ImageFamily("CLIPConfig", TOWERS),
     "convnext": ImageFamily("ConvNextConfig", STAGES),
     "convnextv2": ImageFamily("ConvNextV2Config", STAGES),
     "cvt": ImageFamily("CvtConfig", {"embed_dim": [8, 16, 24], "num_heads": [1, 2, 3], "depth": [1, 2, 3]}, _map_mean),
@@ -117,6 +119,7 @@ IMAGES: dict[str, ImageFamily] = {
         _pooler,
     ),
     "metaclip_2": ImageFamily("MetaClip2VisionConfig", PATCHES, _pooler),
+    "metaclip_2-classifier": ImageFamily("MetaClip2Config", TOWERS),
     "mobilenet_v1": ImageFamily("MobileNetV1Config", {"image_size": SIDE, "depth_multiplier": 0.25}),
     "mobilenet_v2": ImageFamily("MobileNetV2Config", {"image_size": SIDE, "depth_multiplier": 0.25}),
     "mobilevit": ImageFamily(
@@ -164,6 +167,7 @@ IMAGES: dict[str, ImageFamily] = {
         "SegformerConfig", {"hidden_sizes": [8, 16, 16, 24], "depths": [1] * 4, "num_attention_heads": [1, 2, 2, 2]}
     ),
     "siglip": ImageFamily("SiglipVisionConfig", PATCHES, _pooler),
+    "siglip-classifier": ImageFamily("SiglipConfig", TOWERS),
     "siglip2": ImageFamily(
         "Siglip2VisionConfig", {**WIDTH, "patch_size": 16, "num_patches": 16}, _pooler, "Siglip2ImageProcessor"
     ),
@@ -404,9 +408,13 @@ def word_pieces() -> Any:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
         model_max_length=48,
-    )  # fmt: skip
+    )
 
 
 def _settle(model: Any) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Tensor], Tensor]) -> Iterator[dict[str, Tensor]]:
+def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tensor]) -> Iterator[dict[str, Tensor]]:
     """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules.
 
     `pool` is called with the name of the submodule and its output.
@@ -22,7 +22,7 @@ def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Tensor], T
 
     def catch(name: str) -> Callable[..., None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            caught[name] = pool(name, first_tensor(output))
+            caught[name] = pool(name, output)
 
         return hook
 
@@ -43,8 +43,18 @@ def check_layers(names: Sequence[str], available: Sequence[str], model: str) -> 
         raise InputError(f"{model} has no layer {unknown[0]!r}. It has: {', '.join(available) or 'none to tap'}.")
 
 
-def first_tensor(output: Any) -> Tensor:
-    """The tensor of a layer's output; layers of transformers give tuples whose first item it is."""
+def one_tensor(output: Any, channels: int | None = None) -> Tensor:
+    """The tensor of a layer's output; layers of transformers give tuples whose first item it is.
+
+    Dual-path networks give the parts of one map: they are joined where together they have the known `channels`.
+    """
+    import torch
+
+    parts = (
+        output if isinstance(output, tuple | list) and all(isinstance(part, torch.Tensor) for part in output) else ()
+    )
+    if len(parts) > 1 and all(part.ndim > 1 for part in parts) and sum(part.shape[1] for part in parts) == channels:
+        return torch.cat(list(parts), dim=1)
     while not hasattr(output, "ndim"):
         output = output[0]
     return output

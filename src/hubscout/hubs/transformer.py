@@ -54,6 +54,7 @@ class TransformerBackbone(Backbone):
     ) -> None:
         """`new_head` says that the module's classifier was never trained: it has no logits worth giving."""
         self.module = module
+        self._config: Any = module.config
         self.identifier = identifier
         self.modality = modality
         self.preprocessing = preprocessing
@@ -107,7 +108,7 @@ class TransformerBackbone(Backbone):
                 join_pair(first.features, second.features),
                 layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
             )
-        if self.module.config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
+        if self._config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
             return _join([self.forward(row, layers) for row in _without_padding(batch)])
         return self._run(self._inputs(batch), batch, layers)
 
@@ -153,10 +154,10 @@ class TransformerBackbone(Backbone):
         arguments: dict[str, Any] = {name: value for name, value in inputs.items() if name in self._accepted}
         if "use_cache" in self._accepted:
             arguments["use_cache"] = False
-        if self.module.config.model_type == "vit_mae":  # Noise would set the order of the patches: this one keeps it.
+        if self._config.model_type == "vit_mae":  # Noise would set the order of the patches: this one keeps it.
             import torch
 
-            pixels, side = inputs[PIXELS], self.module.config.patch_size
+            pixels, side = inputs[PIXELS], int(self._config.patch_size)
             patches = (pixels.shape[2] // side) * (pixels.shape[3] // side)
             arguments["noise"] = torch.linspace(0, 1, patches, device=pixels.device).expand(len(pixels), -1)
         return arguments

@@ -12,7 +12,7 @@ from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preproces
 from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
-from hubscout.hubs.taps import check_layers, pool_map, tap
+from hubscout.hubs.taps import check_layers, one_tensor, pool_map, tap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -77,8 +77,9 @@ class TorchBackbone(Backbone):
         check_layers(layers, self.layer_names, self.identifier)
         channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
 
-        def pool(layer: str, output: Tensor) -> Tensor:
-            return pool_map(output, channels=self._channels.get(layer), channels_last=channels_last)
+        def pool(layer: str, output: Any) -> Tensor:
+            channels = self._channels.get(layer)
+            return pool_map(one_tensor(output, channels), channels=channels, channels_last=channels_last)
 
         with tap(self.module, layers, pool) as taps:
             features, logits = self.run(self._inputs(batch))
