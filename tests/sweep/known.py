@@ -26,4 +26,7 @@ TEXT: dict[str, Gap] = {
     "nystromformer": Gap("is invalid for input of size", "takes only texts as long as its segments say, not shorter"),
 }
 
-TIMM: dict[str, Gap] = {}
+TIMM: dict[str, Gap] = {
+    "hrnet": Gap("timm says", "a stage gives one map per resolution; timm states the width after further layers"),
+}
+"""By family: the module of timm."""

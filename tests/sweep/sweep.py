@@ -97,8 +97,9 @@ def report(lines: list[dict], planned: int) -> int:
     print(f"FLOPs could not be counted for: {', '.join(uncounted) or 'none'}.")
     for reason, count in Counter(failed.values()).most_common():
         print(f"{count:5d}  {reason}")
-    unknown = [name for name, what in failed.items() if name not in known.TIMM or known.TIMM[name].symptom not in what]
-    working = [line["name"] for line in lines if line["name"] in known.TIMM and passed(line)]
+    gaps = {line["name"]: known.TIMM.get(line.get("family", "")) for line in lines}
+    unknown = [name for name, what in failed.items() if not (gaps[name] and gaps[name].symptom in what)]
+    working = [line["name"] for line in lines if gaps[line["name"]] and passed(line)]
     for name in unknown:
         print(f"UNKNOWN  {name}: {failed[name]}")
     for name in working:

@@ -47,6 +47,8 @@ TIMM = [
     "test_resnet",
     "test_vit",
     "tiny_vit_5m_224",
+    "tnt_s_legacy_patch16_224?depth=1",
+    "twins_svt_small",
     "xcit_nano_12_p16_224",
 ]
 
@@ -70,6 +72,10 @@ def test_a_known_gap_is_still_one(kind, name, tmp_path):
     assert gaps[name].symptom in happens(check, name, tmp_path)
 
 
+def test_stages_of_several_maps_are_the_known_gap_of_timm():
+    assert known.TIMM["hrnet"].symptom in happens(timm_models.check, "hrnet_w18_small")
+
+
 @pytest.mark.parametrize("name", TIMM)
 def test_a_family_of_timm_gives_its_own_features(name):
     assert happens(timm_models.check, name) == ""
@@ -78,19 +84,19 @@ def test_a_family_of_timm_gives_its_own_features(name):
 def test_every_gap_names_a_model_that_there_is():
     assert known.IMAGES.keys() <= transformers_models.IMAGES.keys()
     assert known.TEXT.keys() <= transformers_models.TEXT.keys()
-    assert known.TIMM.keys() <= set(timm_models.timm.list_models())
+    assert known.TIMM.keys() <= set(timm_models.timm.list_modules())
 
 
 def test_the_sweep_reports_what_is_new_and_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     out = tmp_path / "sweep.jsonl"
     out.with_suffix(".plan.json").write_text(json.dumps({"all": ["test_vit", "test_resnet"]}))
-    sweep.write(out, {"name": "test_vit", "error": "ValueError: made up"})
+    sweep.write(out, {"name": "test_vit", "family": "some_family", "error": "ValueError: made up"})
     monkeypatch.setattr("sys.argv", ["sweep.py", "--out", str(out)])
     assert sweep.main() == 1
     assert "UNKNOWN  test_vit: ValueError: made up" in capsys.readouterr().out
     assert [line["name"] for line in sweep.read(out)] == ["test_vit", "test_resnet"]
-    monkeypatch.setitem(known.TIMM, "test_vit", known.Gap("made up", "for this test"))
+    monkeypatch.setitem(known.TIMM, "some_family", known.Gap("made up", "for this test"))
     assert sweep.main() == 0
-    monkeypatch.setitem(known.TIMM, "test_resnet", known.Gap("nothing", "for this test"))
+    monkeypatch.setitem(known.TIMM, "resnet", known.Gap("nothing", "for this test"))
     assert sweep.main() == 1
     assert "WORKS  test_resnet" in capsys.readouterr().out

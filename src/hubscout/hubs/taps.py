@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tens
 
     `pool` is called with the name of the submodule and its output.
     """
+    import torch
+
     caught: dict[str, Tensor] = {}
 
     def catch(name: str) -> Callable[..., None]:
@@ -29,7 +31,10 @@ def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tens
     handles = []
     try:
         for name in names:
-            handles.append(module.get_submodule(name).register_forward_hook(catch(name)))
+            part = module.get_submodule(name)
+            while isinstance(part, torch.nn.ModuleList):  # A list is not called, its members are.
+                part = part[-1]
+            handles.append(part.register_forward_hook(catch(name)))
         yield caught
     finally:
         for handle in handles:
@@ -43,21 +48,30 @@ def check_layers(names: Sequence[str], available: Sequence[str], model: str) -> 
         raise InputError(f"{model} has no layer {unknown[0]!r}. It has: {', '.join(available) or 'none to tap'}.")
 
 
-def one_tensor(output: Any, channels: int | None = None) -> Tensor:
-    """The tensor of a layer's output; layers of transformers give tuples whose first item it is.
+def pool_output(output: Any, *, channels: int | None = None, channels_last: bool = False) -> Tensor:
+    """(n, D) from whatever a layer gives; see `pool_map` for a single tensor.
 
-    Dual-path networks give the parts of one map: they are joined where together they have the known `channels`.
+    Several maps are the parts of one, by path or by resolution: they are pooled apart and joined. Of other tuples it
+    is the first tensor that has the known `channels`, and the first one where none has.
     """
     import torch
 
-    parts = (
-        output if isinstance(output, tuple | list) and all(isinstance(part, torch.Tensor) for part in output) else ()
-    )
-    if len(parts) > 1 and all(part.ndim > 1 for part in parts) and sum(part.shape[1] for part in parts) == channels:
-        return torch.cat(list(parts), dim=1)
-    while not hasattr(output, "ndim"):
-        output = output[0]
-    return output
+    parts = list(_tensors(output))
+    if len(parts) > 1 and all(part.ndim == 4 for part in parts):
+        return torch.cat([pool_map(part, channels_last=channels_last) for part in parts], dim=1)
+    fitting = (part for part in parts if part.ndim > 1 and channels in (part.shape[1], part.shape[-1]))
+    return pool_map(next(fitting, parts[0]), channels=channels, channels_last=channels_last)
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Those of a nested output, without the sizes and the like that may stand between them."""
+    if hasattr(output, "ndim"):
+        yield output
+    elif isinstance(output, Mapping):
+        yield from _tensors(list(output.values()))
+    elif isinstance(output, list | tuple):
+        for part in output:
+            yield from _tensors(part)
 
 
 def pool_map(output: Tensor, *, channels: int | None = None, channels_last: bool = False) -> Tensor:

@@ -12,7 +12,7 @@ from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preproces
 from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
-from hubscout.hubs.taps import check_layers, one_tensor, pool_map, tap
+from hubscout.hubs.taps import check_layers, pool_map, pool_output, tap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -78,8 +78,7 @@ class TorchBackbone(Backbone):
         channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
 
         def pool(layer: str, output: Any) -> Tensor:
-            channels = self._channels.get(layer)
-            return pool_map(one_tensor(output, channels), channels=channels, channels_last=channels_last)
+            return pool_output(output, channels=self._channels.get(layer), channels_last=channels_last)
 
         with tap(self.module, layers, pool) as taps:
             features, logits = self.run(self._inputs(batch))
@@ -184,7 +183,7 @@ def _levels(module: nn.Module) -> dict[str, int | None]:
     known = dict(module.named_modules())
     levels: Any = getattr(module, "feature_info", None) or ()
     listed = [level if isinstance(level, dict) else {"module": level} for level in levels]
-    return {level["module"]: level.get("num_chs") for level in listed if level["module"] in known}
+    return {level["module"]: level.get("num_chs") for level in listed if level["module"] and level["module"] in known}
 
 
 def _parts_with_weights(module: nn.Module) -> tuple[str, ...]:
