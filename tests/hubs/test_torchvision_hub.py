@@ -86,3 +86,15 @@ def test_a_new_head_keeps_its_logits(tmp_path, image):
 def test_options_that_lead_to_other_weights_are_refused(option):
     with pytest.raises(InputError, match=rf"{option}.*torchvision/NAME\.WEIGHTS.*file:PATH\?arch=torchvision/resnet18"):
         load(f"torchvision/resnet18?pretrained=false&{option}=DEFAULT")
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"), [("swin_t", {"features.1": 96, "features.7": 768}), ("maxvit_t", {"blocks.3": 512})]
+)
+def test_layers_are_averaged_over_positions_wherever_the_channels_are(name, widths):
+    torch.manual_seed(0)
+    backbone = load(f"torchvision/{name}?pretrained=false")
+    pixels = torch.randn(1, *backbone.config.input_size)
+    with torch.inference_mode():
+        layers = backbone({"pixel_values": pixels}, tuple(widths)).layers
+    assert {layer: values.shape[1] for layer, values in layers.items()} == widths

@@ -103,6 +103,7 @@ def open_model(
         network,
         identifier=str(identifier),
         modality=modality,
+        causal=causal,
         preprocessing=preprocessing,
         pooling=pooling,
         downloads=repository.downloads if repository else None,

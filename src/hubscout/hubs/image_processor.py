@@ -20,18 +20,25 @@ class ImageProcessorPreprocessing:
         digest = hashlib.blake2b(processor.to_json_string().encode(), digest_size=12).hexdigest()
         self.key = f"image-processor:{digest}"
 
-    def __call__(self, sample: Any) -> np.ndarray:
-        pixels = self.processor(images=check_image(sample), return_tensors="pt")[PIXELS][0]
-        return pixels.numpy()
+    def __call__(self, sample: Any) -> np.ndarray | dict[str, np.ndarray]:
+        """The pixels; with their names where the processor gives more than these (SigLIP 2: which patches are real)."""
+        found = self.processor(images=check_image(sample), return_tensors="pt")
+        arrays = {name: tensor[0].numpy() for name, tensor in found.items()}
+        return arrays[PIXELS] if self._gives_pixels_alone() else arrays
 
-    def collate(self, samples: Sequence[np.ndarray]) -> Batch:
+    def collate(self, samples: Sequence[Any]) -> Batch:
         import torch
 
+        if isinstance(samples[0], dict):
+            return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}
         return {PIXELS: torch.from_numpy(np.stack(samples))}
 
     def augmented(self) -> Preprocessing:
         """The standard random crops and flips at this processor's size, normalised as it normalises."""
-        return _Augmented(self.config())
+        return _Augmented(self.config()) if self._gives_pixels_alone() else self
+
+    def _gives_pixels_alone(self) -> bool:
+        return "spatial_shapes" not in (getattr(self.processor, "model_input_names", None) or ())
 
     def config(self) -> ImageConfig:
         """The processor's size, mean and std; the rest does not concern augmentation."""

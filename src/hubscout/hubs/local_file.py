@@ -137,7 +137,8 @@ def load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identi
     """A folder that timm saved."""
     image_options, options = split_options(identifier.options)
     stored = dict(config.get("pretrained_cfg") or {})
-    state = read_state(find_weights(folder))
+    # The wrapper of transformers writes the same folder, with its own name before every weight.
+    state = {name.removeprefix("timm_model."): tensor for name, tensor in read_state(find_weights(folder)).items()}
     foreign = sorted(timm_hub.NO_OPTIONS & (config.get("model_args") or {}).keys())
     if foreign:
         raise CheckpointError(

@@ -6,7 +6,8 @@ The default by architecture, in the order in which it is looked up:
 |---|---|---|
 | `clip`, `siglip` and their kin | pooler | trained as the output of the tower |
 | image networks that give maps (ConvNeXt, ResNet) | pooler | the average that their heads see |
-| image transformers without a class token (Swin) | mean | there is no token to take |
+| BEiT, Data2Vec, Hiera | pooler | the normalised average that their heads see |
+| image transformers without a class token (Swin, I-JEPA) | mean | there is no token to take |
 | other image transformers (ViT, DeiT, DINOv2) | cls | what their heads see |
 | audio | mean | over the frames that are not padding |
 | decoder-only text models | last | the only token that has seen the whole text |
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
 Pooling = Literal["cls", "mean", "max", "last", "pooler", "head"]
 
 _BY_POOLER = frozenset({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "chinese_clip"})
-_BY_POOLER |= {"clip_text_model", "siglip_text_model", "altclip", "metaclip_2"}
-_WITHOUT_CLASS_TOKEN = frozenset(
-    {"swin", "swinv2", "donut-swin", "vit_mae_swin", "hiera", "pvt", "segformer", "focalnet"}
+_BY_POOLER |= {"clip_text_model", "siglip_text_model", "altclip", "metaclip_2", "siglip2_vision_model"}
+_BY_POOLER |= {"siglip2_text_model", "metaclip_2_vision_model", "metaclip_2_text_model"}
+_BY_POOLER |= {"beit", "data2vec-vision", "hiera"}
+_WITHOUT_CLASS_TOKEN = frozenset({"swin", "swinv2", "donut-swin", "segformer", "focalnet", "ijepa"})
+_BY_POOLER_WITHOUT_CLASS_TOKEN = frozenset(
+    {"siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "hiera"}
 )
+_CAUSAL_TOWERS = frozenset({"clip_text_model", "metaclip_2_text_model", "siglip_text_model", "siglip2_text_model"})
 _MAPS = frozenset({"convnext", "convnextv2", "resnet", "regnet", "mobilenet_v1", "mobilenet_v2", "efficientnet", "bit"})
 _MAPS |= {"poolformer", "van", "cvt", "mobilevit", "mobilevitv2", "levit"}
 
@@ -52,6 +57,24 @@ def default_pooling(model_type: str, modality: str, *, causal: bool) -> Pooling:
     return "last" if causal else "mean"
 
 
+def state_pooling(pooling: Pooling, model_type: str, modality: str, *, causal: bool) -> Pooling:
+    """How hidden states are pooled where the features come from a pooler or a head, which the states have not passed.
+
+    As near to it as a token is: the class token, the last one where only that has seen the whole text, or the mean
+    where no token stands for the rest.
+
+    >>> state_pooling("pooler", "clip_text_model", "text", causal=False)
+    'last'
+    """
+    if pooling not in ("pooler", "head"):
+        return pooling
+    if modality == "text":
+        return "last" if causal or model_type in _CAUSAL_TOWERS else "cls"
+    if modality == "audio" or model_type in _WITHOUT_CLASS_TOKEN | _BY_POOLER_WITHOUT_CLASS_TOKEN:
+        return "mean"
+    return "cls"
+
+
 def check_pooling(pooling: Any) -> Pooling:
     """Refuse a pooling that does not exist."""
     if pooling not in get_args(Pooling):
@@ -60,7 +83,10 @@ def check_pooling(pooling: Any) -> Pooling:
 
 
 def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """(n, D) from (n, tokens, D), or from a map (n, D, height, width); `mask` is 1 for tokens that are not padding."""
+    """(n, D) from (n, tokens, D), or from a map (n, D, height, width); `mask` is 1 for tokens that are not padding.
+
+    Hidden states may be coarser than the tokens (CANINE, Funnel): a place counts if a token that it stands for does.
+    """
     import torch
 
     if hidden.ndim == 2:
@@ -71,6 +97,8 @@ def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
         return hidden[:, 0]
     if mask is None:
         return hidden.mean(1) if pooling == "mean" else hidden.amax(1) if pooling == "max" else hidden[:, -1]
+    if mask.shape[1] != hidden.shape[1]:
+        mask = torch.nn.functional.adaptive_max_pool1d(mask.float()[:, None], hidden.shape[1])[:, 0].to(mask.dtype)
     if pooling == "mean":
         weights = mask.to(hidden.dtype)[..., None]
         return (hidden * weights).sum(1) / weights.sum(1).clamp_min(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +13,28 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def tap(module: nn.Module, names: Sequence[str], pool: Callable[[Tensor], Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules."""
+def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules.
+
+    `pool` is called with the name of the submodule and its output.
+    """
+    import torch
+
     caught: dict[str, Tensor] = {}
 
     def catch(name: str) -> Callable[..., None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            caught[name] = pool(first_tensor(output))
+            caught[name] = pool(name, output)
 
         return hook
 
     handles = []
     try:
         for name in names:
-            handles.append(module.get_submodule(name).register_forward_hook(catch(name)))
+            part = module.get_submodule(name)
+            while isinstance(part, torch.nn.ModuleList):  # A list is not called, its members are.
+                part = part[-1]
+            handles.append(part.register_forward_hook(catch(name)))
         yield caught
     finally:
         for handle in handles:
@@ -40,22 +48,42 @@ def check_layers(names: Sequence[str], available: Sequence[str], model: str) -> 
         raise InputError(f"{model} has no layer {unknown[0]!r}. It has: {', '.join(available) or 'none to tap'}.")
 
 
-def first_tensor(output: Any) -> Tensor:
-    """The tensor of a layer's output; layers of transformers give tuples whose first item it is."""
-    while not hasattr(output, "ndim"):
-        output = output[0]
-    return output
+def pool_output(output: Any, *, channels: int | None = None, channels_last: bool = False) -> Tensor:
+    """(n, D) from whatever a layer gives; see `pool_map` for a single tensor.
+
+    Several maps are the parts of one, by path or by resolution: they are pooled apart and joined. Of other tuples it
+    is the first tensor that has the known `channels`, and the first one where none has.
+    """
+    import torch
+
+    parts = list(_tensors(output))
+    if len(parts) > 1 and all(part.ndim == 4 for part in parts):
+        return torch.cat([pool_map(part, channels_last=channels_last) for part in parts], dim=1)
+    fitting = (part for part in parts if part.ndim > 1 and channels in (part.shape[1], part.shape[-1]))
+    return pool_map(next(fitting, parts[0]), channels=channels, channels_last=channels_last)
 
 
-def pool_map(output: Tensor, *, channels_last: bool = False) -> Tensor:
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Those of a nested output, without the sizes and the like that may stand between them."""
+    if hasattr(output, "ndim"):
+        yield output
+    elif isinstance(output, Mapping):
+        yield from _tensors(list(output.values()))
+    elif isinstance(output, list | tuple):
+        for part in output:
+            yield from _tensors(part)
+
+
+def pool_map(output: Tensor, *, channels: int | None = None, channels_last: bool = False) -> Tensor:
     """(n, D): a map averaged over its positions, a sequence of tokens over the tokens, a vector as it is.
 
-    `channels_last` says that maps are (n, height, width, D), as some hierarchical transformers have them.
+    `channels` is D where it is known: the axis of that length is kept. Where that leaves a choice, `channels_last`
+    says that maps are (n, height, width, D), as some hierarchical transformers have them.
     """
-    if output.ndim == 2:
-        return output
-    if output.ndim == 3:
-        return output.mean(1)
-    if output.ndim == 4:
-        return output.mean((1, 2)) if channels_last else output.mean((2, 3))
-    return output.flatten(1)
+    if output.ndim not in (3, 4):
+        return output.flatten(1)
+    first, last = 1, output.ndim - 1
+    kept = last if channels_last or output.ndim == 3 else first
+    if channels is not None and (output.shape[first] == channels) != (output.shape[last] == channels):
+        kept = first if output.shape[first] == channels else last
+    return output.mean([axis for axis in range(1, output.ndim) if axis != kept])

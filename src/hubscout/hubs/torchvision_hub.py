@@ -80,6 +80,8 @@ def wrap_network(module: nn.Module, **card: Any) -> TorchBackbone:
             setattr(module, auxiliary, None)
     if hasattr(module, "aux_logits"):
         module.aux_logits = False  # type: ignore[assignment]
+    if type(module).__name__ == "SwinTransformer":
+        module.output_fmt = "NHWC"  # type: ignore[assignment]  # timm's word for maps with the channels last
     head = find_head(module)
     if head is None:
         return PlainBackbone(module, source_classes=None, **card)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preproces
 from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS
-from hubscout.hubs.pooling import Pooling, join_pair, pool, select_words
+from hubscout.hubs.pooling import Pooling, join_pair, pool, select_words, state_pooling
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import IDS, MASK, TYPES, WORDS, TextPreprocessing, is_siamese, model_inputs
 
@@ -23,6 +24,10 @@ TOKENS_FOR_FLOPS = 128
 """The length of the text that operations are counted for."""
 _SAMPLES_FOR_FLOPS = 16_000
 
+_SEE_PADDING = frozenset(
+    {"canine", "convbert", "fnet", "funnel", "reformer", "siglip_text_model", "siglip2_text_model", "yoso"}
+)
+"""Families that mix tokens past the attention mask, so that padding would change the features of what is padded."""
 _MODALITIES = {"text": ("text", "text-pair", "tokens"), "image": ("image",), "audio": ("audio",)}
 
 
@@ -43,21 +48,27 @@ class TransformerBackbone(Backbone):
         modality: str,
         preprocessing: Preprocessing,
         pooling: Pooling,
+        causal: bool = False,
         downloads: int | None = None,
         commit: str | None = None,
         new_head: bool = False,
     ) -> None:
         """`new_head` says that the module's classifier was never trained: it has no logits worth giving."""
         self.module = module
+        self._config: Any = module.config
         self.identifier = identifier
         self.modality = modality
         self.preprocessing = preprocessing
         self.pooling = pooling
-        base = getattr(module, "base_model_prefix", "")
-        self._has_head = bool(base) and hasattr(module, base) and hasattr(module.config, "num_labels")
-        self._base: Any = getattr(module, base) if self._has_head else module
+        self._state_pooling = state_pooling(pooling, module.config.model_type, modality, causal=causal)
+        # By the class's name: base models, too, have parts that are called as `base_model_prefix` says (DINOv3).
+        self._has_head = bool(re.search("For[A-Z]", type(module).__name__)) and hasattr(module.config, "num_labels")
+        self._base: Any = getattr(module, module.base_model_prefix, module) if self._has_head else module
+        self._depth: int | None = None
+        if module.config.model_type == "vit_mae":
+            module.config.mask_ratio = 0.0  # It would hide three quarters of the image, others at every pass.
         self._new_head = new_head
-        self._accepted = frozenset(inspect.signature(self._base.forward).parameters)
+        self._accepted = frozenset(inspect.signature(module.forward).parameters)
         if self._has_head and isinstance(preprocessing, TextPreprocessing) and module.config.pad_token_id is None:
             # Heads on the last token look for the padding by its id.
             module.config.pad_token_id = preprocessing.pad_id
@@ -78,8 +89,16 @@ class TransformerBackbone(Backbone):
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        depth = getattr(self._base.config, "num_hidden_layers", None) or len(getattr(self._base.config, "depths", ()))
-        return tuple(f"layer.{index}" for index in range(depth + 1)) if depth else ()
+        """As many as one pass shows: configurations count layers, stages or neither."""
+        if self._depth is None:
+            import torch
+
+            device = next(self.module.parameters()).device
+            batch = {name: tensor.to(device) for name, tensor in self._example().items()}
+            with torch.no_grad():
+                states = self._call(self._arguments(self._inputs(batch)) | {"output_hidden_states": True})[0]
+            self._depth = len(states.get("hidden_states") or ())
+        return tuple(f"layer.{index}" for index in range(self._depth))
 
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         if layers:
@@ -91,12 +110,15 @@ class TransformerBackbone(Backbone):
                 join_pair(first.features, second.features),
                 layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
             )
-        inputs = model_inputs(batch) if self.modality == "text" else self._media_inputs(batch)
-        return self._run(inputs, batch, layers)
+        if self._config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
+            return _join([self.forward(row, layers) for row in _without_padding(batch)])
+        return self._run(self._inputs(batch), batch, layers)
 
-    def _media_inputs(self, batch: Batch) -> Batch:
+    def _inputs(self, batch: Batch) -> Batch:
+        if self.modality == "text":
+            return model_inputs(batch)
         if self.modality == "image":
-            return {PIXELS: batch[PIXELS]}
+            return batch
         name = self.module.main_input_name
         inputs = {str(name): batch[str(name)]}
         extractor = getattr(self.preprocessing, "extractor", None)
@@ -105,9 +127,7 @@ class TransformerBackbone(Backbone):
         return inputs
 
     def _run(self, inputs: Batch, batch: Batch, layers: Sequence[str]) -> Output:
-        arguments: dict[str, Any] = {name: value for name, value in inputs.items() if name in self._accepted}
-        if "use_cache" in self._accepted:
-            arguments["use_cache"] = False
+        arguments = self._arguments(inputs)
         if layers:
             arguments["output_hidden_states"] = True
         found, logits, before_classes = self._call(arguments)
@@ -115,12 +135,14 @@ class TransformerBackbone(Backbone):
         words = batch.get(WORDS)
 
         def pooled(hidden: Tensor) -> Tensor:
-            return pool(hidden, mask, self.pooling) if words is None else select_words(hidden, words)
+            return pool(hidden, mask, self._state_pooling) if words is None else select_words(hidden, words)
 
         if self.pooling == "pooler" and words is None and found.get("pooler_output") is not None:
             features = found["pooler_output"].flatten(1)
         elif self.pooling == "head" and words is None and before_classes is not None and before_classes.ndim == 2:
             features = before_classes
+        elif self._has_head and self._base is self.module and before_classes is not None:
+            features = before_classes.flatten(1)  # a classifier that is not built around a base model
         else:
             features = pooled(found["last_hidden_state"])
         if logits is not None and logits.ndim == 3 and words is not None:
@@ -130,22 +152,37 @@ class TransformerBackbone(Backbone):
         states = found.get("hidden_states")
         return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
 
+    def _arguments(self, inputs: Batch) -> dict[str, Any]:
+        arguments: dict[str, Any] = {name: value for name, value in inputs.items() if name in self._accepted}
+        if "use_cache" in self._accepted:
+            arguments["use_cache"] = False
+        if self._config.model_type == "vit_mae":  # Noise would set the order of the patches: this one keeps it.
+            import torch
+
+            pixels, side = inputs[PIXELS], int(self._config.patch_size)
+            patches = (pixels.shape[2] // side) * (pixels.shape[3] // side)
+            arguments["noise"] = torch.linspace(0, 1, patches, device=pixels.device).expand(len(pixels), -1)
+        return arguments
+
     def _call(self, arguments: dict[str, Any]) -> tuple[Any, Tensor | None, Tensor | None]:
         """In one pass the base model's output and, where there is a head, its logits and what its last layer took."""
         if not self._has_head:
             return self.module(**arguments), None, None
         caught: list[Any] = []
         taken: list[Tensor] = []
-        handles = [self._base.register_forward_hook(lambda _module, _inputs, output: caught.append(output))]
+        handles = []
+        if self._base is not self.module:
+            handles.append(self._base.register_forward_hook(lambda _module, _inputs, output: caught.append(output)))
         if (classifier := last_layer(self.module)) is not None:
             handles.append(classifier.register_forward_pre_hook(lambda _module, inputs: taken.append(inputs[0])))
         try:
             arguments.pop("use_cache", None)
-            logits = self.module(**arguments).logits
+            output = self.module(**arguments)
         finally:
             for handle in handles:
                 handle.remove()
-        return caught[-1], None if self._new_head else logits, taken[-1] if taken else None
+        logits = None if self._new_head else output.get("logits")
+        return caught[-1] if caught else output, logits, taken[-1] if taken else None
 
     def _frame_mask(self, found: Any, batch: Batch) -> Tensor | None:
         """Which frames of a padded recording are sound."""
@@ -174,6 +211,27 @@ class TransformerBackbone(Backbone):
         from hubscout.hubs.saving_transformers import save_transformer
 
         save_transformer(self, folder, head=head, target_names=target_names, kind=kind)
+
+
+def _without_padding(batch: Batch) -> list[Batch]:
+    """Each sample as a batch of its own, cut to its length."""
+    rows = []
+    for index, mask in enumerate(batch[MASK]):
+        row = {name: tensor[index : index + 1] for name, tensor in batch.items()}
+        length = int(mask.sum())
+        rows.append(row | {name: row[name][:, :length] for name in (IDS, MASK, TYPES) if name in row})
+    return rows
+
+
+def _join(outputs: Sequence[Output]) -> Output:
+    import torch
+
+    logits = [output.logits for output in outputs if output.logits is not None]
+    return Output(
+        torch.cat([output.features for output in outputs]),
+        torch.cat(logits) if logits else None,
+        {name: torch.cat([output.layers[name] for output in outputs]) for name in outputs[0].layers},
+    )
 
 
 def last_layer(module: Any) -> nn.Linear | None:

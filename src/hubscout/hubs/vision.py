@@ -12,7 +12,7 @@ from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preproces
 from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
-from hubscout.hubs.taps import check_layers, pool_map, tap
+from hubscout.hubs.taps import check_layers, pool_map, pool_output, tap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -46,7 +46,9 @@ class TorchBackbone(Backbone):
         self.preprocessing: Preprocessing = ImagePreprocessing(config) if config else ArrayPreprocessing()
         if config:
             self._mean, self._std = torch.tensor(config.mean), torch.tensor(config.std)
-        self._layer_names = tuple(name for name in _named_layers(self.module) if not self.is_head(name))
+        self._channels = {name: width for name, width in _levels(self.module).items() if not self.is_head(name)}
+        parts = (name for name in _parts_with_weights(self.module) if not self.is_head(name))
+        self._layer_names = tuple(self._channels) or tuple(parts)
         example = self._example(input_size)
         measured = measure(self, example) if example else None
         settings = (type(self).__name__, config.mean, config.std) if config else (type(self).__name__,)
@@ -74,7 +76,11 @@ class TorchBackbone(Backbone):
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         check_layers(layers, self.layer_names, self.identifier)
         channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
-        with tap(self.module, layers, lambda output: pool_map(output, channels_last=channels_last)) as taps:
+
+        def pool(layer: str, output: Any) -> Tensor:
+            return pool_output(output, channels=self._channels.get(layer), channels_last=channels_last)
+
+        with tap(self.module, layers, pool) as taps:
             features, logits = self.run(self._inputs(batch))
         silent = [name for name in layers if name not in taps]
         if silent:
@@ -172,13 +178,16 @@ class PlainBackbone(TorchBackbone):
         return pool_map(output if hasattr(output, "ndim") else output[0]), None
 
 
-def _named_layers(module: nn.Module) -> tuple[str, ...]:
-    """The stages or blocks: what timm lists as feature levels, else the top-level parts that hold weights."""
-    levels = getattr(module, "feature_info", None)
-    if levels:
-        known = dict(module.named_modules())
-        names = [level["module"] if isinstance(level, dict) else level for level in levels]
-        return tuple(name for name in names if name in known)
+def _levels(module: nn.Module) -> dict[str, int | None]:
+    """The stages or blocks that timm lists as feature levels, with the width of each."""
+    known = dict(module.named_modules())
+    levels: Any = getattr(module, "feature_info", None) or ()
+    listed = [level if isinstance(level, dict) else {"module": level} for level in levels]
+    return {level["module"]: level.get("num_chs") for level in listed if level["module"] and level["module"] in known}
+
+
+def _parts_with_weights(module: nn.Module) -> tuple[str, ...]:
+    """The top-level parts of a network that lists no levels, or only its head; of a sequence its members."""
     names = []
     for name, part in module.named_children():
         inner = list(part.named_children())

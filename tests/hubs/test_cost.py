@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from hubscout import Task, rank
+from hubscout.errors import ModelError
+from hubscout.hubs import Identifier, load, prepare_torchvision
+from hubscout.hubs.python_callable import wrap
+
+prepare_torchvision()
+pytest.importorskip("timm")
+
+WIDTH, TOKENS = 12, 16 * 16
+
+
+class Attention(nn.Module):
+    """One layer of attention over 16 × 16 patches."""
+
+    pretrained_cfg = {"input_size": (3, 32, 32), "mean": (0.5,) * 3, "std": (0.25,) * 3}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 3 * WIDTH, 2, 2)
+
+    def forward(self, x):
+        query, key, value = self.patches(x).flatten(2).transpose(1, 2).contiguous()[:, None].chunk(3, dim=-1)
+        return nn.functional.scaled_dot_product_attention(query, key, value)[:, 0]
+
+
+class LooksAtValues(Attention):
+    def forward(self, x):
+        assert x.abs().max().item() >= 0
+        return super().forward(x)
+
+
+class KeepsATable(Attention):
+    """As ConViT does: what the first pass makes, on the device of that pass, the next one uses."""
+
+    table = None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = torch.ones(WIDTH, device=x.device)
+        return super().forward(x) * self.table
+
+
+class CannotBeCopied(Attention):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class WorksInNumpy(Attention):
+    def forward(self, x):
+        return torch.from_numpy(x.numpy().mean((2, 3)))
+
+
+class CannotBeCounted(Attention):
+    """As compiled code that a counter of torch operators cannot look into."""
+
+    def forward(self, x):
+        if _get_current_dispatch_mode() is not None:
+            raise RuntimeError("cannot be traced")
+        return super().forward(x)
+
+
+class Broken(Attention):
+    def forward(self, x):
+        raise ValueError("no such pass")
+
+
+def open_network(kind: type[nn.Module]):
+    return wrap(kind(), Identifier.parse(f"python:networks:{kind.__name__}"))
+
+
+FLOPS = 2 * TOKENS * (3 * 2 * 2) * (3 * WIDTH) + 2 * 2 * TOKENS * TOKENS * WIDTH
+"""The convolution, and the two matrix products of attention."""
+
+
+@pytest.mark.parametrize("kind", [Attention, LooksAtValues, KeepsATable, CannotBeCopied])
+def test_attention_counts_wherever_it_is_counted(kind):
+    backbone = open_network(kind)
+    assert (backbone.card.flops, backbone.card.feature_dim) == (FLOPS, WIDTH)
+    pixels = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone({"pixel_values": pixels}).features, backbone.module(pixels).mean(1))
+
+
+def test_counting_leaves_the_network_as_it_was():
+    network = KeepsATable()
+    weights = dict(network.named_parameters())
+    backbone = wrap(network, Identifier.parse("python:networks:KeepsATable"))
+    assert network.table is None
+    assert all(backbone.module.get_parameter(name) is weight for name, weight in weights.items())
+    assert all(weight.requires_grad and weight.device.type == "cpu" for weight in weights.values())
+
+
+@pytest.mark.parametrize(("kind", "width"), [(WorksInNumpy, 3), (CannotBeCounted, WIDTH)])
+def test_a_network_that_cannot_be_counted_has_a_gap(kind, width):
+    backbone = open_network(kind)
+    assert (backbone.card.flops, backbone.card.feature_dim) == (None, width)
+    assert all(weight.requires_grad for weight in backbone.module.parameters())
+
+
+def test_fused_layers_of_torch_count_in_a_real_pass():
+    class Encoder(Attention):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(3 * WIDTH, 2, 64, batch_first=True)
+
+        def forward(self, x):
+            return self.layer(self.patches(x).flatten(2).transpose(1, 2))
+
+    class Looks(Encoder):
+        def forward(self, x):
+            assert x.abs().max().item() >= 0
+            return super().forward(x)
+
+    assert open_network(Looks).card.flops == open_network(Encoder).card.flops > 2 * TOKENS * TOKENS * WIDTH
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_a_network_that_cannot_run_says_so():
+    with pytest.raises(ModelError, match="no such pass"):
+        open_network(Broken)
+
+
+def test_a_gap_in_the_table_is_no_failure(tmp_path, monkeypatch):
+    (tmp_path / "numpy_networks.py").write_text(
+        "import torch\n"
+        "class Halves(torch.nn.Module):\n"
+        "    pretrained_cfg = {'input_size': (8,)}\n"
+        "    def forward(self, x):\n"
+        "        return torch.from_numpy(x.numpy()[:, :5] / 2)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    inputs = torch.randn(40, 8, generator=torch.Generator().manual_seed(0)).numpy()
+    task = Task.from_arrays(inputs, (inputs[:, 0] > 0).astype(int))
+    ranking = rank(task, ["python:numpy_networks.py:Halves"])
+    assert not ranking.failures
+    assert (ranking.rows[0].flops, ranking.rows[0].feature_dim) == (None, 5)
+
+
+TINY_SIGLIP = "vit_base_patch16_siglip_224?pretrained=false&depth=2&embed_dim=48&num_heads=3"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        TINY_SIGLIP,
+        "vit_pe_core_tiny_patch16_384?pretrained=false&depth=2",
+        "cait_xxs24_224?pretrained=false&depth=2",
+        "pit_ti_224?pretrained=false",
+        "coat_tiny?pretrained=false",
+        "convit_tiny?pretrained=false&depth=2&local_up_to_layer=1",
+    ],
+)
+def test_architectures_whose_tokens_are_views_of_weights(name):
+    torch.manual_seed(0)
+    backbone = load(f"timm/{name}")
+    model = backbone.module
+    pixels = torch.randn(2, *backbone.config.input_size)
+    with torch.inference_mode():
+        output = backbone({"pixel_values": pixels})
+        torch.testing.assert_close(output.features, model.forward_head(model.forward_features(pixels), pre_logits=True))
+        torch.testing.assert_close(output.logits if output.logits is not None else output.features, model(pixels))
+    assert backbone.card.feature_dim == output.features.shape[1]
+    assert backbone.card.flops > 0
