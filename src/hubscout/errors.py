@@ -124,3 +124,15 @@ class RunError(HubscoutError):
 
 class InterruptedRunError(HubscoutError):
     """Ctrl-C: what was finished is kept, and this says where."""
+
+
+class EvidenceWarning(UserWarning):
+    """A score stands, but does not say what a score says. What is wrong with it is in `Evidence.remarks` too."""
+
+
+class UnboundedEvidenceWarning(EvidenceWarning):
+    """The features fit a target without noise: its evidence has no maximum, and its score is as good as infinite."""
+
+
+class RoundingWarning(EvidenceWarning):
+    """More of a score than it should be is rounding. `Evidence.rounding` says how much."""

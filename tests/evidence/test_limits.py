@@ -14,7 +14,7 @@ def test_labels_orthogonal_to_the_features_are_the_null_model():
     features = np.eye(20)[:, :5]
     y = np.ones(20)
     y[:5] = 0
-    result = logme(features, y)
+    result = logme(features, y, center=False)
     assert np.isinf(result.alpha[0])
     assert result.gain == 0
     assert result.score == pytest.approx(0.5 * (np.log(20 / 15) - 1 - np.log(2 * np.pi)), rel=1e-14)
@@ -31,8 +31,8 @@ def test_features_that_are_all_zero_are_the_null_model():
 
 
 def test_one_sample_or_equal_singular_values_leave_nothing_to_choose():
-    assert logme([[2.0, 1.0]], [3.0]).gain == 0
-    assert logme(np.eye(4), [1.0, 2.0, 3.0, 4.0]).gain == pytest.approx(0, abs=1e-12)
+    assert logme([[2.0, 1.0]], [3.0], center=False).gain == 0
+    assert logme(np.eye(4), [1.0, 2.0, 3.0, 4.0], center=False).gain == pytest.approx(0, abs=1e-12)
 
 
 def test_interpolated_labels_have_the_limit_of_the_profile():
@@ -41,7 +41,7 @@ def test_interpolated_labels_have_the_limit_of_the_profile():
     features = generator.normal(size=(30, 100)) * np.logspace(0, -3, 100)
     U, singular, _ = np.linalg.svd(features, full_matrices=False)
     y = U @ (singular**2 * generator.normal(size=30))
-    result = logme(features, y)
+    result = logme(features, y, center=False)
     z = U.T @ y
     limit = 0.5 * (np.log(30 / (z**2 / singular**2).sum()) - np.log(singular**2).mean() - 1 - np.log(2 * np.pi))
     assert result.score == pytest.approx(limit, abs=1e-9)
@@ -74,7 +74,10 @@ def test_two_local_maxima_and_the_better_one_is_found():
     y = np.zeros(n)
     y[:2005] = np.sqrt(squares)
     y[2005:] = np.sqrt(rest / (n - 2005))
-    spectrum = Spectrum(n, 2005, values[::-1], y[None, :2005][:, ::-1], np.array([rest]), np.array([y @ y]), None)
+    left, squares_of_y = np.array([rest]), np.array([y @ y])
+    spectrum = Spectrum(
+        n, 2005, values[::-1], y[None, :2005][:, ::-1], left, squares_of_y, None, left < 0, values[0], squares_of_y
+    )
     gain, slope = Profile.of(spectrum).on_grid(np.linspace(-30, 18, 400))
     crossings = np.flatnonzero((slope[0, :-1] > 0) & (slope[0, 1:] <= 0))
     assert len(crossings) == 2, "the example has two local maxima"
@@ -114,7 +117,7 @@ def test_digits_lost_by_squaring_are_found_again():
     generator = np.random.default_rng(0)
     features = generator.normal(size=(300, 12)) * np.logspace(0, -5, 12)
     y = features[:, -1] * 1e5 + 0.1 * generator.normal(size=300)
-    result = logme(features, y)
+    result = logme(features, y, center=False)
     assert result.rank == 12
     scaled = np.linalg.svd(features, compute_uv=False)
     t = result.ratio[0]
@@ -138,7 +141,7 @@ def test_columns_without_labels(generator):
         logme(features, Y, target_names=["first", "second"])
     with pytest.raises(InputError, match="zero everywhere"):
         logme(features, np.full(40, 0.1), center=True)
-    assert np.isfinite(logme(features, np.full(40, 0.1)).score), "a constant column can be explained without centring"
+    assert np.isfinite(logme(features, np.full(40, 0.1), center=False).score), "a constant column can be explained without centring"
     labels = np.column_stack([features[:, 0] > 0, np.zeros(40, bool), np.ones(40, bool)])
     assert logme(features, labels).unscored == ("1",)
     assert logme(features, labels, center=True).unscored == ("1", "2")

@@ -124,6 +124,31 @@ def add_product(upper: Array, rows: Array) -> Array:
     return dsyrk(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
 
 
+def add_outer(upper: Array, first: Array, second: Array) -> Array:
+    """The upper triangle of upper + first·secondᵀ + second·firstᵀ, in place where it can be."""
+    if is_torch(upper):
+        return upper.addr_(first, second).addr_(second, first)
+    from scipy.linalg.blas import dsyr2
+
+    return dsyr2(1.0, first, second, a=upper, overwrite_a=True)
+
+
+def upper_times(upper: Array, vector: Array) -> Array:
+    """The product of a symmetric matrix, given by its upper triangle, and a vector."""
+    if is_torch(upper):
+        return mirrored(upper) @ vector
+    from scipy.linalg.blas import dsymv
+
+    return dsymv(1.0, upper, vector)
+
+
+def less(rows: Array, shift: Array) -> Array:
+    """Rows less a vector, as float64: one pass over them, whatever their type."""
+    if is_torch(rows):
+        return rows.double() - shift
+    return np.subtract(rows, shift, dtype=np.float64, casting="same_kind")
+
+
 def upper_zeros(reference: Array, size: int) -> Array:
     """Zeros for `add_product` to fill, in the memory order that lets it work in place."""
     if is_torch(reference):

@@ -30,6 +30,15 @@ def check_kind(kind: str) -> None:
         raise InputError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
 
 
+def default_center(kind: str, *, predicting: bool = False) -> bool:
+    """Whether means are taken away where nobody says: one rule for `logme`, the estimators and `rank`.
+
+    For regression always: numbers far from zero would otherwise favour whichever features are far from zero too. For
+    classes and labels not, as in the paper; but a model that is to predict them (`LogMEClassifier`) has an intercept.
+    """
+    return kind == "regression" or predicting
+
+
 def check_features(features: object, name: str = "features", *, feature_dim: int | None = None) -> Array:
     """A matrix of real numbers with at least one row and one column. Finiteness is checked where squares are summed."""
     array = as_native(features, name)

@@ -12,6 +12,7 @@ from hubscout.evidence.arrays import (
     Array,
     add_product,
     chunks,
+    less,
     namespace,
     to_device_of,
     to_float64,
@@ -19,8 +20,7 @@ from hubscout.evidence.arrays import (
     upper_zeros,
     zeros_like_device,
 )
-from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets
-from hubscout.evidence.convergence import kept_spectrum
+from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
 from hubscout.evidence.eigenvectors import WrittenOut
 from hubscout.evidence.evidence import Evidence
@@ -28,14 +28,16 @@ from hubscout.evidence.maximize import (
     Jackknife,
     Settings,
     assemble,
+    check_scored,
     fit,
     observations,
-    scored_targets,
+    warned,
     with_doubt,
 )
+from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_coefficients, mean_weights
 from hubscout.evidence.solution import SOLVERS
-from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, singular_spectra
+from hubscout.evidence.spectrum import Spectrum, dual_spectrum, singular_spectra
 from hubscout.evidence.statistics import Statistics
 
 ROUNDING_TOLERANCE = 1e-10
@@ -49,7 +51,7 @@ def logme(
     kind: str = "auto",
     classes: Sequence[object] | None = None,
     target_names: Sequence[str] | None = None,
-    center: bool = False,
+    center: bool | None = None,
     blocks: int | Sequence[int] | np.ndarray = 10,
     solver: str = "newton",
     jackknife: Jackknife = "linear",
@@ -71,9 +73,14 @@ def logme(
     `classes` lists all classes, if some may not occur; those are not scored (`Evidence.unscored`), and without the
     list the classes are those that occur. `center` takes the means of features and targets away first, as a model with
     an intercept does; that spends one observation, so the score is then over n - 1 (without this, n ≤ D centred labels
-    would always be fitted without noise, and their evidence would have no maximum). `blocks` is the
+    would always be fitted without noise, and their evidence would have no maximum). None, the default, centres for
+    regression and not for classes and labels: the rule of `rank` and of `LogMERegressor`. `blocks` is the
     number of random blocks of the jackknife, or the block of every row. The other arguments are those of
     `maximize_evidence`.
+
+    Warns with `UnboundedEvidenceWarning` where features fit a target without noise (`Evidence.unbounded`), and with
+    `RoundingWarning` where digits are missing (`Evidence.rounding`). An offset common to all features costs none, up to
+    1e8 times their deviations.
 
     >>> from sklearn.datasets import load_iris
     >>> flowers = load_iris()
@@ -81,15 +88,16 @@ def logme(
     >>> round(result.score, 4), round(result.gain, 4), result.targets
     (-0.1601, 0.7096, ('setosa', 'versicolor', 'virginica'))
     """
-    settings = Settings(solver, center, jackknife, tolerance, max_iterations, keep_spectrum)
     rows = check_features(features)
     n, dim = (int(size) for size in rows.shape)
     labels = check_targets(targets, n, kind=kind, classes=classes, target_names=target_names)
+    centred = default_center(labels.kind) if center is None else center
+    settings = Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)
     block_of_row = assign_blocks(n, blocks)
     check_finite(rows)
     if n < dim and jackknife != "exact" and not SOLVERS[solver].needs_sums:
-        return _dual(rows, labels, block_of_row, settings)
-    return _primal(rows, labels, block_of_row, settings)
+        return warned(_dual(rows, labels, block_of_row, settings))
+    return warned(_primal(rows, labels, block_of_row, settings))
 
 
 def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarray:
@@ -107,78 +115,82 @@ def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarra
 
 
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
-    """Sums by block, then as from any other sums. Means are taken away before squaring, which loses no digits."""
+    """Sums by block, then as from any other sums."""
     statistics = Statistics(labels.kind, labels.names)
     values = labels.values
-    offsets = None
-    if settings.center:
-        offsets = (_column_means(rows), zeros_like_device(rows, len(labels.names)))
-        if labels.kind == "regression":  # sums of zeros and ones lose no digits
-            values, target_means = _centred_columns(to_float64(to_device_of(values, rows)))
-            offsets = (offsets[0], target_means)
     count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
     for block in range(count):
         chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
-        part = rows[chosen] if offsets is None else to_float64(rows[chosen]) - offsets[0]
         on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
-        statistics.add_checked(part, values[to_host(chosen) if on_host else chosen], block=block)
-    fitted = fit(statistics, settings if settings.keep_spectrum else replace(settings, keep_spectrum=True), offsets)
-    scored = [index for index, name in enumerate(fitted.targets) if name not in fitted.unscored]
-    spectrum = kept_spectrum(fitted)
-    exact_digits = score_rounding(spectrum, fitted.ratio[scored]) <= ROUNDING_TOLERANCE
-    if not exact_digits and settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
-        return _decomposed(rows, labels, block_of_row, settings)
-    return fitted if settings.keep_spectrum else fitted.without_spectrum()
+        statistics.add_checked(rows[chosen], values[to_host(chosen) if on_host else chosen], block=block)
+    fitted = fit(statistics, settings)
+    exact_digits = fitted.rounding <= ROUNDING_TOLERANCE and not fitted.unbounded
+    if exact_digits or settings.jackknife == "exact" or SOLVERS[settings.solver].needs_sums:
+        return fitted
+    return _decomposed(rows, labels, block_of_row, settings)
 
 
 def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
     n, dim = (int(size) for size in rows.shape)
-    targets, means, scored = _dense_targets(rows, labels, settings)
+    means = _column_means(rows)
+    if not settings.center and is_far(means, n, _spread(rows, means)):
+        return _decomposed(rows, labels, block_of_row, settings)
+    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    taken = means if settings.center else None
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
-        inner = add_product(inner, _column_part(rows, columns, means).T)
+        inner = add_product(inner, _column_part(rows, columns, taken).T)
     spectrum = dual_spectrum(inner, targets, observations(n, settings), dim)
     solution = settings.solve(spectrum, None)
-    if score_rounding(spectrum, solution.ratio) > ROUNDING_TOLERANCE:
-        return _decomposed(rows, labels, block_of_row, settings)
     coefficients = dual_coefficients(spectrum, solution.ratio)
     weights = zeros_like_device(rows, targets.shape[1], dim)
     basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
     for columns in chunks(dim, n):
-        part = _column_part(rows, columns, means)
+        part = _column_part(rows, columns, taken)
         weights[:, columns] = coefficients.T @ part
         if basis is not None:
             basis[columns] = part.T @ spectrum.basis
     if basis is not None:
         basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
     kept = spectrum if basis is None else replace(spectrum, vectors=WrittenOut(basis))
-    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, means, settings)
+    both = None if taken is None else (taken, target_means)
+    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
+    if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
+        return _decomposed(rows, labels, block_of_row, settings)
     return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
 
 
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """From the singular values of the features themselves: slower, but small ones keep all their digits."""
-    targets, means, scored = _dense_targets(rows, labels, settings)
-    n = observations(int(rows.shape[0]), settings)
-    left, right = singular_spectra(_column_part(rows, slice(None), means), targets, n)
+    samples = int(rows.shape[0])
+    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    means = _column_means(rows)
+    features = less(rows, means)
+    features -= features.mean(0)  # what rounding left in the means
+    direction = None
+    if not settings.center:
+        if is_far(means, samples, float((features**2).sum())):
+            direction = mean_direction(lambda vector: features.T @ (features @ vector), means, samples)
+        else:
+            features = to_float64(rows)
+    left, right = singular_spectra(features, targets, observations(samples, settings), direction)
     solution = settings.solve(right, None)
     weights = mean_weights(right, solution.ratio)
-    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, means, settings)
+    both = (means, target_means) if settings.center else None
+    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
     return _with_row_doubt(fitted, left, targets, scored, block_of_row, settings)
 
 
-def _dense_targets(
-    rows: Array, labels: Targets, settings: Settings
-) -> tuple[Array, tuple[Array, Array] | None, np.ndarray]:
-    """The scored columns of the targets, centred if asked for; the means of features and targets; what is scored."""
+def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
+    """The scored columns of the targets, centred if asked for; the means of all of them; what is scored."""
     targets = _target_matrix(labels, rows)
-    means = None
+    means = targets.mean(0)
     if settings.center:
-        targets, target_means = _centred_columns(targets)
-        means = (_column_means(rows), target_means)
-    squares = (targets**2).sum(0)
-    scored = scored_targets(labels.kind, labels.names, squares, squares, n=int(rows.shape[0]))
+        constant = (targets == targets[:1]).all(0)
+        targets = namespace(targets).where(constant, 0.0 * means, targets - means)
+    scored = to_host((targets**2).sum(0) > 0)
+    check_scored(labels.kind, labels.names, scored)
     return targets[:, np.flatnonzero(scored)], means, scored
 
 
@@ -198,9 +210,8 @@ def _with_row_doubt(
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 
-def _column_part(rows: Array, columns: slice, means: tuple[Array, Array] | None) -> Array:
-    part = to_float64(rows[:, columns])
-    return part if means is None else part - means[0][columns]
+def _column_part(rows: Array, columns: slice, means: Array | None) -> Array:
+    return to_float64(rows[:, columns]) if means is None else less(rows[:, columns], means[columns])
 
 
 def _column_means(rows: Array) -> Array:
@@ -210,11 +221,9 @@ def _column_means(rows: Array) -> Array:
     return total / rows.shape[0]
 
 
-def _centred_columns(columns: Array) -> tuple[Array, Array]:
-    """Columns less their means, and the means; a constant column becomes zero exactly."""
-    means = columns.mean(0)
-    constant = (columns == columns[:1]).all(0)
-    return namespace(columns).where(constant, 0.0 * means, columns - means), means
+def _spread(rows: Array, means: Array) -> float:
+    """The sum of squares about the means."""
+    return sum(float((less(rows[part], means) ** 2).sum()) for part in chunks(*rows.shape))
 
 
 def _target_matrix(labels: Targets, reference: Array) -> Array:
