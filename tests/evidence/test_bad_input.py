@@ -24,7 +24,7 @@ def with_value(value, shape=(6, 2)):
         (with_value(np.inf), r"the first is inf at \(1, 1\)"),
         (with_value(-np.inf, (6, 40)), r"the first is -inf at \(1, 1\)"),
         (with_value(np.nan).astype(np.float32), "must be finite"),
-        (with_value(1e200), r"reach 1e\+200: their squares leave the range"),
+        (with_value(1e200), r"reach 1e\+200: products of their squares leave the range"),
         (np.empty((0, 3)), r"features is empty: its shape is \(0, 3\)"),
         (np.empty((6, 0)), "features is empty"),
         (np.ones(6), r"must be a matrix .* shape \(6,\)"),

@@ -20,6 +20,7 @@ from hubscout.evidence.arrays import (
     mirrored,
     sums_by_id,
     to_device_of,
+    to_float64,
     to_host,
     upper_zeros,
     zeros_like_device,
@@ -65,7 +66,7 @@ class Block:
 
     def add_rows(self, rows: Array, values: Array, kind: str) -> None:
         """Add features and targets that are not shifted yet; `values` are class ids, or a matrix (n, C)."""
-        moved = less(rows, self.shift)
+        moved = less(rows, self.shift) if bool(self.shift.any()) else to_float64(rows)
         self.n += int(rows.shape[0])
         self.upper_gram = add_product(self.upper_gram, moved)
         self.feature_sum += moved.sum(0)
@@ -128,6 +129,8 @@ class Block:
     def move(self, step: Array, target_step: Array) -> None:
         """Add `step` to every row of features and `target_step` to every row of targets; the shifts stay."""
         n = self.n
+        if not (bool(step.any()) or bool(target_step.any())):
+            return
         # (F + 1sᵀ)ᵀ(F + 1sᵀ) = FᵀF + s(Fᵀ1 + ns/2)ᵀ + (Fᵀ1 + ns/2)sᵀ
         self.upper_gram = add_outer(self.upper_gram, step, self.feature_sum + 0.5 * n * step)
         self.cross += (self.target_sum + n * target_step)[:, None] * step[None, :]

@@ -28,14 +28,13 @@ from hubscout.evidence.maximize import (
     Jackknife,
     Settings,
     assemble,
-    check_scored,
     fit,
-    observations,
     warned,
     with_doubt,
 )
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_coefficients, mean_weights
+from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, singular_spectra
 from hubscout.evidence.statistics import Statistics
@@ -141,7 +140,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
         inner = add_product(inner, _column_part(rows, columns, taken).T)
-    spectrum = dual_spectrum(inner, targets, observations(n, settings), dim)
+    spectrum = dual_spectrum(inner, targets, observations(n, settings.center), dim)
     solution = settings.solve(spectrum, None)
     coefficients = dual_coefficients(spectrum, solution.ratio)
     weights = zeros_like_device(rows, targets.shape[1], dim)
@@ -174,7 +173,7 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
             direction = mean_direction(lambda vector: features.T @ (features @ vector), means, samples)
         else:
             features = to_float64(rows)
-    left, right = singular_spectra(features, targets, observations(samples, settings), direction)
+    left, right = singular_spectra(features, targets, observations(samples, settings.center), direction)
     solution = settings.solve(right, None)
     weights = mean_weights(right, solution.ratio)
     both = (means, target_means) if settings.center else None

@@ -26,8 +26,9 @@ from hubscout.evidence.doubt import (
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.posterior import mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
+from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
 from hubscout.evidence.solution import SOLVERS, Problem, Solution
-from hubscout.evidence.spectrum import EPSILON, Spectrum, primal_spectrum, score_rounding
+from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding
 from hubscout.evidence.statistics import Statistics
 from hubscout.evidence.table import doubts
 
@@ -97,7 +98,7 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
     total = statistics.total()
     step, target_step = total.feature_sum / total.n, total.target_sum / total.n
     means = (total.shift + step, total.target_shift + target_step)
-    scored = scored_targets(statistics.kind, statistics.target_names, total, settings)
+    scored = scored_targets(statistics.kind, statistics.target_names, total, settings.center)
     part = select(total, scored)
     sums = _sums(part, settings)
     spectrum = primal_spectrum(part, center=settings.center)
@@ -132,7 +133,7 @@ def _sums(block: Block, settings: Settings) -> Block | None:
     if not SOLVERS[settings.solver].needs_sums:
         return None
     sums = block.about_mean() if settings.center else block.about_zero()
-    return replace(sums, n=observations(block.n, settings))
+    return replace(sums, n=observations(block.n, settings.center))
 
 
 def _refits(
@@ -144,73 +145,14 @@ def _refits(
     for block in blocks:
         rest = whole.minus(block)
         per_target = fitted.per_target.copy()
-        present = scored & has_labels(rest, settings, whole)
-        if present.any() and observations(rest.n, settings) > 0:
+        present = scored & has_labels(rest, settings.center, whole)
+        if present.any() and observations(rest.n, settings.center) > 0:
             part = select(rest, present)
             sums = _sums(part, settings)
             spectrum = primal_spectrum(part, center=settings.center)
             per_target[present] = log_evidence(spectrum, settings.solve(spectrum, sums).ratio)[0]
         scores.append(per_target[scored].mean())
     return doubt_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
-
-
-def observations(n: int, settings: Settings) -> int:
-    """How many observations n samples are. Centring spends one: only n - 1 contrasts between samples are left.
-
-    It is what integrating over an intercept with a flat prior gives.
-    """
-    return n - 1 if settings.center else n
-
-
-def scored_targets(kind: Kind, names: Sequence[str], total: Block, settings: Settings) -> np.ndarray:
-    """Which targets have any label to explain, (C,). A regression column without one is an error."""
-    scored = has_labels(total, settings, total)
-    check_scored(kind, names, scored)
-    return scored
-
-
-def check_scored(kind: Kind, names: Sequence[str], scored: np.ndarray) -> None:
-    """Raise if targets that must have labels to explain have none."""
-    missing = [name for name, is_scored in zip(names, scored, strict=True) if not is_scored]
-    if kind == "regression" and missing:
-        raise InputError(
-            f"targets: the column {missing[0]!r} is zero everywhere (after centring, if that was asked for), so there "
-            "is nothing to explain. Leave the column out."
-        )
-    if kind == "classification" and scored.sum() < 2:
-        raise InputError("targets hold one class only; at least two are needed to compare features.")
-    if not scored.any():
-        raise InputError("targets: no label occurs in some samples and not in others, so there is nothing to explain.")
-
-
-def has_labels(block: Block, settings: Settings, whole: Block) -> np.ndarray:
-    """Which targets differ from zero, or with centring from their mean, by more than rounding: (C,).
-
-    Rounding is what subtraction leaves of equal numbers, as when a constant column is centred or when the block that
-    holds a class is taken away from the `whole`.
-    """
-    n, sums, shift = block.n, to_host(block.target_sum), to_host(block.target_shift)
-    squares, whole_squares = to_host(block.target_squares), to_host(whole.target_squares)
-    if settings.center:
-        squares = squares - sums**2 / max(n, 1)
-    else:
-        squares = squares + shift * (2 * sums + n * shift)
-        whole_squares = whole_squares + shift * (2 * to_host(whole.target_sum) + whole.n * shift)
-    return squares > 8 * np.sqrt(whole.n) * EPSILON * whole_squares
-
-
-def select(block: Block, scored: np.ndarray) -> Block:
-    """The same sums for some of the targets."""
-    if scored.all():
-        return block
-    rows = np.flatnonzero(scored)
-    return replace(
-        block,
-        cross=block.cross[rows],
-        target_squares=block.target_squares[rows],
-        target_sum=block.target_sum[rows],
-        target_shift=block.target_shift[rows],
-    )
 
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -54,9 +54,9 @@ class MeanDirection:
         return slope * self.square**0.5, centred - along[:, None] * slope[None, :] + level[None, :]
 
 
-def is_far(mean: Array, n: int, spread: float) -> bool:
+def is_far(mean: Array, n: int, spread: float, *, times: float = LARGE) -> bool:
     """Whether features are so far from zero that their mean must be held apart; `spread` is the trace of G."""
-    return n * float(mean @ mean) > LARGE * spread
+    return n * float(mean @ mean) > times * spread
 
 
 def mean_direction(multiply: Callable[[Array], Array], mean: Array, n: int) -> MeanDirection:

@@ -2,7 +2,8 @@
 
 They are summed batch by batch while a model runs, merged across processes and machines in any order, and take
 O(D² + D·C) memory a block whatever the number of samples. Every sum is about a shift, the mean of the first rows that
-came, so that an offset of all features costs no digits; sums about different shifts are merged about the first one's.
+came where they are far from zero, so that an offset of all features costs no digits; sums about different shifts are
+merged about the first one's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import Array, chunks, less, to_device_of, to_float64, to_host, zeros_like_device
+from hubscout.evidence.arrays import (
+    Array,
+    chunks,
+    less,
+    sum_of_squares,
+    to_device_of,
+    to_float64,
+    to_host,
+    zeros_like_device,
+)
 from hubscout.evidence.block import ARRAYS, Block
 from hubscout.evidence.checks import (
     Kind,
@@ -25,9 +35,15 @@ from hubscout.evidence.checks import (
     check_finite,
     check_kind,
     check_target_matrix,
+    check_target_scale,
 )
+from hubscout.evidence.offset import is_far
 
 FORMAT = "hubscout-statistics-2"
+FIRST_ROWS = 64
+"""Of the first batch: enough to see where the features lie."""
+SHIFT_FROM = 100
+"""How many times their spread the features must be from zero to be shifted. Below, two digits of ε go."""
 
 
 class Statistics:
@@ -68,6 +84,7 @@ class Statistics:
             values = to_device_of(check_class_ids(targets, n, count), rows)
         else:
             values = check_target_matrix(as_native(targets, "targets"), self.kind, columns=count)
+            check_target_scale(values, self.kind, whole=False)
             if len(values) != n:
                 raise InputError(f"features have {n} rows but targets have {len(values)}.")
             values = to_device_of(values, rows)
@@ -87,12 +104,16 @@ class Statistics:
             sums.add_rows(to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind)
 
     def _shifts(self, rows: Array, values: Array) -> tuple[Array, Array]:
-        """Those of the blocks that are there, or the means of the first rows: the same rows give the same sums."""
+        """Those of the blocks that are there, or what the first rows ask for: the same rows give the same sums."""
         for first in self.blocks.values():
             return to_device_of(first.shift, rows), to_device_of(first.target_shift, rows)
+        mean = _mean(rows[:FIRST_ROWS])
+        spread = sum_of_squares(less(rows[:FIRST_ROWS], mean))
+        if not is_far(mean, min(int(rows.shape[0]), FIRST_ROWS), spread, times=SHIFT_FROM):
+            mean = 0 * mean
         if self.kind != "regression":  # sums of zeros and ones lose no digits
-            return _mean(rows), zeros_like_device(rows, len(self.target_names))
-        return _mean(rows), _mean(to_device_of(values, rows))
+            return mean, zeros_like_device(rows, len(self.target_names))
+        return mean, _mean(to_device_of(values, rows)[:FIRST_ROWS])
 
     def merge(self, other: Statistics) -> Statistics:
         """Add the sums of another set of samples, block by block. The other one is not changed."""
