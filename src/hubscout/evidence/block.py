@@ -102,11 +102,6 @@ class Block:
         fresh.add(self)
         return fresh
 
-    def minus(self, other: Block) -> Block:
-        """The sums over the samples of this block that are not in `other`, which has the same shifts."""
-        left = (getattr(self, name) - getattr(other, name) for name in _SUMS)
-        return Block(self.n - other.n, *left, self.shift, self.target_shift)
-
     def about(self, shift: Array, target_shift: Array) -> Block:
         """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""
         moved = self.copy()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from hubscout.evidence.arrays import (
     chunks,
     less,
     namespace,
+    sums_by_id,
     to_device_of,
     to_float64,
     to_host,
@@ -21,6 +23,7 @@ from hubscout.evidence.arrays import (
     zeros_like_device,
 )
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
+from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
 from hubscout.evidence.eigenvectors import WrittenOut
 from hubscout.evidence.evidence import Evidence
@@ -36,11 +39,15 @@ from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_coefficients, mean_weights
 from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
-from hubscout.evidence.spectrum import Spectrum, dual_spectrum, singular_spectra
+from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
 from hubscout.evidence.statistics import Statistics
 
-ROUNDING_TOLERANCE = 1e-10
+ROUNDING_TOLERANCE = 1e-9
 """If squaring the features may have cost the score more than this, it is computed again without squaring."""
+MISSING_TOLERANCE = 1e-8
+"""The same for directions that were left out: in features of less than float64 some of them hold rounding."""
+PROBES = 16
+"""Random vectors by which they are looked at."""
 
 
 def logme(
@@ -122,11 +129,48 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
         chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
         on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
         statistics.add_checked(rows[chosen], values[to_host(chosen) if on_host else chosen], block=block)
-    fitted = fit(statistics, settings)
-    exact_digits = fitted.rounding <= ROUNDING_TOLERANCE and not fitted.unbounded
-    if exact_digits or settings.jackknife == "exact" or SOLVERS[settings.solver].needs_sums:
-        return fitted
-    return _decomposed(rows, labels, block_of_row, settings)
+    fitted = fit(statistics, replace(settings, keep_spectrum=True))
+    if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
+        shift = next(iter(statistics.blocks.values())).shift
+
+        def product(weights: Array) -> Array:
+            return namespace(weights).concat([less(rows[part], shift) @ weights for part in chunks(*rows.shape)])
+
+        rounding = fitted.rounding
+        if kept_spectrum(fitted).cut:
+            rounding = _looked_into(fitted, labels, product)
+        if rounding > ROUNDING_TOLERANCE or fitted.unbounded:
+            return _decomposed(rows, labels, block_of_row, settings)
+        fitted = replace(fitted, rounding=rounding)
+    return fitted if settings.keep_spectrum else fitted.without_spectrum()
+
+
+def _looked_into(fitted: Evidence, labels: Targets, product: Callable[[Array], Array]) -> float:
+    """How much of the score is rounding, once the directions that were left out have been looked at.
+
+    From squares nobody can say whether they hold anything. The `product` of the features with random vectors in them
+    can, since it is not made of squares: it has the sum of their σ² on average, and it shows if they explain targets.
+    """
+    spectrum = kept_spectrum(fitted)
+    xp, vectors = namespace(spectrum.squared_singular_values), spectrum.vectors
+    scored = np.array([name not in fitted.unscored for name in fitted.targets])
+    ratio, beta = fitted.ratio[scored], fitted.beta[scored]
+    drawn = np.random.default_rng(0).normal(size=(min(PROBES, fitted.feature_dim - fitted.rank), fitted.feature_dim))
+    drawn = to_device_of(drawn, spectrum.squared_singular_values)
+    seen = product((drawn - vectors.combine(vectors.coordinates(drawn))).T)
+    seen = seen - seen.mean(0)
+    held = float((seen**2).sum()) / drawn.shape[0]
+    missing = score_without(held, spectrum, ratio, beta)
+    left = to_host(xp.linalg.qr(seen)[0])
+    if labels.kind == "classification":
+        found = sums_by_id(left, labels.values, len(labels.names))[scored]
+    else:
+        found = to_host(to_float64(labels.values)).T[scored] @ left
+    # Of targets that have nothing to do with them, directions explain one part in n each, on average.
+    share = (found**2).sum(1) * spectrum.n / to_host(spectrum.target_squares)
+    if (share > 30 + 2 * left.shape[1]).any():
+        return math.inf
+    return score_rounding(spectrum, ratio, beta) + (missing if missing > MISSING_TOLERANCE else 0.0)
 
 
 def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:

@@ -28,7 +28,7 @@ from hubscout.evidence.posterior import mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
 from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
 from hubscout.evidence.solution import SOLVERS, Problem, Solution
-from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding
+from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding, score_without
 from hubscout.evidence.statistics import Statistics
 from hubscout.evidence.table import doubts
 
@@ -105,20 +105,26 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
     solution = settings.solve(spectrum, sums)
     weights = mean_weights(spectrum, solution.ratio)
     fitted = assemble(
-        statistics.kind, statistics.target_names, scored, spectrum, solution, weights,
-        means if settings.center else None, settings,
-    )  # fmt: skip
+        statistics.kind,
+        statistics.target_names,
+        scored,
+        spectrum,
+        solution,
+        weights,
+        means if settings.center else None,
+        settings,
+    )
     blocks = [statistics.blocks[index] for index in sorted(statistics.blocks)]
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
         return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
     # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
-    origin = -spectrum.vectors.coordinates(step[None, :])[0]
-    constant = -target_step[np.flatnonzero(scored)]
+    far = spectrum.mean_coordinates is not None
+    origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
     if spectrum.mean_coordinates is not None:
         origin = origin + spectrum.mean_coordinates
-        constant = constant + means[1][np.flatnonzero(scored)]
+    constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
     constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
     parts = (select(block, scored) for block in blocks)
     contributions = contributions_from_sums(
@@ -140,12 +146,12 @@ def _refits(
     statistics: Statistics, fitted: Evidence, blocks: Sequence[Block], scored: np.ndarray, settings: Settings
 ) -> Doubt:
     """Scores without each block. A target that only that block holds keeps its score: nothing is known without it."""
-    whole = statistics.total()
     scores = []
-    for block in blocks:
-        rest = whole.minus(block)
+    for index in sorted(statistics.blocks):
+        # The others are added up: taking a block away from the whole leaves rounding where it held what is largest.
+        rest = statistics.total(without=index)
         per_target = fitted.per_target.copy()
-        present = scored & has_labels(rest, settings.center, whole)
+        present = scored & has_labels(rest, settings.center)
         if present.any() and observations(rest.n, settings.center) > 0:
             part = select(rest, present)
             sums = _sums(part, settings)
@@ -220,7 +226,8 @@ def assemble(
         per_target_converged=spread(solution.converged, True),
         unscored=tuple(name for name, is_scored in zip(names, scored, strict=True) if not is_scored),
         unbounded=tuple(np.array(names)[scored][to_host(spectrum.noise_free)].tolist()),
-        rounding=score_rounding(spectrum, solution.ratio, beta),
+        rounding=score_rounding(spectrum, solution.ratio, beta)
+        + score_without(spectrum.cut, spectrum, solution.ratio, beta),
         feature_mean=feature_mean,
         spectrum=spectrum if settings.keep_spectrum else None,
     )

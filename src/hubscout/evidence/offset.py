@@ -56,7 +56,7 @@ class MeanDirection:
 
 def is_far(mean: Array, n: int, spread: float, *, times: float = LARGE) -> bool:
     """Whether features are so far from zero that their mean must be held apart; `spread` is the trace of G."""
-    return n * float(mean @ mean) > times * spread
+    return n * float(mean @ mean) > times * max(spread, 0.0)  # which rounding may have made negative
 
 
 def mean_direction(multiply: Callable[[Array], Array], mean: Array, n: int) -> MeanDirection:
@@ -75,13 +75,12 @@ def mean_direction(multiply: Callable[[Array], Array], mean: Array, n: int) -> M
     return MeanDirection(vector, n * along * along + deviation, along, deviation, across, product)
 
 
-def without(direction: MeanDirection, centred: Block, target_mean: Array) -> tuple[Array, Array]:
+def without(direction: MeanDirection, centred: Block, target_mean: Array, last: float) -> tuple[Array, Array]:
     """The upper triangle of P FᵀF P + τ vvᵀ and P Fᵀy, (C, D), of centred sums, whose Gram is overwritten.
 
-    τ is twice the trace of the first part: it makes v the last eigenvector.
+    τ, here `last`, is to be large enough to make v the last eigenvector.
     """
     v, across = direction.vector, direction.across
-    last = 2 * float(centred.upper_gram.diagonal().sum() + centred.n * (across @ across)) or direction.square
     half = 0.5 * (direction.deviation + last) * v - direction.product
     upper = add_outer(centred.upper_gram, v, half)
     upper = add_outer(upper, 0.5 * centred.n * across, across)

@@ -24,7 +24,7 @@ def observations(n: int, center: bool) -> int:
 
 def scored_targets(kind: Kind, names: Sequence[str], total: Block, center: bool) -> np.ndarray:
     """Which targets have any label to explain, (C,). A regression column without one is an error."""
-    scored = has_labels(total, center, total)
+    scored = has_labels(total, center)
     check_scored(kind, names, scored)
     largest = np.sqrt(to_host(total.target_squares)) + abs(to_host(total.target_shift))
     small = largest < SMALLEST_NORM
@@ -48,20 +48,15 @@ def check_scored(kind: Kind, names: Sequence[str], scored: np.ndarray) -> None:
         raise InputError("targets: no label occurs in some samples and not in others, so there is nothing to explain.")
 
 
-def has_labels(block: Block, center: bool, whole: Block) -> np.ndarray:
+def has_labels(block: Block, center: bool) -> np.ndarray:
     """Which targets differ from zero, or with centring from their mean, by more than rounding: (C,).
 
-    Rounding is what subtraction leaves of equal numbers, as when a constant column is centred or when the block that
-    holds a class is taken away from the `whole`.
+    Rounding is what subtraction leaves of equal numbers, as when a constant column is centred.
     """
     n, sums, shift = block.n, to_host(block.target_sum), to_host(block.target_shift)
-    squares, whole_squares = to_host(block.target_squares), to_host(whole.target_squares)
-    if center:
-        squares = squares - sums**2 / max(n, 1)
-    else:
-        squares = squares + shift * (2 * sums + n * shift)
-        whole_squares = whole_squares + shift * (2 * to_host(whole.target_sum) + whole.n * shift)
-    return squares > 8 * np.sqrt(whole.n) * EPSILON * whole_squares
+    squares = to_host(block.target_squares)
+    wanted = squares - sums**2 / n if center else squares + shift * (2 * sums + n * shift)
+    return wanted > 8 * np.sqrt(n) * EPSILON * squares
 
 
 def select(block: Block, scored: np.ndarray) -> Block:

@@ -40,8 +40,10 @@ class Spectrum:
     """The largest square that σ² came from: σ² are wrong by about ε times this. Zero if they came from σ."""
     target_magnitude: Array
     """(C,): the largest square that Δ came from. Zero if it came from the residuals."""
+    cut: float = 0.0
+    """The σ² up to which directions were taken for rounding and left out; zero where none was."""
     mean_coordinates: Array | None = None
-    """Vᵀμ, (r,), of the mean of features that were not centred; None where they were, or where nobody needs it."""
+    """Vᵀμ, (r,), where the mean μ of uncentred features is so large that the product would be rounding."""
 
     @property
     def basis(self) -> Array:
@@ -70,8 +72,7 @@ def primal_spectrum(block: Block, *, center: bool = False) -> Spectrum:
     spread = float(block.upper_gram.diagonal().sum()) - drift
     if not center and not is_far(mean, n, spread):
         block.move(block.shift, block.target_shift)
-        found = _from_sums(block, n, drift)
-        return replace(found, mean_coordinates=found.vectors.coordinates(mean[None, :])[0])
+        return _from_sums(block, n, drift)
     target_step = block.target_sum / n
     target_mean = block.target_shift + target_step
     block.move(-step, -target_step)
@@ -83,33 +84,43 @@ def primal_spectrum(block: Block, *, center: bool = False) -> Spectrum:
 
 def _from_sums(block: Block, n: int, drift: float) -> Spectrum:
     dim = int(block.cross.shape[1])
+    used = int((block.upper_gram.diagonal() > 0).sum())
     values, vectors = symmetric_eigh(block.upper_gram)
     magnitude = float(values[-1]) + drift
-    start = _first_kept(values, n, dim, magnitude * rank_threshold(n, dim))
+    rounding = magnitude * rank_threshold(n, dim)
+    start = _first_kept(values, n, dim, rounding)
     values, vectors = values[start:], vectors.since(start)
     projections = vectors.coordinates(block.cross) / namespace(values).sqrt(values)
-    return _finish(n, dim, values, projections, block.target_squares, vectors, magnitude)
+    found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude)
+    return replace(found, cut=rounding) if found.rank < min(n, used) else found
 
 
 def _beside(direction: MeanDirection, centred: Block, target_mean: Array, drift: float) -> Spectrum:
     """The spectrum of uncentred features from centred sums: the direction of the mean, and what is beside it."""
     n, dim = centred.n, int(centred.cross.shape[1])
     xp = namespace(centred.cross)
+    used = int((centred.upper_gram.diagonal() > 0).sum())
     inner = centred.cross @ direction.vector
-    upper, cross = without(direction, centred, target_mean)
+    across = n * float(direction.across @ direction.across)
+    rest = max(float(centred.upper_gram.diagonal().sum()), 0.0) + across + drift
+    upper, cross = without(direction, centred, target_mean, 2 * rest or direction.square)
     values, vectors = symmetric_eigh(upper)
-    magnitude = float(values[-2]) + drift if dim > 1 else drift
-    start = min(_first_kept(values[:-1], n - 1, dim - 1, magnitude * rank_threshold(n, dim)), dim - 1)
+    # Where all rows are the same, what is beside their mean is rounding.
+    magnitude = (float(values[-2]) if dim > 1 else 0.0) + drift if rest else direction.square
+    rounding = magnitude * rank_threshold(n, dim)
+    start = min(_first_kept(values[:-1], n - 1, dim - 1, rounding), dim - 1)
     values, vectors = values[start:], vectors.since(start)
     values[-1] = direction.square
     roots = xp.sqrt(values)
     projections = vectors.coordinates(cross) / roots
     sign = 1.0 if float(vectors.coordinates(direction.vector[None, :])[0, -1]) > 0 else -1.0
     projections[:, -1] = sign * (inner + (n * direction.along) * target_mean) / roots[-1]
-    rest = direction.left_over(centred.target_squares, target_mean, inner, n)
+    within = direction.left_over(centred.target_squares, target_mean, inner, n)
     squares = centred.target_squares + n * target_mean**2
-    left = rest - (projections[:, :-1] ** 2).sum(1)
-    found = _finish(n, dim, values, projections, squares, vectors, magnitude, left, rest)
+    left = within - (projections[:, :-1] ** 2).sum(1)
+    found = _finish(n, dim, values, projections, squares, vectors, magnitude, left, within)
+    if found.rank < min(n, used):
+        found = replace(found, cut=rounding)
     coordinates = vectors.coordinates(direction.across[None, :])[0]
     coordinates[-1] = sign * direction.along
     return replace(found, mean_coordinates=coordinates)
@@ -119,10 +130,12 @@ def dual_spectrum(inner: Array, targets: Array, n: int, feature_dim: int) -> Spe
     """The spectrum from FFᵀ, which may be overwritten, and targets with as many rows. `n` as in `Spectrum`."""
     values, vectors = symmetric_eigh(inner)
     magnitude = float(values[-1])
-    start = _first_kept(values, n, feature_dim, magnitude * rank_threshold(n, feature_dim))
+    rounding = magnitude * rank_threshold(n, feature_dim)
+    start = _first_kept(values, n, feature_dim, rounding)
     squares = (targets**2).sum(0)
     values, vectors = values[start:], vectors.since(start)
-    return _finish(n, feature_dim, values, vectors.coordinates(targets.T), squares, vectors, magnitude)
+    found = _finish(n, feature_dim, values, vectors.coordinates(targets.T), squares, vectors, magnitude)
+    return replace(found, cut=rounding) if found.rank < min(n, feature_dim) else found
 
 
 def singular_spectra(
@@ -174,18 +187,26 @@ def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> f
     """About how much of the score is rounding, in nats a sample.
 
     From squared features, every σ² is wrong by about ε times the largest square, and the log determinant by that over
-    t + σ²; the errors are independent. Δ is wrong by ε times the squares that it is the difference of. Directions that
-    were taken for rounding may have held as much as the largest that would have been.
+    t + σ²; the errors are independent. So are the z², of which n/β holds what they leave over. Δ is wrong by ε times
+    the squares that it is the difference of.
     """
     finite = np.isfinite(ratio)
     if not spectrum.rank or not finite.any():
         return 0.0
     n, smallest = spectrum.n, float(ratio[finite].min())
     values = to_host(spectrum.squared_singular_values)
-    wrong = spectrum.magnitude or np.sqrt(values * values[-1])
-    found = 8 * EPSILON * float(np.linalg.norm(wrong / (values + smallest))) / n
-    share = to_host(spectrum.target_magnitude) * beta / n
-    return found + 4 * EPSILON * float(share[finite].max())
+    wrong = EPSILON * (spectrum.magnitude or np.sqrt(values * values[-1])) / (values + smallest)
+    share = float((to_host(spectrum.target_magnitude) * beta / n)[finite].max())
+    return 8 * float(np.linalg.norm(wrong)) / n + 0.5 * max(share - 1, 0.0) * float(wrong.max()) + 4 * EPSILON * share
+
+
+def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
+    """At most how much of the score may be missing, in nats a sample, without directions of this σ² in all."""
+    finite = np.isfinite(ratio)
+    if not square or not finite.any():
+        return 0.0
+    explained = np.maximum(to_host(spectrum.target_squares) * beta / spectrum.n, 1.0)
+    return 0.5 * square * float((explained[finite] / ratio[finite]).max())
 
 
 def _first_kept(values: Array, n: int, feature_dim: int, rounding: float) -> int:

@@ -138,11 +138,11 @@ class Statistics:
             return NotImplemented
         return Statistics(self.kind, self.target_names).merge(self).merge(other)
 
-    def total(self) -> Block:
-        """The sums over all blocks."""
-        if not self.blocks:
+    def total(self, *, without: int | None = None) -> Block:
+        """The sums over all blocks, or over all others."""
+        ordered = [self.blocks[index] for index in sorted(self.blocks) if index != without]
+        if not ordered:
             raise InputError("The statistics are empty: update them with at least one sample first.")
-        ordered = [self.blocks[index] for index in sorted(self.blocks)]
         whole = ordered[0].copy()
         for block in ordered[1:]:
             whole.add(block)

@@ -72,7 +72,7 @@ def doubts(evidence: Evidence) -> list[str]:
     elif evidence.rounding > NOTABLE_ROUNDING:
         lines.append(
             f"About {evidence.rounding:.1g} nats a sample of the score are rounding: the features differ too much in "
-            "scale for float64. Standardise them, or centre."
+            "scale for float64, or leave too little noise in the labels. Standardise or centre them."
         )
     return lines
 
