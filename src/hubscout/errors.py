@@ -1,4 +1,4 @@
-"""Every error that hubscout raises on purpose, in one tree.
+"""Every error that hubscout raises on purpose, in one tree, and every warning.
 
 An error says which argument was wrong, what was allowed, what came, and what to do. Bad arguments are also
 `ValueError`s, missing packages `ImportError`s, so that code which knows nothing of hubscout can catch them.
