@@ -11,7 +11,14 @@ import pytest
 
 import hubscout
 from hubscout import errors
-from hubscout.errors import HubscoutError, InputError, MissingDependencyError, UnknownMetricError, UnknownNameError
+from hubscout.errors import (
+    EvidenceWarning,
+    HubscoutError,
+    InputError,
+    MissingDependencyError,
+    UnknownMetricError,
+    UnknownNameError,
+)
 from hubscout.optional import require
 from hubscout.registry import Registry
 
@@ -50,7 +57,7 @@ def test_public_names_are_there():
 def test_every_error_is_ours_and_a_bad_argument_is_a_value_error():
     ours = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, Exception)]
     assert len(ours) > 10
-    assert all(issubclass(item, HubscoutError) for item in ours)
+    assert all(issubclass(item, EvidenceWarning if issubclass(item, Warning) else HubscoutError) for item in ours)
     assert issubclass(InputError, ValueError)
     assert issubclass(MissingDependencyError, ImportError)
 

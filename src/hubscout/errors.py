@@ -1,4 +1,4 @@
-"""Every error that hubscout raises on purpose, in one tree.
+"""Every error that hubscout raises on purpose, in one tree, and every warning.
 
 An error says which argument was wrong, what was allowed, what came, and what to do. Bad arguments are also
 `ValueError`s, missing packages `ImportError`s, so that code which knows nothing of hubscout can catch them.
@@ -140,3 +140,15 @@ class RunError(HubscoutError):
 
 class InterruptedRunError(HubscoutError):
     """Ctrl-C: what was finished is kept, and this says where."""
+
+
+class EvidenceWarning(UserWarning):
+    """A score stands, but does not say what a score says. What is wrong with it is in `Evidence.remarks` too."""
+
+
+class UnboundedEvidenceWarning(EvidenceWarning):
+    """The features fit a target without noise: its evidence has no maximum, and its score is as good as infinite."""
+
+
+class RoundingWarning(EvidenceWarning):
+    """More of a score than it should be is rounding. `Evidence.rounding` says how much."""

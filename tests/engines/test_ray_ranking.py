@@ -62,7 +62,7 @@ def facts(ranking: Ranking) -> dict[str, tuple[Any, ...]]:
 
 
 def arrays_of(statistics: Any) -> dict[tuple[int, str], np.ndarray]:
-    names = ("upper_gram", "cross", "target_squares", "feature_sum", "target_sum")
+    names = ("upper_gram", "cross", "target_squares", "feature_sum", "target_sum", "shift", "target_shift")
     return {
         (index, name): np.triu(getattr(block, name)) if name == "upper_gram" else getattr(block, name)
         for index, block in statistics.blocks.items()

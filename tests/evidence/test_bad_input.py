@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hubscout.errors import HubscoutError, InputError
-from hubscout.evidence import logme
+from hubscout.evidence import Statistics, logme, maximize_evidence
 
 GOOD = np.arange(12.0).reshape(6, 2)
 IDS = np.array([0, 1, 0, 1, 0, 1])
@@ -24,7 +24,9 @@ def with_value(value, shape=(6, 2)):
         (with_value(np.inf), r"the first is inf at \(1, 1\)"),
         (with_value(-np.inf, (6, 40)), r"the first is -inf at \(1, 1\)"),
         (with_value(np.nan).astype(np.float32), "must be finite"),
-        (with_value(1e200), r"reach 1e\+200: their squares leave the range"),
+        (1e-155 * GOOD, r"features reach 1.1e-154: .* Rescale them to between 1e-75 and 1e\+75"),
+        (5e-324 * GOOD, "features reach 5.43e-323"),
+        (with_value(1e200), r"reach 1e\+200: products of their squares leave the range"),
         (np.empty((0, 3)), r"features is empty: its shape is \(0, 3\)"),
         (np.empty((6, 0)), "features is empty"),
         (np.ones(6), r"must be a matrix .* shape \(6,\)"),
@@ -59,6 +61,9 @@ def test_features(features, message):
         ([0.0, np.nan, 1, 0, 1, 0], {}, "targets must be finite"),
         ([0.0, np.inf, 1, 0, 1, 0], {"kind": "regression"}, "targets must be finite"),
         (list("aabbab"), {"kind": "regression"}, "must hold numbers"),
+        (1e-155 * GOOD[:, 0], {}, r"column 0 reaches 1e-154: .* Rescale it to between 1e-75 and 1e\+75"),
+        (np.stack([GOOD[:, 0], 1e155 * GOOD[:, 1]], 1), {}, r"column 1 reaches 1.1e\+156"),
+        (5e-324 * GOOD[:, 0], {"center": False}, "column 0 reaches 4.94e-323"),
         (IDS.astype(bool), {"kind": "regression"}, "must hold numbers; got the data type bool"),
         (np.full((6, 2), 2), {"kind": "multilabel"}, "only 0 and 1"),
         (IDS, {"kind": "multilabel"}, r"must have shape \(n, C\)"),
@@ -78,6 +83,19 @@ def test_features(features, message):
 def test_targets_and_options(targets, options, message):
     with pytest.raises(InputError, match=message):
         logme(GOOD, targets, **options)
+
+
+def test_sums_of_targets_that_cannot_be_squared():
+    with pytest.raises(InputError, match=r"column 0 reaches 1e\+156"):
+        Statistics("regression", ["y"]).update(GOOD, 1e155 * GOOD[:, 0])
+    with pytest.raises(InputError, match=r"column 'y' is of size .*e-154"):
+        maximize_evidence(Statistics("regression", ["y"]).update(GOOD, 1e-155 * GOOD[:, 0]))
+
+
+def test_classes_as_large_floats():
+    result = logme(GOOD, IDS * 1e30 + 1e29, kind="classification")
+    assert result.targets == (str(int(1e29)), str(int(1.1e30)))
+    assert logme(GOOD, IDS * 2.0, kind="classification", classes=[0, 1, 2]).unscored == ("1",)
 
 
 def test_errors_are_value_errors_too():
@@ -108,6 +126,10 @@ def test_prediction_checks_its_features():
         (list("ababab"), "classification", ("a", "b")),
         (torch.tensor(IDS), "classification", ("0", "1")),
         (IDS.astype(np.uint8) + 7, "classification", ("7", "8")),
+        (IDS.astype(np.uint64) + np.uint64(2**63), "classification", (str(2**63), str(2**63 + 1))),
+        ([int(i) + 2**63 for i in IDS], "classification", (str(2**63), str(2**63 + 1))),
+        ([2**63 - int(i) * 2**64 for i in IDS], "classification", (str(-(2**63)), str(2**63))),
+        (np.array([2**80 + int(i) for i in IDS], dtype=object), "classification", (str(2**80), str(2**80 + 1))),
         (IDS.astype(float), "regression", ("0",)),
         (torch.tensor(IDS).float(), "regression", ("0",)),
         (np.column_stack([IDS, 1 - IDS]), "multilabel", ("0", "1")),

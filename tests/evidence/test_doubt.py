@@ -90,7 +90,7 @@ def test_a_row_adds_its_density_given_the_rest(generator):
     features = generator.normal(size=(24, 30))
     y = features @ generator.normal(size=30) + generator.normal(size=24)
     blocks = np.arange(24) % 4
-    result = logme(features, y, blocks=blocks)
+    result = logme(features, y, center=False, blocks=blocks)
     rows = np.array(
         [log_density_given_the_rest(features, y, result.alpha[0], result.beta[0], row) for row in range(24)]
     )
@@ -103,7 +103,7 @@ def test_sums_of_a_block_add_the_expansion(generator):
     features = generator.normal(size=(60, 7))
     y = features @ generator.normal(size=7) + generator.normal(size=60)
     blocks = np.arange(60) % 4
-    result = logme(features, y, blocks=blocks)
+    result = logme(features, y, center=False, blocks=blocks)
     t, beta, m = result.ratio[0], result.beta[0], result.weights[0]
     leverages = np.einsum("ij,jk,ik->i", features, np.linalg.inv(features.T @ features + t * np.eye(7)), features)
     rows = -0.5 * (beta * (y - features @ m) ** 2 + leverages) / (1 - leverages.mean())
@@ -138,6 +138,32 @@ def test_blocks_of_unequal_size_and_a_class_in_one_block_only(generator):
         assert result.block_sizes.tolist() == [25, 15, 10]
         assert np.isfinite(result.block_scores).all()
         assert result.block_scores @ result.block_sizes / 50 == pytest.approx(result.score)
+
+
+@pytest.mark.parametrize("solver", ["newton", "fixed-point", "naive"])
+def test_a_block_that_holds_a_class_alone(generator, solver):
+    """Without it the other class is constant: centred, there is nothing left to score."""
+    features, blocks = generator.normal(size=(30, 4)), np.repeat([0, 1, 2], 10)
+    for ids in ((blocks == 0).astype(int), blocks):
+        result = logme(features, ids, blocks=blocks, center=True, jackknife="exact", solver=solver)
+        assert np.isfinite(result.block_scores).all()
+        assert result.block_scores @ result.block_sizes / 30 == pytest.approx(result.score)
+    two = logme(features[:2], [0, 1], blocks=[0, 1], center=True, jackknife="exact", solver=solver)
+    assert np.isfinite(two.block_scores).all()
+
+
+def test_a_block_that_holds_what_is_largest(generator):
+    """Taken away from the whole, it would leave rounding; the others are added up instead."""
+    features, ids = generator.normal(size=(30, 2)), np.arange(30) % 2
+    features[0] *= 1e9
+    blocks = np.repeat([0, 1, 2], 10)
+    result = logme(features, ids, blocks=blocks, jackknife="exact")
+    alone = logme(features[10:], ids[10:], jackknife="none").score
+    shares = result.block_sizes.sum() / result.block_sizes
+    pseudo = shares[0] * result.score - (shares[0] - 1) * alone
+    others = [logme(features[blocks != b], ids[blocks != b], jackknife="none").score for b in (1, 2)]
+    values = np.array([pseudo, *(3 * result.score - 2 * score for score in others)])
+    np.testing.assert_allclose(result.block_scores, values - values.mean() + result.score, atol=1e-6)
 
 
 def test_one_block_has_no_standard_error(generator):

@@ -15,8 +15,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hubscout.errors import InputError
-from hubscout.evidence import LogMEClassifier, LogMERegressor
+from hubscout.evidence import LogMEClassifier, LogMERegressor, Statistics, logme, maximize_evidence
+from hubscout.evidence.checks import default_center
 from hubscout.evidence.estimators import probability_of_largest
+from hubscout.metrics import score
 
 
 @parametrize_with_checks([LogMEClassifier(), LogMERegressor(), LogMERegressor(center=False)])
@@ -38,6 +40,37 @@ def test_regressor_predicts_what_bayesian_ridge_does():
     np.testing.assert_allclose(our_mean, mean, rtol=1e-7)
     np.testing.assert_allclose(our_deviation, deviation, rtol=1e-6)
     np.testing.assert_allclose(ours.coef_[0], theirs.coef_, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [400, 8])
+def test_one_rule_of_centring(rows):
+    """The default is that of the kind, the same in `logme`, in sums, in the metric and in the regressor."""
+    X, y = (array[:rows] for array in load_diabetes(return_X_y=True))
+    expected = logme(X, y, center=True).score
+    assert default_center("regression")
+    sums = Statistics("regression", ["y"]).update(X, y)
+    for found in (logme(X, y), maximize_evidence(sums), LogMERegressor().fit(X, y).evidence_):
+        assert found.center
+        assert found.score == pytest.approx(expected, abs=1e-9)
+    assert score("logme", features=X, targets=y, kind="regression").value == pytest.approx(expected, abs=1e-9)
+    assert LogMERegressor().partial_fit(X, y).evidence_.score == pytest.approx(expected, abs=1e-9)
+    ids = (y > 120).astype(int)
+    assert not default_center("classification")
+    assert not logme(X, ids).center
+    assert score("logme", features=X, targets=ids, kind="classification").value == logme(X, ids, center=False).score
+
+
+def test_a_classifier_has_an_intercept():
+    """The one difference, by name: what is to predict classes is centred, what ranks features is not."""
+    X, y = load_breast_cancer(return_X_y=True)
+    assert default_center("classification", predicting=True)
+    for kind in ("classification", "multilabel"):
+        targets = y if kind == "classification" else np.stack([y, 1 - y], axis=1)
+        found = LogMEClassifier().fit(X, targets).evidence_
+        assert found.center
+        assert found.score == pytest.approx(logme(X, targets, center=True).score, abs=1e-9)
+        asked = LogMEClassifier(center=False).fit(X, targets).evidence_
+        assert asked.score == pytest.approx(logme(X, targets).score, abs=1e-9)
 
 
 def test_variance_holds_for_fewer_samples_than_dimensions():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from hubscout.errors import InputError
-from hubscout.evidence import logme
+from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
+from hubscout.evidence import Statistics, logme, maximize_evidence
 from hubscout.evidence.profile import Profile
 from hubscout.evidence.spectrum import Spectrum
 
@@ -14,7 +14,7 @@ def test_labels_orthogonal_to_the_features_are_the_null_model():
     features = np.eye(20)[:, :5]
     y = np.ones(20)
     y[:5] = 0
-    result = logme(features, y)
+    result = logme(features, y, center=False)
     assert np.isinf(result.alpha[0])
     assert result.gain == 0
     assert result.score == pytest.approx(0.5 * (np.log(20 / 15) - 1 - np.log(2 * np.pi)), rel=1e-14)
@@ -31,8 +31,8 @@ def test_features_that_are_all_zero_are_the_null_model():
 
 
 def test_one_sample_or_equal_singular_values_leave_nothing_to_choose():
-    assert logme([[2.0, 1.0]], [3.0]).gain == 0
-    assert logme(np.eye(4), [1.0, 2.0, 3.0, 4.0]).gain == pytest.approx(0, abs=1e-12)
+    assert logme([[2.0, 1.0]], [3.0], center=False).gain == 0
+    assert logme(np.eye(4), [1.0, 2.0, 3.0, 4.0], center=False).gain == pytest.approx(0, abs=1e-12)
 
 
 def test_interpolated_labels_have_the_limit_of_the_profile():
@@ -41,7 +41,7 @@ def test_interpolated_labels_have_the_limit_of_the_profile():
     features = generator.normal(size=(30, 100)) * np.logspace(0, -3, 100)
     U, singular, _ = np.linalg.svd(features, full_matrices=False)
     y = U @ (singular**2 * generator.normal(size=30))
-    result = logme(features, y)
+    result = logme(features, y, center=False)
     z = U.T @ y
     limit = 0.5 * (np.log(30 / (z**2 / singular**2).sum()) - np.log(singular**2).mean() - 1 - np.log(2 * np.pi))
     assert result.score == pytest.approx(limit, abs=1e-9)
@@ -56,11 +56,44 @@ def test_labels_without_noise_stay_finite(n):
     """Their evidence has no bound; the score says how little noise float64 can see, at any scale."""
     features = np.random.default_rng(0).normal(size=(n, 10))
     y = features @ np.arange(1.0, 11.0)
-    result = logme(features, y)
+    with pytest.warns(UnboundedEvidenceWarning, match="without noise.*no bound.*: 0. Is the label among the features"):
+        result = logme(features, y)
+    assert result.unbounded == ("0",)
+    assert "no bound" in result.remarks[0]
     assert 10 < result.gain < 20
     assert np.isfinite(result.beta).all()
-    assert logme(1e3 * features, 1e-3 * y).gain == pytest.approx(result.gain, abs=0.5)
+    with pytest.warns(UnboundedEvidenceWarning):
+        assert logme(1e3 * features, 1e-3 * y).gain == pytest.approx(result.gain, abs=0.5)
+    with pytest.warns(UnboundedEvidenceWarning):
+        assert maximize_evidence(Statistics("regression", ["y"]).update(features, y)).unbounded == ("y",)
     np.testing.assert_allclose(result.weights[0], np.arange(1.0, 11.0), rtol=1e-6)
+
+
+def test_only_what_has_no_bound_is_said_to_have_none(generator, recwarn):
+    """Interpolation by as many features as samples has a finite limit, and little noise is some."""
+    features = generator.normal(size=(50, 5))
+    for shape in ((20, 20), (20, 60)):
+        assert not logme(generator.normal(size=shape), generator.normal(size=20), center=False).unbounded
+        assert not logme(generator.normal(size=shape), np.arange(20) % 2).unbounded
+    little = features[:, 0] + 1e-4 * generator.normal(size=50)
+    assert not logme(features, little).unbounded
+    assert not maximize_evidence(Statistics("regression", ["y"]).update(features, little)).unbounded
+    assert not recwarn.list
+    sums = Statistics("regression", ["y"]).update(features, features[:, 0] + 1e-6 * generator.normal(size=50))
+    with pytest.warns(RoundingWarning, match="are rounding"):
+        assert not maximize_evidence(sums).unbounded
+    one_hot = np.eye(3)[np.arange(30) % 3]
+    with pytest.warns(UnboundedEvidenceWarning, match="cat, dog"):
+        assert logme(one_hot[:, :2], np.arange(30) % 3, target_names=["cat", "dog", "eel"]).unbounded == ("cat", "dog")
+
+
+def test_labels_far_from_zero_are_not_noise_free(generator):
+    """Beside the square of an offset that a column of ones explains, the noise is small; it is not nothing."""
+    features = np.hstack([generator.normal(size=(2000, 4)), np.ones((2000, 1))])
+    y = 1e6 + features[:, 0] + generator.normal(size=2000)
+    far, near = logme(features, y, center=False), logme(features[:, :4], y)
+    assert not far.unbounded
+    assert 0.9 < far.beta[0] / near.beta[0] < 1.1
 
 
 def test_two_local_maxima_and_the_better_one_is_found():
@@ -74,7 +107,10 @@ def test_two_local_maxima_and_the_better_one_is_found():
     y = np.zeros(n)
     y[:2005] = np.sqrt(squares)
     y[2005:] = np.sqrt(rest / (n - 2005))
-    spectrum = Spectrum(n, 2005, values[::-1], y[None, :2005][:, ::-1], np.array([rest]), np.array([y @ y]), None)
+    left, squares_of_y = np.array([rest]), np.array([y @ y])
+    spectrum = Spectrum(
+        n, 2005, values[::-1], y[None, :2005][:, ::-1], left, squares_of_y, None, left < 0, values[0], squares_of_y
+    )
     gain, slope = Profile.of(spectrum).on_grid(np.linspace(-30, 18, 400))
     crossings = np.flatnonzero((slope[0, :-1] > 0) & (slope[0, 1:] <= 0))
     assert len(crossings) == 2, "the example has two local maxima"
@@ -114,7 +150,7 @@ def test_digits_lost_by_squaring_are_found_again():
     generator = np.random.default_rng(0)
     features = generator.normal(size=(300, 12)) * np.logspace(0, -5, 12)
     y = features[:, -1] * 1e5 + 0.1 * generator.normal(size=300)
-    result = logme(features, y)
+    result = logme(features, y, center=False)
     assert result.rank == 12
     scaled = np.linalg.svd(features, compute_uv=False)
     t = result.ratio[0]
@@ -138,7 +174,9 @@ def test_columns_without_labels(generator):
         logme(features, Y, target_names=["first", "second"])
     with pytest.raises(InputError, match="zero everywhere"):
         logme(features, np.full(40, 0.1), center=True)
-    assert np.isfinite(logme(features, np.full(40, 0.1)).score), "a constant column can be explained without centring"
+    assert np.isfinite(logme(features, np.full(40, 0.1), center=False).score), (
+        "a constant column can be explained without centring"
+    )
     labels = np.column_stack([features[:, 0] > 0, np.zeros(40, bool), np.ones(40, bool)])
     assert logme(features, labels).unscored == ("1",)
     assert logme(features, labels, center=True).unscored == ("1", "2")

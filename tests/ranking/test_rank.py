@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hubscout.errors import (
+    EvidenceWarning,
     InputError,
     InterruptedRunError,
     RunError,
@@ -113,6 +114,16 @@ def test_several_metrics(array_task: Task, models: dict[str, str], tmp_path: Pat
     assert agreement.metrics == metrics
     assert agreement.weighted_tau[0, 1] == 1.0
     assert agreement.models[0, 2] == 0
+
+
+def test_features_that_hold_the_label_are_said_to(models: dict[str, str], recwarn: pytest.WarningsRecorder) -> None:
+    """Three different inputs, one a class: the fit has no noise, so the score has no bound. A note, not a warning."""
+    ids = np.arange(60) % 3
+    inputs = list(np.random.default_rng(0).normal(size=(3, 20)).astype(np.float32)[ids])
+    ranking = rank(Task.from_arrays(inputs, ids, name="copies"), models["strong"], cache=False)
+    assert any("without noise" in note and "no bound" in note for note in ranking.best.notes)
+    assert "no bound" in str(ranking)
+    assert not [warning for warning in recwarn if issubclass(warning.category, EvidenceWarning)]
 
 
 def test_another_first_metric_orders_by_it(array_task: Task, models: dict[str, str]) -> None:

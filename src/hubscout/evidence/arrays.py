@@ -47,13 +47,20 @@ def as_native(value: object, name: str) -> Array:
     else:
         try:
             array = np.asarray(value)
-        except (ValueError, TypeError) as error:
+            if array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2**63:
+                # NumPy makes floats of integers that no integer type holds, and different ones may become equal.
+                array = _whole_numbers(np.asarray(value, dtype=object), array)
+        except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"{name} must be an array or a nested list of numbers: {error}.") from error
     if array.dtype.kind == "c":
         raise InputError(f"{name} must hold real numbers; got complex ones ({array.dtype}).")
     if array.dtype.kind not in "biufUSO":
         raise InputError(f"{name} must hold numbers or strings; got the data type {array.dtype}.")
     return array
+
+
+def _whole_numbers(objects: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    return objects if all(isinstance(value, int) for value in objects.flat) else otherwise
 
 
 def _native_tensor(tensor: Any, name: str) -> Array:
@@ -124,6 +131,31 @@ def add_product(upper: Array, rows: Array) -> Array:
     return dsyrk(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
 
 
+def add_outer(upper: Array, first: Array, second: Array) -> Array:
+    """The upper triangle of upper + first·secondᵀ + second·firstᵀ, in place where it can be."""
+    if is_torch(upper):
+        return upper.addr_(first, second).addr_(second, first)
+    from scipy.linalg.blas import dsyr2
+
+    return dsyr2(1.0, first, second, a=upper, overwrite_a=True)
+
+
+def upper_times(upper: Array, vector: Array) -> Array:
+    """The product of a symmetric matrix, given by its upper triangle, and a vector."""
+    if is_torch(upper):
+        return mirrored(upper) @ vector
+    from scipy.linalg.blas import dsymv
+
+    return dsymv(1.0, upper, vector)
+
+
+def less(rows: Array, shift: Array) -> Array:
+    """Rows less a vector, as float64: one pass over them, whatever their type."""
+    if is_torch(rows):
+        return rows.double() - shift
+    return np.subtract(rows, shift, dtype=np.float64, casting="same_kind")
+
+
 def upper_zeros(reference: Array, size: int) -> Array:
     """Zeros for `add_product` to fill, in the memory order that lets it work in place."""
     if is_torch(reference):
@@ -170,16 +202,16 @@ def sums_by_id(rows: Array, ids: Array, count: int) -> Array:
     return membership @ rows
 
 
-def has_finite_square(rows: Array) -> bool:
-    """Whether the sum of all squares is finite: a NaN, an infinity or a number too large to square shows up in it."""
+def sum_of_squares(rows: Array) -> float:
+    """Of all numbers. A NaN, an infinity or a number too large or too small to square shows up in it."""
     if is_torch(rows):
         import torch
 
         floats = rows if rows.dtype.is_floating_point else rows.double()
-        return bool(torch.isfinite(torch.linalg.vector_norm(floats, dtype=torch.float64) ** 2))
+        return float(torch.linalg.vector_norm(floats, dtype=torch.float64)) ** 2
     total = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for part in chunks(*rows.shape):
             flat = to_float64(rows[part]).ravel(order="K")
             total += float(np.vdot(flat, flat))
-    return bool(np.isfinite(total))
+    return total

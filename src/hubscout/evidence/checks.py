@@ -9,7 +9,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import Array, as_native, has_finite_square, is_torch, namespace, to_host
+from hubscout.evidence.arrays import Array, as_native, is_torch, namespace, sum_of_squares, to_float64, to_host
+
+SMALLEST_NORM, LARGEST_NORM = 1e-75, 1e75
+"""Of features and of real targets: within, α, β and all that leads to them have room in float64."""
 
 Kind = Literal["classification", "multilabel", "regression"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -30,6 +33,15 @@ def check_kind(kind: str) -> None:
         raise InputError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
 
 
+def default_center(kind: str, *, predicting: bool = False) -> bool:
+    """Whether means are taken away where nobody says: one rule for `logme`, the estimators and `rank`.
+
+    For regression always: numbers far from zero would otherwise favour whichever features are far from zero too. For
+    classes and labels not, as in the paper; but a model that is to predict them (`LogMEClassifier`) has an intercept.
+    """
+    return kind == "regression" or predicting
+
+
 def check_features(features: object, name: str = "features", *, feature_dim: int | None = None) -> Array:
     """A matrix of real numbers with at least one row and one column. Finiteness is checked where squares are summed."""
     array = as_native(features, name)
@@ -47,7 +59,7 @@ def check_features(features: object, name: str = "features", *, feature_dim: int
 
 def check_finite(features: Array, name: str = "features") -> None:
     """Raise if a value is not finite, or if squares leave the range of float64; say which and where."""
-    if has_finite_square(features):
+    if SMALLEST_NORM**2 <= sum_of_squares(features) <= LARGEST_NORM**2:
         return
     host = to_host(features)
     bad = np.argwhere(~np.isfinite(host))
@@ -56,10 +68,12 @@ def check_finite(features: Array, name: str = "features") -> None:
         raise InputError(
             f"{name} must be finite; {len(bad)} of {host.size} values are not, the first is {host[where]} at {where}."
         )
-    raise InputError(
-        f"{name} reach {np.abs(host).max():.3g}: their squares leave the range of float64. Rescale them (the score "
-        "does not depend on the scale)."
-    )
+    largest = float(np.abs(to_float64(host)).max())
+    if largest > 0:
+        raise InputError(
+            f"{name} reach {largest:.3g}: products of their squares leave the range of float64. Rescale them to "
+            f"between {SMALLEST_NORM:g} and {LARGEST_NORM:g} (the score does not depend on the scale)."
+        )
 
 
 def check_targets(
@@ -85,6 +99,7 @@ def check_targets(
     if kind == "classification":
         return _class_targets(array, classes, target_names)
     matrix = check_target_matrix(array, kind)
+    check_target_scale(matrix, kind)
     columns = 1 if len(shape) == 1 else shape[1]
     return Targets(kind, _names(target_names, columns), matrix)  # type: ignore[arg-type]
 
@@ -123,6 +138,24 @@ def check_target_matrix(targets: Array, kind: str, *, columns: int | None = None
     return targets
 
 
+def check_target_scale(targets: Array, kind: str, *, whole: bool = True) -> None:
+    """Raise if the squares of a regression column leave the range of float64. Of a part, small ones are no matter."""
+    if kind != "regression":
+        return
+    columns = abs(to_float64(targets))
+    for index, largest in enumerate(to_host(namespace(columns).max(columns, axis=0)).tolist()):
+        if largest > LARGEST_NORM or (whole and 0 < largest < SMALLEST_NORM):
+            raise InputError(scale_message(f"the column {index}", f"reaches {largest:.3g}"))
+
+
+def scale_message(column: str, what: str) -> str:
+    """What to do about a target column of such a size."""
+    return (
+        f"targets: {column} {what}: products of its squares leave the range of float64. Rescale it to between "
+        f"{SMALLEST_NORM:g} and {LARGEST_NORM:g} (the gain does not depend on the scale)."
+    )
+
+
 def check_class_ids(ids: object, n: int, count: int) -> np.ndarray:
     """A vector of whole numbers from 0 to `count` - 1, on the host."""
     array = to_host(as_native(ids, "targets"))
@@ -154,7 +187,6 @@ def _class_targets(array: Array, classes: Sequence[object] | None, target_names:
             raise InputError("targets must be finite; they hold NaN or infinite values.")
         if (labels != np.round(labels)).any():
             raise InputError("targets for classification must be classes; got numbers with fractions (regression?).")
-        labels = labels.astype(np.int64)
     present, ids = np.unique(labels, return_inverse=True)
     if len(present) < 2:
         raise InputError(f"targets hold one class only ({present[0]!r}); at least two are needed to compare features.")
@@ -168,7 +200,9 @@ def _class_targets(array: Array, classes: Sequence[object] | None, target_names:
         if unknown:
             raise InputError(f"targets hold classes that are not in classes: {unknown[:5]}.")
         ids = np.array([place[value] for value in present.tolist()])[ids]
-    names = [str(value) for value in values] if target_names is None else target_names
+    names = target_names
+    if names is None:
+        names = [str(int(value)) if isinstance(value, float) else str(value) for value in values]
     return Targets("classification", _names(names, len(values)), ids.astype(np.int64))
 
 
@@ -177,7 +211,8 @@ def _strings(labels: np.ndarray) -> np.ndarray:
     if kinds <= {str}:
         return labels.astype(str)
     if kinds <= {bool, int}:
-        return labels.astype(np.int64)
+        fits = all(abs(value) < 2**63 for value in labels.tolist())
+        return labels.astype(np.int64) if fits else labels
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise InputError(f"targets of data type object must hold only strings or only whole numbers; they hold {names}.")
 

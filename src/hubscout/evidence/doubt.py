@@ -34,8 +34,8 @@ from hubscout.evidence.arrays import (
     upper_inner,
     upper_zeros,
 )
+from hubscout.evidence.block import Block
 from hubscout.evidence.spectrum import Spectrum
-from hubscout.evidence.statistics import Block
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,24 @@ def mean_leverages(spectrum: Spectrum, ratio: np.ndarray) -> np.ndarray:
 
 
 def contributions_from_sums(
-    blocks: Iterable[Block], spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray, weights: Array
+    blocks: Iterable[Block],
+    spectrum: Spectrum,
+    ratio: np.ndarray,
+    beta: np.ndarray,
+    weights: Array,
+    origin: Array,
+    constant: Array,
 ) -> np.ndarray:
     """What each block adds to the evidence, averaged over targets, from its sums: (B,).
 
-    All targets together need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
+    The sums are of features f and targets y less their shifts. `origin`, (r,), is what must be added to f, in the
+    coordinates of the spectrum, and `constant`, (C,), is the residual where f and y are zero. All targets together
+    need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
     leverage = mean_leverages(spectrum, ratio)
     spare = 1 - leverage
-    constant = float((np.log(beta * spare / (2 * math.pi)) + leverage / spare).mean())
+    level = float((np.log(beta * spare / (2 * math.pi)) + leverage / spare).mean())
     # The share of each target in the mean, with its expansion's 1 / (1 - h).
     share = to_device_of(1 / (spare * len(spare)), weights)
     t, precision = to_device_of(ratio, weights), to_device_of(beta, weights) * share
@@ -105,12 +113,15 @@ def contributions_from_sums(
     if is_torch(kernel):
         kernel = xp.triu(kernel)
     linear = weights * precision[:, None]
+    scaled_origin = scale * origin
+    turned = 2 * (factor @ scaled_origin) - 2 * (linear.T @ constant)
+    level -= float(scaled_origin @ scaled_origin + precision @ constant**2)
     result = []
     for block in blocks:
-        quadratic = upper_inner(kernel, block.upper_gram)
+        quadratic = upper_inner(kernel, block.upper_gram) + float(turned @ block.feature_sum)
         crossed = float((linear * block.cross).sum())
-        squares = float((block.target_squares * precision).sum())
-        result.append(0.5 * (block.n * constant - squares + 2 * crossed - quadratic))
+        squares = float(((block.target_squares + 2 * constant * block.target_sum) * precision).sum())
+        result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))
     return np.array(result)
 
 

@@ -1,6 +1,7 @@
 """The posterior as scikit-learn estimators: linear models whose hyper-parameters the evidence chooses.
 
-Features and targets are centred by default, which is what an intercept is for. `fit` works on arrays (in the dual
+Features and targets are centred by default, which is what an intercept is for. `logme` centres for regression too, but
+not for classes; `hubscout.evidence.checks.default_center` is the rule for all. `fit` works on arrays (in the dual
 where there are fewer samples than dimensions); `partial_fit` adds batches to sums, and the model is computed from them
 when it is next asked for something.
 """
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from hubscout.errors import InputError
 from hubscout.evidence.arrays import chunks
-from hubscout.evidence.checks import Kind
+from hubscout.evidence.checks import Kind, default_center
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.in_memory import logme
 from hubscout.evidence.maximize import maximize_evidence, statistics_of
@@ -32,9 +33,12 @@ class _EvidenceEstimator(BaseEstimator):
     _statistics: Statistics | None
     _feature_types: ClassVar[tuple[type, ...]] = (np.float64, np.float32)
 
-    def __init__(self, *, center: bool = True, solver: str = "newton") -> None:
+    def __init__(self, *, center: bool | None = None, solver: str = "newton") -> None:
         self.center = center
         self.solver = solver
+
+    def _centred(self, kind: str) -> bool:
+        return default_center(kind, predicting=True) if self.center is None else self.center
 
     @property
     def evidence_(self) -> Evidence:
@@ -44,7 +48,8 @@ class _EvidenceEstimator(BaseEstimator):
             statistics: Statistics | None = getattr(self, "_statistics", None)
             if statistics is None:
                 raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit or partial_fit first.")
-            evidence = maximize_evidence(statistics, solver=self.solver, center=self.center, jackknife="none")
+            centred = self._centred(statistics.kind)
+            evidence = maximize_evidence(statistics, solver=self.solver, center=centred, jackknife="none")
             self._evidence = evidence
         return evidence
 
@@ -63,7 +68,7 @@ class _EvidenceEstimator(BaseEstimator):
 
     def _fit_arrays(self, X: np.ndarray, y: np.ndarray, kind: str) -> None:
         self._statistics = None
-        self._evidence = logme(X, y, kind=kind, center=self.center, solver=self.solver, jackknife="none")
+        self._evidence = logme(X, y, kind=kind, center=self._centred(kind), solver=self.solver, jackknife="none")
 
     def _add_batch(self, X: np.ndarray, y: np.ndarray, kind: Kind, names: list[str]) -> None:
         statistics: Statistics | None = getattr(self, "_statistics", None)
@@ -79,8 +84,9 @@ class _EvidenceEstimator(BaseEstimator):
         evidence: Evidence | None = getattr(self, "_evidence", None)
         if evidence is None:
             return True
-        if evidence.center != self.center:
-            raise InputError(f"center was {evidence.center} in fit and is {self.center} now: begin with partial_fit.")
+        center = self._centred(evidence.kind)
+        if evidence.center != center:
+            raise InputError(f"center was {evidence.center} in fit and is {center} now: begin with partial_fit.")
         self._statistics = statistics_of(evidence)
         return False
 

@@ -55,6 +55,11 @@ class Evidence:
     iterations: int
     per_target_converged: np.ndarray = field(repr=False)
     unscored: tuple[str, ...] = ()
+    unbounded: tuple[str, ...] = ()
+    """Targets that the features fit without noise, as far as float64 can tell. Their evidence grows without bound as
+    the noise goes to zero, so their scores say only that, and compare with no other."""
+    rounding: float = 0.0
+    """About how much of the score is rounding, in nats a sample."""
     feature_mean: np.ndarray | None = field(default=None, repr=False)
     spectrum: Spectrum | None = field(default=None, repr=False)
     """What convergence and predictive variances need; None after `without_spectrum`."""
@@ -73,6 +78,13 @@ class Evidence:
     def converged(self) -> bool:
         """Whether the solver finished for every scored target."""
         return bool(self.per_target_converged.all())
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What must be said beside the score; nothing, as a rule."""
+        from hubscout.evidence.table import remarks
+
+        return tuple(remarks(self))
 
     @property
     def convergence_guaranteed(self) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +13,16 @@ from hubscout.evidence.arrays import (
     Array,
     add_product,
     chunks,
+    less,
     namespace,
+    sums_by_id,
     to_device_of,
     to_float64,
     to_host,
     upper_zeros,
     zeros_like_device,
 )
-from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets
+from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
 from hubscout.evidence.eigenvectors import WrittenOut
@@ -29,17 +32,22 @@ from hubscout.evidence.maximize import (
     Settings,
     assemble,
     fit,
-    observations,
-    scored_targets,
+    warned,
     with_doubt,
 )
+from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_coefficients, mean_weights
+from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
-from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, singular_spectra
+from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
 from hubscout.evidence.statistics import Statistics
 
-ROUNDING_TOLERANCE = 1e-10
+ROUNDING_TOLERANCE = 1e-9
 """If squaring the features may have cost the score more than this, it is computed again without squaring."""
+MISSING_TOLERANCE = 1e-8
+"""The same for directions that were left out: in features of less than float64 some of them hold rounding."""
+PROBES = 16
+"""Random vectors by which they are looked at."""
 
 
 def logme(
@@ -49,7 +57,7 @@ def logme(
     kind: str = "auto",
     classes: Sequence[object] | None = None,
     target_names: Sequence[str] | None = None,
-    center: bool = False,
+    center: bool | None = None,
     blocks: int | Sequence[int] | np.ndarray = 10,
     solver: str = "newton",
     jackknife: Jackknife = "linear",
@@ -71,9 +79,14 @@ def logme(
     `classes` lists all classes, if some may not occur; those are not scored (`Evidence.unscored`), and without the
     list the classes are those that occur. `center` takes the means of features and targets away first, as a model with
     an intercept does; that spends one observation, so the score is then over n - 1 (without this, n ≤ D centred labels
-    would always be fitted without noise, and their evidence would have no maximum). `blocks` is the
+    would always be fitted without noise, and their evidence would have no maximum). None, the default, centres for
+    regression and not for classes and labels: the rule of `rank` and of `LogMERegressor`. `blocks` is the
     number of random blocks of the jackknife, or the block of every row. The other arguments are those of
     `maximize_evidence`.
+
+    Warns with `UnboundedEvidenceWarning` where features fit a target without noise (`Evidence.unbounded`), and with
+    `RoundingWarning` where digits are missing (`Evidence.rounding`). An offset common to all features costs none, up to
+    1e8 times their deviations.
 
     >>> from sklearn.datasets import load_iris
     >>> flowers = load_iris()
@@ -81,15 +94,16 @@ def logme(
     >>> round(result.score, 4), round(result.gain, 4), result.targets
     (-0.1601, 0.7096, ('setosa', 'versicolor', 'virginica'))
     """
-    settings = Settings(solver, center, jackknife, tolerance, max_iterations, keep_spectrum)
     rows = check_features(features)
     n, dim = (int(size) for size in rows.shape)
     labels = check_targets(targets, n, kind=kind, classes=classes, target_names=target_names)
+    centred = default_center(labels.kind) if center is None else center
+    settings = Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)
     block_of_row = assign_blocks(n, blocks)
     check_finite(rows)
     if n < dim and jackknife != "exact" and not SOLVERS[solver].needs_sums:
-        return _dual(rows, labels, block_of_row, settings)
-    return _primal(rows, labels, block_of_row, settings)
+        return warned(_dual(rows, labels, block_of_row, settings))
+    return warned(_primal(rows, labels, block_of_row, settings))
 
 
 def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarray:
@@ -107,78 +121,119 @@ def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarra
 
 
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
-    """Sums by block, then as from any other sums. Means are taken away before squaring, which loses no digits."""
+    """Sums by block, then as from any other sums."""
     statistics = Statistics(labels.kind, labels.names)
     values = labels.values
-    offsets = None
-    if settings.center:
-        offsets = (_column_means(rows), zeros_like_device(rows, len(labels.names)))
-        if labels.kind == "regression":  # sums of zeros and ones lose no digits
-            values, target_means = _centred_columns(to_float64(to_device_of(values, rows)))
-            offsets = (offsets[0], target_means)
     count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
     for block in range(count):
         chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
-        part = rows[chosen] if offsets is None else to_float64(rows[chosen]) - offsets[0]
         on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
-        statistics.add_checked(part, values[to_host(chosen) if on_host else chosen], block=block)
-    fitted = fit(statistics, settings if settings.keep_spectrum else replace(settings, keep_spectrum=True), offsets)
-    scored = [index for index, name in enumerate(fitted.targets) if name not in fitted.unscored]
-    spectrum = kept_spectrum(fitted)
-    exact_digits = score_rounding(spectrum, fitted.ratio[scored]) <= ROUNDING_TOLERANCE
-    if not exact_digits and settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
-        return _decomposed(rows, labels, block_of_row, settings)
+        statistics.add_checked(rows[chosen], values[to_host(chosen) if on_host else chosen], block=block)
+    fitted = fit(statistics, replace(settings, keep_spectrum=True))
+    if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
+        shift = next(iter(statistics.blocks.values())).shift
+
+        def product(weights: Array) -> Array:
+            return namespace(weights).concat([less(rows[part], shift) @ weights for part in chunks(*rows.shape)])
+
+        rounding = fitted.rounding
+        if kept_spectrum(fitted).cut:
+            rounding = _looked_into(fitted, labels, product)
+        if rounding > ROUNDING_TOLERANCE or fitted.unbounded:
+            return _decomposed(rows, labels, block_of_row, settings)
+        fitted = replace(fitted, rounding=rounding)
     return fitted if settings.keep_spectrum else fitted.without_spectrum()
+
+
+def _looked_into(fitted: Evidence, labels: Targets, product: Callable[[Array], Array]) -> float:
+    """How much of the score is rounding, once the directions that were left out have been looked at.
+
+    From squares nobody can say whether they hold anything. The `product` of the features with random vectors in them
+    can, since it is not made of squares: it has the sum of their σ² on average, and it shows if they explain targets.
+    """
+    spectrum = kept_spectrum(fitted)
+    xp, vectors = namespace(spectrum.squared_singular_values), spectrum.vectors
+    scored = np.array([name not in fitted.unscored for name in fitted.targets])
+    ratio, beta = fitted.ratio[scored], fitted.beta[scored]
+    drawn = np.random.default_rng(0).normal(size=(min(PROBES, fitted.feature_dim - fitted.rank), fitted.feature_dim))
+    drawn = to_device_of(drawn, spectrum.squared_singular_values)
+    seen = product((drawn - vectors.combine(vectors.coordinates(drawn))).T)
+    seen = seen - seen.mean(0)
+    held = float((seen**2).sum()) / drawn.shape[0]
+    missing = score_without(held, spectrum, ratio, beta)
+    left = to_host(xp.linalg.qr(seen)[0])
+    if labels.kind == "classification":
+        found = sums_by_id(left, labels.values, len(labels.names))[scored]
+    else:
+        found = to_host(to_float64(labels.values)).T[scored] @ left
+    # Of targets that have nothing to do with them, directions explain one part in n each, on average.
+    share = (found**2).sum(1) * spectrum.n / to_host(spectrum.target_squares)
+    if (share > 30 + 2 * left.shape[1]).any():
+        return math.inf
+    return score_rounding(spectrum, ratio, beta) + (missing if missing > MISSING_TOLERANCE else 0.0)
 
 
 def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
     n, dim = (int(size) for size in rows.shape)
-    targets, means, scored = _dense_targets(rows, labels, settings)
+    means = _column_means(rows)
+    if not settings.center and is_far(means, n, _spread(rows, means)):
+        return _decomposed(rows, labels, block_of_row, settings)
+    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    taken = means if settings.center else None
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
-        inner = add_product(inner, _column_part(rows, columns, means).T)
-    spectrum = dual_spectrum(inner, targets, observations(n, settings), dim)
+        inner = add_product(inner, _column_part(rows, columns, taken).T)
+    spectrum = dual_spectrum(inner, targets, observations(n, settings.center), dim)
     solution = settings.solve(spectrum, None)
-    if score_rounding(spectrum, solution.ratio) > ROUNDING_TOLERANCE:
-        return _decomposed(rows, labels, block_of_row, settings)
     coefficients = dual_coefficients(spectrum, solution.ratio)
     weights = zeros_like_device(rows, targets.shape[1], dim)
     basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
     for columns in chunks(dim, n):
-        part = _column_part(rows, columns, means)
+        part = _column_part(rows, columns, taken)
         weights[:, columns] = coefficients.T @ part
         if basis is not None:
             basis[columns] = part.T @ spectrum.basis
     if basis is not None:
         basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
     kept = spectrum if basis is None else replace(spectrum, vectors=WrittenOut(basis))
-    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, means, settings)
+    both = None if taken is None else (taken, target_means)
+    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
+    if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
+        return _decomposed(rows, labels, block_of_row, settings)
     return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
 
 
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """From the singular values of the features themselves: slower, but small ones keep all their digits."""
-    targets, means, scored = _dense_targets(rows, labels, settings)
-    n = observations(int(rows.shape[0]), settings)
-    left, right = singular_spectra(_column_part(rows, slice(None), means), targets, n)
+    samples = int(rows.shape[0])
+    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    means = _column_means(rows)
+    features = less(rows, means)
+    features -= features.mean(0)  # what rounding left in the means
+    direction = None
+    if not settings.center:
+        if is_far(means, samples, float((features**2).sum())):
+            direction = mean_direction(lambda vector: features.T @ (features @ vector), means, samples)
+        else:
+            features = to_float64(rows)
+    left, right = singular_spectra(features, targets, observations(samples, settings.center), direction)
     solution = settings.solve(right, None)
     weights = mean_weights(right, solution.ratio)
-    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, means, settings)
+    both = (means, target_means) if settings.center else None
+    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
     return _with_row_doubt(fitted, left, targets, scored, block_of_row, settings)
 
 
-def _dense_targets(
-    rows: Array, labels: Targets, settings: Settings
-) -> tuple[Array, tuple[Array, Array] | None, np.ndarray]:
-    """The scored columns of the targets, centred if asked for; the means of features and targets; what is scored."""
+def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
+    """The scored columns of the targets, centred if asked for; the means of all of them; what is scored."""
     targets = _target_matrix(labels, rows)
-    means = None
+    means = targets.mean(0)
     if settings.center:
-        targets, target_means = _centred_columns(targets)
-        means = (_column_means(rows), target_means)
-    squares = (targets**2).sum(0)
-    scored = scored_targets(labels.kind, labels.names, squares, squares, n=int(rows.shape[0]))
+        constant = (targets == targets[:1]).all(0)
+        targets = namespace(targets).where(constant, 0.0 * means, targets - means)
+    scored = to_host((targets**2).sum(0) > 0)
+    check_scored(labels.kind, labels.names, scored)
     return targets[:, np.flatnonzero(scored)], means, scored
 
 
@@ -198,9 +253,8 @@ def _with_row_doubt(
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 
-def _column_part(rows: Array, columns: slice, means: tuple[Array, Array] | None) -> Array:
-    part = to_float64(rows[:, columns])
-    return part if means is None else part - means[0][columns]
+def _column_part(rows: Array, columns: slice, means: Array | None) -> Array:
+    return to_float64(rows[:, columns]) if means is None else less(rows[:, columns], means[columns])
 
 
 def _column_means(rows: Array) -> Array:
@@ -210,11 +264,9 @@ def _column_means(rows: Array) -> Array:
     return total / rows.shape[0]
 
 
-def _centred_columns(columns: Array) -> tuple[Array, Array]:
-    """Columns less their means, and the means; a constant column becomes zero exactly."""
-    means = columns.mean(0)
-    constant = (columns == columns[:1]).all(0)
-    return namespace(columns).where(constant, 0.0 * means, columns - means), means
+def _spread(rows: Array, means: Array) -> float:
+    """The sum of squares about the means."""
+    return sum(float((less(rows[part], means) ** 2).sum()) for part in chunks(*rows.shape))
 
 
 def _target_matrix(labels: Targets, reference: Array) -> Array:

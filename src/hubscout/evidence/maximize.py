@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,9 +11,10 @@ import numpy as np
 
 import hubscout.evidence.newton
 import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
-from hubscout.errors import InputError
+from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
 from hubscout.evidence.arrays import Array, add_product, to_device_of, to_host
-from hubscout.evidence.checks import Kind
+from hubscout.evidence.block import Block
+from hubscout.evidence.checks import Kind, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import (
     Doubt,
@@ -22,11 +24,13 @@ from hubscout.evidence.doubt import (
     mean_leverages,
 )
 from hubscout.evidence.evidence import Evidence
-from hubscout.evidence.posterior import mean_weights
+from hubscout.evidence.posterior import mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
+from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
 from hubscout.evidence.solution import SOLVERS, Problem, Solution
-from hubscout.evidence.spectrum import EPSILON, Spectrum, primal_spectrum
-from hubscout.evidence.statistics import Block, Statistics
+from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding, score_without
+from hubscout.evidence.statistics import Statistics
+from hubscout.evidence.table import doubts
 
 HIGH_LEVERAGE = 0.5
 """Above this mean leverage the linear jackknife is too small, and blocks are left out and re-fitted."""
@@ -65,7 +69,7 @@ def maximize_evidence(
     statistics: Statistics,
     *,
     solver: str = "newton",
-    center: bool = False,
+    center: bool | None = None,
     jackknife: Jackknife = "linear",
     tolerance: float | None = None,
     max_iterations: int | None = None,
@@ -75,7 +79,7 @@ def maximize_evidence(
 
     `solver` is "newton" (the global maximum, all targets at once) or one of the paper's "naive", "mackay" and
     "fixed-point", which start at α = β = 1 and find a local one. `center` takes the means of features and targets
-    away first, as in `logme`; where means are large beside deviations, this loses digits that `logme` keeps.
+    away first, as in `logme`; None does so for regression.
     `jackknife` over the blocks is "linear" (nearly free), "exact" (re-fits without each block) or "none". `tolerance`
     is on log t. Without `keep_spectrum` the result is small, but has no predictive variances.
 
@@ -85,99 +89,76 @@ def maximize_evidence(
     >>> result.n, result.rank, result.targets, result.converged
     (100, 5, ('no', 'yes'), True)
     """
-    return fit(statistics, Settings(solver, center, jackknife, tolerance, max_iterations, keep_spectrum))
+    centred = default_center(statistics.kind) if center is None else center
+    return warned(fit(statistics, Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)))
 
 
-def fit(statistics: Statistics, settings: Settings, offsets: tuple[Array, Array] | None = None) -> Evidence:
-    """Maximise the evidence from sums. `offsets`, if any, were taken away from features and targets before summing."""
+def fit(statistics: Statistics, settings: Settings) -> Evidence:
+    """Maximise the evidence from sums."""
     total = statistics.total()
-    means, uncentred_squares = None, total.target_squares
-    if settings.center:
-        means = (total.feature_sum / total.n, total.target_sum / total.n)
-        total = total.centred(*means)
-    scored = scored_targets(
-        statistics.kind, statistics.target_names, total.target_squares, uncentred_squares, n=total.n
-    )
-    part = replace(select(total, scored), n=observations(total.n, settings))
-    needs_sums = SOLVERS[settings.solver].needs_sums
-    spectrum = primal_spectrum(part, overwrite=not needs_sums)
-    solution = settings.solve(spectrum, part if needs_sums else None)
+    step, target_step = total.feature_sum / total.n, total.target_sum / total.n
+    means = (total.shift + step, total.target_shift + target_step)
+    scored = scored_targets(statistics.kind, statistics.target_names, total, settings.center)
+    part = select(total, scored)
+    sums = _sums(part, settings)
+    spectrum = primal_spectrum(part, center=settings.center)
+    solution = settings.solve(spectrum, sums)
     weights = mean_weights(spectrum, solution.ratio)
-    original_means = means
-    if means is not None and offsets is not None:
-        original_means = (means[0] + offsets[0], means[1] + offsets[1])
     fitted = assemble(
-        statistics.kind, statistics.target_names, scored, spectrum, solution, weights, original_means, settings
+        statistics.kind,
+        statistics.target_names,
+        scored,
+        spectrum,
+        solution,
+        weights,
+        means if settings.center else None,
+        settings,
     )
     blocks = [statistics.blocks[index] for index in sorted(statistics.blocks)]
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
         return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
-    parts = (select(block.centred(*means) if means else block, scored) for block in blocks)
-    contributions = contributions_from_sums(parts, spectrum, solution.ratio, fitted.beta[scored], weights)
+    # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
+    far = spectrum.mean_coordinates is not None
+    origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
+    if spectrum.mean_coordinates is not None:
+        origin = origin + spectrum.mean_coordinates
+    constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
+    constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
+    parts = (select(block, scored) for block in blocks)
+    contributions = contributions_from_sums(
+        parts, spectrum, solution.ratio, fitted.beta[scored], weights, origin, constant
+    )
     sizes = np.array([block.n for block in blocks])
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, sizes))
+
+
+def _sums(block: Block, settings: Settings) -> Block | None:
+    """The sums of the features as the solver sees them, if it asked for them."""
+    if not SOLVERS[settings.solver].needs_sums:
+        return None
+    sums = block.about_mean() if settings.center else block.about_zero()
+    return replace(sums, n=observations(block.n, settings.center))
 
 
 def _refits(
     statistics: Statistics, fitted: Evidence, blocks: Sequence[Block], scored: np.ndarray, settings: Settings
 ) -> Doubt:
     """Scores without each block. A target that only that block holds keeps its score: nothing is known without it."""
-    whole = statistics.total()
     scores = []
-    for block in blocks:
-        rest = whole.minus(block)
-        if settings.center:
-            rest = rest.centred(rest.feature_sum / rest.n, rest.target_sum / rest.n)
-        present = scored & ~_is_rounding(rest.target_squares, whole.target_squares, whole.n)
-        part = replace(select(rest, present), n=observations(rest.n, settings))
-        spectrum = primal_spectrum(part)
+    for index in sorted(statistics.blocks):
+        # The others are added up: taking a block away from the whole leaves rounding where it held what is largest.
+        rest = statistics.total(without=index)
         per_target = fitted.per_target.copy()
-        per_target[present] = log_evidence(spectrum, settings.solve(spectrum, part).ratio)[0]
+        present = scored & has_labels(rest, settings.center)
+        if present.any() and observations(rest.n, settings.center) > 0:
+            part = select(rest, present)
+            sums = _sums(part, settings)
+            spectrum = primal_spectrum(part, center=settings.center)
+            per_target[present] = log_evidence(spectrum, settings.solve(spectrum, sums).ratio)[0]
         scores.append(per_target[scored].mean())
     return doubt_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
-
-
-def observations(n: int, settings: Settings) -> int:
-    """How many observations n samples are. Centring spends one: only n - 1 contrasts between samples are left.
-
-    It is what integrating over an intercept with a flat prior gives.
-    """
-    return n - 1 if settings.center else n
-
-
-def scored_targets(
-    kind: Kind, names: Sequence[str], target_squares: Array, uncentred_squares: Array, *, n: int
-) -> np.ndarray:
-    """Which targets have any label to explain, (C,). A regression column without one is an error."""
-    scored = ~_is_rounding(target_squares, uncentred_squares, n)
-    missing = [name for name, is_scored in zip(names, scored, strict=True) if not is_scored]
-    if kind == "regression" and missing:
-        raise InputError(
-            f"targets: the column {missing[0]!r} is zero everywhere (after centring, if that was asked for), so there "
-            "is nothing to explain. Leave the column out."
-        )
-    if kind == "classification" and scored.sum() < 2:
-        raise InputError("targets hold one class only; at least two are needed to compare features.")
-    if not scored.any():
-        raise InputError("targets: no label occurs in some samples and not in others, so there is nothing to explain.")
-    return scored
-
-
-def _is_rounding(squares: Array, whole_squares: Array, n: int) -> np.ndarray:
-    """Whether a sum of squares is what subtraction leaves of equal numbers, as when a constant column is centred."""
-    return to_host(squares) <= 8 * np.sqrt(n) * EPSILON * to_host(whole_squares)
-
-
-def select(block: Block, scored: np.ndarray) -> Block:
-    """The same sums for some of the targets."""
-    if scored.all():
-        return block
-    rows = np.flatnonzero(scored)
-    return replace(
-        block, cross=block.cross[rows], target_squares=block.target_squares[rows], target_sum=block.target_sum[rows]
-    )
 
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -215,6 +196,12 @@ def assemble(
         intercept = to_host(means[1]) - whole_weights @ feature_mean
     score = float(per_target.mean())
     samples = spectrum.n + settings.center
+    alpha = solution.ratio * beta
+    if not all(np.isfinite(found).all() for found in (beta, alpha[np.isfinite(solution.ratio)], whole_weights, null)):
+        raise InputError(
+            "features and targets differ so much in scale that α, β or the weights leave the range of float64. "
+            "Rescale them: the gain does not depend on the scale of either."
+        )
     return Evidence(
         kind=kind,
         targets=tuple(names),
@@ -224,7 +211,7 @@ def assemble(
         null_score=float(null.mean()),
         per_target=spread(per_target, 0.0),
         per_target_null=spread(null, 0.0),
-        alpha=spread(solution.ratio * beta, np.inf),
+        alpha=spread(alpha, np.inf),
         beta=spread(beta, np.inf),
         ratio=spread(solution.ratio, np.inf),
         weights=whole_weights,
@@ -238,6 +225,9 @@ def assemble(
         iterations=solution.iterations,
         per_target_converged=spread(solution.converged, True),
         unscored=tuple(name for name, is_scored in zip(names, scored, strict=True) if not is_scored),
+        unbounded=tuple(np.array(names)[scored][to_host(spectrum.noise_free)].tolist()),
+        rounding=score_rounding(spectrum, solution.ratio, beta)
+        + score_without(spectrum.cut, spectrum, solution.ratio, beta),
         feature_mean=feature_mean,
         spectrum=spectrum if settings.keep_spectrum else None,
     )
@@ -253,15 +243,16 @@ def statistics_of(evidence: Evidence) -> Statistics:
     values, basis = to_host(spectrum.squared_singular_values), to_host(spectrum.basis)
     scored = np.array([name not in evidence.unscored for name in evidence.targets])
     statistics = Statistics(evidence.kind, evidence.targets, feature_dim=evidence.feature_dim)
-    block = Block.empty(evidence.feature_dim, len(scored), values)
+    shifts = (np.zeros(evidence.feature_dim), np.zeros(len(scored)))
+    if evidence.feature_mean is not None:
+        shifts = (evidence.feature_mean, evidence.intercept + evidence.weights @ evidence.feature_mean)
+    block = Block.empty(*shifts)
     block.n = evidence.n
     block.upper_gram = add_product(block.upper_gram, (basis * np.sqrt(values)).T)
     block.cross[scored] = (to_host(spectrum.projections) * np.sqrt(values)) @ basis.T
     block.target_squares[scored] = to_host(spectrum.target_squares)
-    if evidence.feature_mean is not None:
-        target_mean = evidence.intercept + evidence.weights @ evidence.feature_mean
-        block = block.centred(-evidence.feature_mean, -target_mean)
-    statistics.blocks[0] = block
+    # Batches of classes and labels are added as the zeros and ones that they are.
+    statistics.blocks[0] = block if evidence.kind == "regression" else block.about(block.shift, 0 * block.target_shift)
     return statistics
 
 
@@ -273,3 +264,10 @@ def with_doubt(evidence: Evidence, doubt: Doubt) -> Evidence:
         block_scores=doubt.block_scores,
         block_sizes=doubt.block_sizes,
     )
+
+
+def warned(evidence: Evidence) -> Evidence:
+    """The same evidence, after warnings of what its remarks say."""
+    for line in doubts(evidence):
+        warnings.warn(line, UnboundedEvidenceWarning if evidence.unbounded else RoundingWarning, stacklevel=3)
+    return evidence

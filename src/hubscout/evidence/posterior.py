@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 def mean_weights(spectrum: Spectrum, ratio: np.ndarray) -> Array:
     """The posterior mean m = (FᵀF + tI)⁻¹Fᵀy for every target, (C, D), from the primal spectrum."""
+    return spectrum.vectors.combine(mean_coefficients(spectrum, ratio))
+
+
+def mean_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:
+    """The same in the coordinates of the spectrum, (C, r)."""
     values = spectrum.squared_singular_values
     t = to_device_of(ratio, values)[:, None]
     root = namespace(values).sqrt(values)[None, :]
-    return spectrum.vectors.combine(spectrum.projections * (root / (values[None, :] + t)))
+    return spectrum.projections * (root / (values[None, :] + t))
 
 
 def dual_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:
@@ -84,13 +89,16 @@ def predict_variance(evidence: Evidence, features: object) -> np.ndarray:
     # Per unit of noise variance, in the directions of the fit and outside them.
     inside = 1 / (values[:, None] + evidence.ratio[scored][None, :])
     outside = 1 / evidence.ratio[scored]
+    rest = evidence.rank < evidence.feature_dim
     result = np.zeros((rows.shape[0], len(evidence.targets)))
     for part in chunks(*rows.shape):
         block = to_float64(rows[part])
         if evidence.feature_mean is not None:
             block = block - to_device_of(evidence.feature_mean, block)
-        seen = to_host((block @ basis) ** 2)
-        unseen = np.maximum(to_host((block**2).sum(1)) - seen.sum(1), 0)
+        coordinates = block @ basis
+        seen = to_host(coordinates**2)
+        # The difference of the squares would be rounding where features are far from zero.
+        unseen = to_host(((block - coordinates @ basis.T) ** 2).sum(1)) if rest else np.zeros(len(seen))
         result[part, scored] = (seen @ inside + unseen[:, None] * outside + 1) * inverse_beta[scored]
     if not np.isfinite(result).all():
         raise InputError("features must be finite; they hold NaN or infinite values.")

@@ -20,6 +20,8 @@ TOLERANCE = 1e-10
 MAX_ITERATIONS = 20_000
 NULL_RATIO = 1e8
 """A t that is larger than the largest σ² by this much is on its way to ∞."""
+SMALLEST_RATIO = 1e-100
+"""And one that is smaller by this much has no noise left."""
 
 Step = Callable[[float, float], tuple[float, float]]
 
@@ -81,7 +83,7 @@ def fixed_point(problem: Problem, *, tolerance: float = TOLERANCE, max_iteration
             shrunk = 1 / (1 + odds)
             gamma = float((odds * shrunk).sum())
             mean_squared = float((squares * odds * shrunk**2).sum()) / t
-            error = float((squares * shrunk**2).sum()) + unreachable[target]
+            error = float((squares * shrunk**2).sum() + unreachable[target])
             return gamma / mean_squared, (n - gamma) / error
 
         return step
@@ -97,6 +99,7 @@ def _repeat(problem: Problem, step_for: Callable[[int], Step], tolerance: float,
     if spectrum.rank == 0:
         return Solution(ratios, 0, converged)
     largest = NULL_RATIO * float(spectrum.squared_singular_values[-1])
+    smallest = SMALLEST_RATIO * largest
     for target in range(targets):
         step, alpha, beta = step_for(target), 1.0, 1.0
         converged[target] = False
@@ -108,7 +111,7 @@ def _repeat(problem: Problem, step_for: Callable[[int], Step], tolerance: float,
                 new_alpha, new_beta = step(alpha, beta)
             except ZeroDivisionError:  # nothing left of the residual in float64
                 break
-            if not (0 < new_alpha < math.inf and 0 < new_beta < math.inf):
+            if not (0 < new_alpha < math.inf and 0 < new_beta < math.inf and new_alpha > smallest * new_beta):
                 break  # Rounding took over (labels without noise); the last whole pair stands, not converged.
             alpha, beta = new_alpha, new_beta
             if alpha / beta > max(largest, before):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubscout.errors import UnknownSolverError
+from hubscout.evidence.block import Block
 from hubscout.evidence.spectrum import Spectrum
-from hubscout.evidence.statistics import Block
 from hubscout.registry import Registry
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch, namespace, to_host
+from hubscout.evidence.arrays import Array, is_torch, namespace, to_host, upper_times
+from hubscout.evidence.block import Block
 from hubscout.evidence.eigenvectors import Eigenvectors, WrittenOut, symmetric_eigh
-from hubscout.evidence.statistics import Block
+from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, without
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -33,6 +34,16 @@ class Spectrum:
     """‖y‖², (C,)."""
     vectors: Eigenvectors
     """V, (D, r): the right singular vectors. While a fit in the dual runs, U, (n, r)."""
+    noise_free: Array
+    """(C,): whether Δ is nothing that float64 can tell from zero, so that the evidence has no bound."""
+    magnitude: float
+    """The largest square that σ² came from: σ² are wrong by about ε times this. Zero if they came from σ."""
+    target_magnitude: Array
+    """(C,): the largest square that Δ came from. Zero if it came from the residuals."""
+    cut: float = 0.0
+    """The σ² up to which directions were taken for rounding and left out; zero where none was."""
+    mean_coordinates: Array | None = None
+    """Vᵀμ, (r,), where the mean μ of uncentred features is so large that the product would be rounding."""
 
     @property
     def basis(self) -> Array:
@@ -50,74 +61,186 @@ def rank_threshold(n: int, feature_dim: int) -> float:
     return max(n, feature_dim) * EPSILON
 
 
-def primal_spectrum(block: Block, *, overwrite: bool = False) -> Spectrum:
-    """The spectrum from the sufficient statistics: one D × D eigenproblem. It may `overwrite` the block's Gram."""
+def primal_spectrum(block: Block, *, center: bool = False) -> Spectrum:
+    """The spectrum of features, as they came or centred, from their sums, which are overwritten.
+
+    One D × D eigenproblem.
+    """
+    n, step = block.n, block.feature_sum / block.n
+    drift = n * float(step @ step)
+    mean = block.shift + step
+    spread = float(block.upper_gram.diagonal().sum()) - drift
+    if not center and not is_far(mean, n, spread):
+        block.move(block.shift, block.target_shift)
+        return _from_sums(block, n, drift)
+    target_step = block.target_sum / n
+    target_mean = block.target_shift + target_step
+    block.move(-step, -target_step)
+    if center:
+        return _from_sums(block, n - 1, drift)
+    direction = mean_direction(lambda vector: upper_times(block.upper_gram, vector), mean, n)
+    return _beside(direction, block, target_mean, drift)
+
+
+def _from_sums(block: Block, n: int, drift: float) -> Spectrum:
     dim = int(block.cross.shape[1])
-    values, vectors = symmetric_eigh(block.upper_gram, overwrite=overwrite)
-    start = _first_kept(values, block.n, dim)
+    used = int((block.upper_gram.diagonal() > 0).sum())
+    values, vectors = symmetric_eigh(block.upper_gram)
+    magnitude = float(values[-1]) + drift
+    rounding = magnitude * rank_threshold(n, dim)
+    start = _first_kept(values, n, dim, rounding)
     values, vectors = values[start:], vectors.since(start)
     projections = vectors.coordinates(block.cross) / namespace(values).sqrt(values)
-    return _finish(block.n, dim, values, projections, block.target_squares, vectors)
+    found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude)
+    return replace(found, cut=rounding) if found.rank < min(n, used) else found
+
+
+def _beside(direction: MeanDirection, centred: Block, target_mean: Array, drift: float) -> Spectrum:
+    """The spectrum of uncentred features from centred sums: the direction of the mean, and what is beside it."""
+    n, dim = centred.n, int(centred.cross.shape[1])
+    xp = namespace(centred.cross)
+    used = int((centred.upper_gram.diagonal() > 0).sum())
+    inner = centred.cross @ direction.vector
+    across = n * float(direction.across @ direction.across)
+    rest = max(float(centred.upper_gram.diagonal().sum()), 0.0) + across + drift
+    upper, cross = without(direction, centred, target_mean, 2 * rest or direction.square)
+    values, vectors = symmetric_eigh(upper)
+    # Where all rows are the same, what is beside their mean is rounding.
+    magnitude = (float(values[-2]) if dim > 1 else 0.0) + drift if rest else direction.square
+    rounding = magnitude * rank_threshold(n, dim)
+    start = min(_first_kept(values[:-1], n - 1, dim - 1, rounding), dim - 1)
+    values, vectors = values[start:], vectors.since(start)
+    values[-1] = direction.square
+    roots = xp.sqrt(values)
+    projections = vectors.coordinates(cross) / roots
+    sign = 1.0 if float(vectors.coordinates(direction.vector[None, :])[0, -1]) > 0 else -1.0
+    projections[:, -1] = sign * (inner + (n * direction.along) * target_mean) / roots[-1]
+    within = direction.left_over(centred.target_squares, target_mean, inner, n)
+    squares = centred.target_squares + n * target_mean**2
+    left = within - (projections[:, :-1] ** 2).sum(1)
+    found = _finish(n, dim, values, projections, squares, vectors, magnitude, left, within)
+    if found.rank < min(n, used):
+        found = replace(found, cut=rounding)
+    coordinates = vectors.coordinates(direction.across[None, :])[0]
+    coordinates[-1] = sign * direction.along
+    return replace(found, mean_coordinates=coordinates)
 
 
 def dual_spectrum(inner: Array, targets: Array, n: int, feature_dim: int) -> Spectrum:
     """The spectrum from FFᵀ, which may be overwritten, and targets with as many rows. `n` as in `Spectrum`."""
     values, vectors = symmetric_eigh(inner)
-    start = _first_kept(values, n, feature_dim)
+    magnitude = float(values[-1])
+    rounding = magnitude * rank_threshold(n, feature_dim)
+    start = _first_kept(values, n, feature_dim, rounding)
     squares = (targets**2).sum(0)
     values, vectors = values[start:], vectors.since(start)
-    return _finish(n, feature_dim, values, vectors.coordinates(targets.T), squares, vectors)
+    found = _finish(n, feature_dim, values, vectors.coordinates(targets.T), squares, vectors, magnitude)
+    return replace(found, cut=rounding) if found.rank < min(n, feature_dim) else found
 
 
-def singular_spectra(features: Array, targets: Array, n: int) -> tuple[Spectrum, Spectrum]:
-    """The spectrum with U and the spectrum with V as its basis, by singular value decomposition of (n, D) features."""
+def singular_spectra(
+    features: Array, targets: Array, n: int, direction: MeanDirection | None = None
+) -> tuple[Spectrum, Spectrum]:
+    """The spectrum with U and the spectrum with V as its basis, by singular value decomposition of (n, D) features.
+
+    With a `direction`, the features are the centred ones, and the spectrum is that of the uncentred.
+    """
     dim = int(features.shape[1])
-    if is_torch(features):
-        left, singular, right = namespace(features).linalg.svd(features, full_matrices=False)
-    else:
-        from scipy.linalg import svd
-
-        left, singular, right = svd(features, full_matrices=False, check_finite=False)
     xp = namespace(features)
+    mean = targets.mean(0)
+    squares, within = (targets**2).sum(0), ((targets - mean) ** 2).sum(0)
+    rest, limit = targets, min(n, dim)
+    if direction is not None:
+        along = features @ direction.vector
+        features = features - along[:, None] * direction.vector[None, :] + direction.across[None, :]
+        first = ((along + direction.along) / direction.square**0.5)[:, None]
+        top, rest = direction.split(targets - mean, mean, along)
+        limit -= 1
+    left, singular, right = _svd(features)
     # Rising, as from the other decompositions. Rounding is a fraction of σ here, so of σ² it is the square of that.
     values, left, right = xp.flip(singular) ** 2, xp.flip(left, axis=(1,)), xp.flip(right, axis=(0,))
-    start = _first_kept(values, n, dim, rank_threshold(n, dim) ** 2)
+    start = _first_kept(values, limit, dim, float(values[-1]) * rank_threshold(n, dim) ** 2)
     values, left, right = values[start:], left[:, start:], right[start:]
-    with_left = _finish(n, dim, values, targets.T @ left, (targets**2).sum(0), WrittenOut(left))
+    projections = rest.T @ left
+    rest = rest - left @ projections.T
+    if direction is not None:
+        values = xp.concat([values, xp.zeros_like(rest[:1, 0]) + direction.square])
+        left, right = xp.concat([left, first], axis=1), xp.concat([right, direction.vector[None, :]])
+        projections = xp.concat([projections, top[:, None]], axis=1)
+    # The residuals are found here, so that Δ keeps its digits beside a mean that the features explain.
+    within = xp.maximum(within, n * EPSILON * squares)
+    with_left = _finish(
+        n, dim, values, projections, squares, WrittenOut(left), 0.0, (rest**2).sum(0), within, 0 * within
+    )
     return with_left, replace(with_left, vectors=WrittenOut(right.T))
 
 
-def score_rounding(spectrum: Spectrum, ratio: np.ndarray) -> float:
-    """About how much of the score is rounding, for a spectrum that came from squared features.
+def _svd(features: Array) -> tuple[Array, Array, Array]:
+    if is_torch(features):
+        return namespace(features).linalg.svd(features, full_matrices=False)
+    from scipy.linalg import svd
 
-    Every σ² is wrong by about ε·σ₁², and the log determinant by that over t + σ²; the errors are independent.
+    return svd(features, full_matrices=False, check_finite=False)
+
+
+def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
+    """About how much of the score is rounding, in nats a sample.
+
+    From squared features, every σ² is wrong by about ε times the largest square, and the log determinant by that over
+    t + σ²; the errors are independent. So are the z², of which n/β holds what they leave over. Δ is wrong by ε times
+    the squares that it is the difference of.
     """
-    finite = ratio[np.isfinite(ratio)]
-    if not spectrum.rank or not len(finite):
+    finite = np.isfinite(ratio)
+    if not spectrum.rank or not finite.any():
         return 0.0
+    n, smallest = spectrum.n, float(ratio[finite].min())
     values = to_host(spectrum.squared_singular_values)
-    return 8 * EPSILON * float(np.linalg.norm(values[-1] / (values + finite.min()))) / spectrum.n
+    wrong = EPSILON * (spectrum.magnitude or np.sqrt(values * values[-1])) / (values + smallest)
+    share = float((to_host(spectrum.target_magnitude) * beta / n)[finite].max())
+    return 8 * float(np.linalg.norm(wrong)) / n + 0.5 * max(share - 1, 0.0) * float(wrong.max()) + 4 * EPSILON * share
 
 
-def _first_kept(values: Array, n: int, feature_dim: int, threshold: float | None = None) -> int:
+def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
+    """At most how much of the score may be missing, in nats a sample, without directions of this σ² in all."""
+    finite = np.isfinite(ratio)
+    if not square or not finite.any():
+        return 0.0
+    explained = np.maximum(to_host(spectrum.target_squares) * beta / spectrum.n, 1.0)
+    return 0.5 * square * float((explained[finite] / ratio[finite]).max())
+
+
+def _first_kept(values: Array, n: int, feature_dim: int, rounding: float) -> int:
     """Where the eigenvalues that are not rounding begin; no more of them than samples or dimensions can give."""
     size = int(values.shape[0])
-    largest = float(values[-1])
-    if largest <= 0:
-        return size
-    kept = int((values > largest * (rank_threshold(n, feature_dim) if threshold is None else threshold)).sum())
+    kept = int((values > max(rounding, 0.0)).sum())
     return size - min(kept, n, feature_dim)
 
 
 def _finish(
-    n: int, feature_dim: int, values: Array, projections: Array, squares: Array, vectors: Eigenvectors
+    n: int,
+    feature_dim: int,
+    values: Array,
+    projections: Array,
+    squares: Array,
+    vectors: Eigenvectors,
+    magnitude: float,
+    left: Array | None = None,
+    within: Array | None = None,
+    target_magnitude: Array | None = None,
 ) -> Spectrum:
+    """`left` is Δ, if it is not the difference of ‖y‖² and ‖z‖²; `within` are the squares that it is a part of."""
     xp = namespace(values)
+    left = squares - (projections**2).sum(1) if left is None else left
+    within = squares if within is None else within
+    target_magnitude = within if target_magnitude is None else target_magnitude
+    # Below n·ε·‖y‖² the difference is rounding. The floor keeps noise-free labels finite: their evidence grows
+    # without bound as the noise goes to zero, and float64 cannot tell such noise from none.
+    floor = n * EPSILON * within
+    unreachable, noise_free = xp.maximum(left, floor), left <= floor
     if int(values.shape[0]) == n:
         # n independent directions reach every target; what rounding leaves over is nothing.
-        unreachable = xp.zeros_like(squares)
-    else:
-        # Below n·ε·‖y‖² the difference is rounding. The floor keeps noise-free labels finite: their evidence grows
-        # without bound as the noise goes to zero, and float64 cannot tell such noise from none.
-        unreachable = xp.maximum(squares - (projections**2).sum(1), n * EPSILON * squares)
-    return Spectrum(n, feature_dim, values, projections, unreachable, squares, vectors)
+        unreachable, target_magnitude = xp.zeros_like(squares), xp.zeros_like(squares)
+        noise_free = unreachable > 0
+    return Spectrum(
+        n, feature_dim, values, projections, unreachable, squares, vectors, noise_free, magnitude, target_magnitude
+    )

@@ -1,14 +1,15 @@
 """Additive sufficient statistics: all that the evidence needs to know about features and labels.
 
 They are summed batch by batch while a model runs, merged across processes and machines in any order, and take
-O(D² + D·C) memory a block whatever the number of samples.
+O(D² + D·C) memory a block whatever the number of samples. Every sum is about a shift, the mean of the first rows that
+came where they are far from zero, so that an offset of all features costs no digits; sums about different shifts are
+merged about the first one's.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
 
@@ -17,16 +18,15 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.evidence.arrays import (
     Array,
-    add_product,
     chunks,
-    mirrored,
-    sums_by_id,
+    less,
+    sum_of_squares,
     to_device_of,
     to_float64,
     to_host,
-    upper_zeros,
     zeros_like_device,
 )
+from hubscout.evidence.block import ARRAYS, Block
 from hubscout.evidence.checks import (
     Kind,
     as_native,
@@ -35,85 +35,15 @@ from hubscout.evidence.checks import (
     check_finite,
     check_kind,
     check_target_matrix,
+    check_target_scale,
 )
+from hubscout.evidence.offset import is_far
 
-FORMAT = "hubscout-statistics-1"
-
-
-@dataclass
-class Block:
-    """The sums over one block of samples, in float64. F is (n, D), Y is (n, C)."""
-
-    n: int
-    upper_gram: Array
-    """FᵀF, (D, D), of which only the upper triangle counts: `gram` is the whole."""
-    cross: Array
-    """YᵀF, (C, D): for classes, the sum of the features of each."""
-    target_squares: Array
-    """The squared norm of each column of Y, (C,)."""
-    feature_sum: Array
-    """(D,)"""
-    target_sum: Array
-    """(C,)"""
-
-    @property
-    def gram(self) -> Array:
-        """FᵀF, (D, D): a copy."""
-        return mirrored(self.upper_gram)
-
-    @classmethod
-    def empty(cls, feature_dim: int, targets: int, reference: Array) -> Block:
-        """Sums over nothing, where `reference` lives."""
-
-        def zeros(*shape: int) -> Array:
-            return zeros_like_device(reference, *shape)
-
-        return cls(
-            0,
-            upper_zeros(reference, feature_dim),
-            zeros(targets, feature_dim),
-            zeros(targets),
-            zeros(feature_dim),
-            zeros(targets),
-        )
-
-    def add(self, other: Block) -> None:
-        """Add the sums of another block to this one."""
-        self.n += other.n
-        for name in _ARRAYS:
-            mine = getattr(self, name)
-            mine += to_device_of(getattr(other, name), mine)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled as NumPy arrays: sums from one machine's accelerator are merged on another that may have none."""
-        return {"n": self.n, **{name: to_host(getattr(self, name)) for name in _ARRAYS}}
-
-    def copy(self) -> Block:
-        """The same sums in memory of their own."""
-        fresh = Block.empty(self.cross.shape[1], self.cross.shape[0], self.cross)
-        fresh.add(self)
-        return fresh
-
-    def minus(self, other: Block) -> Block:
-        """The sums over the samples of this block that are not in `other`."""
-        return Block(self.n - other.n, *(getattr(self, name) - getattr(other, name) for name in _ARRAYS))
-
-    def centred(self, feature_mean: Array, target_mean: Array) -> Block:
-        """The sums that features and targets less the given means would have had."""
-        n, features, targets = self.n, self.feature_sum, self.target_sum
-        shift = features[:, None] * feature_mean[None, :]
-        gram = self.upper_gram - shift - shift.T + n * (feature_mean[:, None] * feature_mean[None, :])
-        cross = (
-            self.cross
-            - targets[:, None] * feature_mean[None, :]
-            - target_mean[:, None] * features[None, :]
-            + n * (target_mean[:, None] * feature_mean[None, :])
-        )
-        squares = self.target_squares - 2 * target_mean * targets + n * target_mean**2
-        return Block(n, gram, cross, squares, features - n * feature_mean, targets - n * target_mean)
-
-
-_ARRAYS = tuple(field.name for field in fields(Block) if field.name != "n")
+FORMAT = "hubscout-statistics-2"
+FIRST_ROWS = 64
+"""Of the first batch: enough to see where the features lie."""
+SHIFT_FROM = 100
+"""How many times their spread the features must be from zero to be shifted. Below, two digits of ε go."""
 
 
 class Statistics:
@@ -126,7 +56,7 @@ class Statistics:
     >>> first = Statistics("classification", ["cat", "dog"]).update(features[:2], ids[:2])
     >>> second = Statistics("classification", ["cat", "dog"]).update(features[2:], ids[2:])
     >>> both = first + second
-    >>> both.n, both.total().cross.tolist()
+    >>> both.n, both.total().about_zero().cross.tolist()
     (4, [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
     """
 
@@ -154,6 +84,7 @@ class Statistics:
             values = to_device_of(check_class_ids(targets, n, count), rows)
         else:
             values = check_target_matrix(as_native(targets, "targets"), self.kind, columns=count)
+            check_target_scale(values, self.kind, whole=False)
             if len(values) != n:
                 raise InputError(f"features have {n} rows but targets have {len(values)}.")
             values = to_device_of(values, rows)
@@ -164,14 +95,25 @@ class Statistics:
     def add_checked(self, rows: Array, values: Array, *, block: int) -> None:
         """Add a batch that `update` would accept, without looking at it again."""
         n, dim = rows.shape
-        count = len(self.target_names)
         self.feature_dim = int(dim)
-        if block not in self.blocks:
-            self.blocks[int(block)] = Block.empty(dim, count, rows)
-        sums = self.blocks[int(block)]
         for part in chunks(n, dim):
-            chunk, chosen = to_float64(rows[part]), values[part]
-            _accumulate(sums, to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind)
+            chunk, chosen = rows[part], values[part]
+            if block not in self.blocks:
+                self.blocks[int(block)] = Block.empty(*self._shifts(chunk, chosen))
+            sums = self.blocks[int(block)]
+            sums.add_rows(to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind)
+
+    def _shifts(self, rows: Array, values: Array) -> tuple[Array, Array]:
+        """Those of the blocks that are there, or what the first rows ask for: the same rows give the same sums."""
+        for first in self.blocks.values():
+            return to_device_of(first.shift, rows), to_device_of(first.target_shift, rows)
+        mean = _mean(rows[:FIRST_ROWS])
+        spread = sum_of_squares(less(rows[:FIRST_ROWS], mean))
+        if not is_far(mean, min(int(rows.shape[0]), FIRST_ROWS), spread, times=SHIFT_FROM):
+            mean = 0 * mean
+        if self.kind != "regression":  # sums of zeros and ones lose no digits
+            return mean, zeros_like_device(rows, len(self.target_names))
+        return mean, _mean(to_device_of(values, rows)[:FIRST_ROWS])
 
     def merge(self, other: Statistics) -> Statistics:
         """Add the sums of another set of samples, block by block. The other one is not changed."""
@@ -184,10 +126,11 @@ class Statistics:
             )
         self.feature_dim = mine[2]
         for index, block in other.blocks.items():
-            if index in self.blocks:
-                self.blocks[index].add(block)
-            else:
-                self.blocks[index] = block.copy()
+            if index not in self.blocks:
+                like = next(iter(self.blocks.values()), block)
+                shifts = (to_device_of(shift, block.cross) for shift in (like.shift, like.target_shift))
+                self.blocks[index] = Block.empty(*shifts)
+            self.blocks[index].add(block)
         return self
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -195,11 +138,11 @@ class Statistics:
             return NotImplemented
         return Statistics(self.kind, self.target_names).merge(self).merge(other)
 
-    def total(self) -> Block:
-        """The sums over all blocks."""
-        if not self.blocks:
+    def total(self, *, without: int | None = None) -> Block:
+        """The sums over all blocks, or over all others."""
+        ordered = [self.blocks[index] for index in sorted(self.blocks) if index != without]
+        if not ordered:
             raise InputError("The statistics are empty: update them with at least one sample first.")
-        ordered = [self.blocks[index] for index in sorted(self.blocks)]
         whole = ordered[0].copy()
         for block in ordered[1:]:
             whole.add(block)
@@ -212,7 +155,7 @@ class Statistics:
         arrays = {
             f"{index}.{name}": np.ascontiguousarray(to_host(getattr(block, name)))
             for index, block in self.blocks.items()
-            for name in _ARRAYS
+            for name in ARRAYS
         }
         about = {
             "format": FORMAT,
@@ -237,7 +180,7 @@ class Statistics:
                     about["kind"], json.loads(about["target_names"]), feature_dim=json.loads(about["feature_dim"])
                 )
                 for index, n in json.loads(about["counts"]).items():
-                    arrays = {name: file.get_tensor(f"{index}.{name}") for name in _ARRAYS}
+                    arrays = {name: file.get_tensor(f"{index}.{name}") for name in ARRAYS}
                     statistics.blocks[int(index)] = Block(n=n, **arrays)
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path} is not a whole safetensors file: {error}.") from error
@@ -251,21 +194,10 @@ class Statistics:
         return f"Statistics({_describe(self)}, n={self.n}, blocks={len(self.blocks)})"
 
 
-def _accumulate(block: Block, rows: Array, values: Array, kind: str) -> None:
-    block.n += int(rows.shape[0])
-    block.upper_gram = add_product(block.upper_gram, rows)
-    block.feature_sum += rows.sum(0)
-    if kind == "classification":
-        count = block.target_sum.shape[0]
-        sizes = to_device_of(np.bincount(to_host(values), minlength=count).astype(np.float64), rows)
-        block.cross += sums_by_id(rows, values, count)
-        block.target_squares += sizes
-        block.target_sum += sizes
-        return
-    columns = to_float64(values)
-    block.cross += columns.T @ rows
-    block.target_squares += (columns**2).sum(0)
-    block.target_sum += columns.sum(0)
+def _mean(rows: Array) -> Array:
+    """The mean of every column, as right as float64 can have it: a second pass adds what rounding left over."""
+    first = to_float64(rows).mean(0)
+    return first + less(rows, first).mean(0)
 
 
 def _describe(statistics: Statistics) -> str:

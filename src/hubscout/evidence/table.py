@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Of more targets than this, the best and the worst explained ones are shown."""
+NOTABLE_ROUNDING = 1e-5
+"""Nats a sample, from where on rounding is worth a remark."""
 HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
 
 
@@ -55,6 +57,23 @@ def remarks(evidence: Evidence) -> list[str]:
         lines.append(f"Not scored, no label: {', '.join(str(name) for name in evidence.unscored)}.")
     if not evidence.converged:
         lines.append("The solver did not converge for every target.")
+    return lines + doubts(evidence)
+
+
+def doubts(evidence: Evidence) -> list[str]:
+    """Why the score may not be taken at its word."""
+    lines = []
+    if evidence.unbounded:
+        names = ", ".join(evidence.unbounded[:SHOWN]) + (", …" if len(evidence.unbounded) > SHOWN else "")
+        lines.append(
+            f"The features fit these targets without noise, so their evidence has no bound and the score compares "
+            f"with no other: {names}. Is the label among the features?"
+        )
+    elif evidence.rounding > NOTABLE_ROUNDING:
+        lines.append(
+            f"About {evidence.rounding:.1g} nats a sample of the score are rounding: the features differ too much in "
+            "scale for float64, or leave too little noise in the labels. Standardise or centre them."
+        )
     return lines
 
 

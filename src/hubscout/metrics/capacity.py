@@ -23,7 +23,7 @@ def logme_capacity(
     card: Any = None,
     *,
     nats: float = NATS,
-    center: bool = False,
+    center: bool | None = None,
 ) -> Score:
     """LogME plus 0.1 nats for every factor e in multiply-adds: evidence, and a prior for networks that can adapt.
 

@@ -14,7 +14,7 @@ def logme(
     kind: str = "classification",
     statistics: Any = None,
     *,
-    center: bool = False,
+    center: bool | None = None,
     solver: str = "newton",
     blocks: int = 10,
 ) -> Score:
@@ -27,7 +27,7 @@ def logme(
     to the order of rows and of targets; duplicated columns change nothing. Works from `statistics` alone, without any
     features kept; where both are given the statistics are used. The mathematics is in `hubscout.evidence`; the whole
     `Evidence` is in `score.evidence`. The standard error is a block jackknife. Cost: O(nD² + D³), with n and D
-    exchanged where n < D.
+    exchanged where n < D. `center` takes the means away first; None does so for regression.
 
     You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, and Ranking and
     Tuning Pre-trained Models, JMLR 2022.

@@ -189,6 +189,7 @@ def _without_cached(observer: Observer) -> Observer:
 def _score(
     extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
+    from hubscout.evidence.table import doubts
     from hubscout.metrics import lookup, score, score_parts
     from hubscout.metrics.capacity import with_capacity
 
@@ -229,6 +230,8 @@ def _score(
             headless = "logits" in entry.needs and inputs["logits"] is None
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
     evidence = next((score.evidence for score in scores.values() if score.evidence is not None), None)
+    if evidence is not None:
+        remarks += doubts(evidence)
     return scores, parts, remarks, layers, evidence
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.errors import EvidenceWarning
 from hubscout.ranking.row import LayerScore
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ def scan_layers(
     found: dict[str, Score] = {}
     layers: list[LayerScore] = []
     for name in extractions[0].layers:
-        value = score_layer(extractions, name, task, center=center, blocks=blocks)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvidenceWarning)  # it becomes a note of the row
+            value = score_layer(extractions, name, task, center=center, blocks=blocks)
         found[name] = value
         evidence = value.evidence
         assert evidence is not None

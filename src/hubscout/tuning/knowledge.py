@@ -57,7 +57,7 @@ class Library:
         """
         if id(backbone) not in self._posteriors:
             statistics = self._extraction(backbone).statistics[""]
-            self._posteriors[id(backbone)] = maximize_evidence(statistics, center=self.task.kind == "regression")
+            self._posteriors[id(backbone)] = maximize_evidence(statistics)
         return self._posteriors[id(backbone)]
 
     def labels(self) -> np.ndarray:

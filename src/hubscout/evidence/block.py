@@ -1,0 +1,140 @@
+"""`Block`: the sums over some samples, about a point near their mean.
+
+Squares of features with a large common offset hold that offset and little else: at an offset of 1e8 deviations, float64
+has no digit left for the deviations. So features (and real targets) are summed less a shift, and moved to another shift
+by algebra that adds only what belongs there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from hubscout.evidence.arrays import (
+    Array,
+    add_outer,
+    add_product,
+    less,
+    mirrored,
+    sums_by_id,
+    to_device_of,
+    to_float64,
+    to_host,
+    upper_zeros,
+    zeros_like_device,
+)
+
+
+@dataclass
+class Block:
+    """The sums over one block of samples, in float64. F is (n, D) less the shift, Y is (n, C) less the target shift."""
+
+    n: int
+    upper_gram: Array
+    """FᵀF, (D, D), of which only the upper triangle counts: `gram` is the whole."""
+    cross: Array
+    """YᵀF, (C, D): for classes, the sum of the features of each."""
+    target_squares: Array
+    """The squared norm of each column of Y, (C,)."""
+    feature_sum: Array
+    """(D,)"""
+    target_sum: Array
+    """(C,)"""
+    shift: Array
+    """(D,): what was taken away from every row of features."""
+    target_shift: Array
+    """(C,): what was taken away from every row of targets; zero for classes and labels."""
+
+    @property
+    def gram(self) -> Array:
+        """FᵀF, (D, D): a copy."""
+        return mirrored(self.upper_gram)
+
+    @classmethod
+    def empty(cls, shift: Array, target_shift: Array) -> Block:
+        """Sums over nothing, where the shifts live."""
+        dim, count = int(shift.shape[0]), int(target_shift.shape[0])
+
+        def zeros(*shape: int) -> Array:
+            return zeros_like_device(shift, *shape)
+
+        return cls(
+            0, upper_zeros(shift, dim), zeros(count, dim), zeros(count), zeros(dim), zeros(count), shift, target_shift
+        )
+
+    def add_rows(self, rows: Array, values: Array, kind: str) -> None:
+        """Add features and targets that are not shifted yet; `values` are class ids, or a matrix (n, C)."""
+        moved = less(rows, self.shift) if bool(self.shift.any()) else to_float64(rows)
+        self.n += int(rows.shape[0])
+        self.upper_gram = add_product(self.upper_gram, moved)
+        self.feature_sum += moved.sum(0)
+        if kind == "classification":
+            count = int(self.target_sum.shape[0])
+            sizes = to_device_of(np.bincount(to_host(values), minlength=count).astype(np.float64), moved)
+            self.cross += sums_by_id(moved, values, count)
+            self.target_squares += sizes
+            self.target_sum += sizes
+            return
+        columns = less(values, self.target_shift)
+        self.cross += columns.T @ moved
+        self.target_squares += (columns**2).sum(0)
+        self.target_sum += columns.sum(0)
+
+    def add(self, other: Block) -> None:
+        """Add the sums of another block to this one."""
+        shifts = [to_device_of(getattr(other, name), self.cross) for name in _SHIFTS]
+        if not (bool((shifts[0] == self.shift).all()) and bool((shifts[1] == self.target_shift).all())):
+            other = other.about(to_device_of(self.shift, other.cross), to_device_of(self.target_shift, other.cross))
+        self.n += other.n
+        for name in _SUMS:
+            mine = getattr(self, name)
+            mine += to_device_of(getattr(other, name), mine)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled as NumPy arrays: sums from one machine's accelerator are merged on another that may have none."""
+        return {"n": self.n, **{name: to_host(getattr(self, name)) for name in ARRAYS}}
+
+    def copy(self) -> Block:
+        """The same sums in memory of their own."""
+        fresh = Block.empty(self.shift, self.target_shift)
+        fresh.add(self)
+        return fresh
+
+    def about(self, shift: Array, target_shift: Array) -> Block:
+        """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""
+        moved = self.copy()
+        moved.move(self.shift - shift, self.target_shift - target_shift)
+        moved.shift, moved.target_shift = shift, target_shift
+        return moved
+
+    def about_zero(self) -> Block:
+        """The sums of features and targets as they came, in memory of their own."""
+        return self.about(0 * self.shift, 0 * self.target_shift)
+
+    def about_mean(self) -> Block:
+        """The sums less the means, in memory of their own: those of centred features and targets."""
+        step, target_step = self.feature_sum / self.n, self.target_sum / self.n
+        moved = self.copy()
+        moved.move(-step, -target_step)
+        moved.shift, moved.target_shift = self.shift + step, self.target_shift + target_step
+        return moved
+
+    def move(self, step: Array, target_step: Array) -> None:
+        """Add `step` to every row of features and `target_step` to every row of targets; the shifts stay."""
+        n = self.n
+        if not (bool(step.any()) or bool(target_step.any())):
+            return
+        # (F + 1sᵀ)ᵀ(F + 1sᵀ) = FᵀF + s(Fᵀ1 + ns/2)ᵀ + (Fᵀ1 + ns/2)sᵀ
+        self.upper_gram = add_outer(self.upper_gram, step, self.feature_sum + 0.5 * n * step)
+        self.cross += (self.target_sum + n * target_step)[:, None] * step[None, :]
+        self.cross += target_step[:, None] * self.feature_sum[None, :]
+        self.target_squares += target_step * (2 * self.target_sum + n * target_step)
+        self.feature_sum += n * step
+        self.target_sum += n * target_step
+
+
+ARRAYS = tuple(field.name for field in fields(Block) if field.name != "n")
+_SHIFTS = ("shift", "target_shift")
+_SUMS = tuple(name for name in ARRAYS if name not in _SHIFTS)
