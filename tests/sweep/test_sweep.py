@@ -38,6 +38,7 @@ TIMM = [
     "mixer_s32_224",
     "mobilevitv2_050",
     "pit_ti_224",
+    "qwen3_vit_88m_enc?depth=1&embed_dim=48&num_heads=3",
     "samvit_base_patch16_224?depth=2&embed_dim=48&num_heads=3",
     "test_byobnet",
     "test_convnext",
