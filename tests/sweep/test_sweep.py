@@ -40,6 +40,7 @@ TIMM = [
     "pit_ti_224",
     "qwen3_vit_88m_enc?depth=1&embed_dim=48&num_heads=3",
     "samvit_base_patch16_224?depth=2&embed_dim=48&num_heads=3",
+    "selecsls42b",
     "test_byobnet",
     "test_convnext",
     "test_efficientnet",
