@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
-from hubscout.evaluation.trials import Trial, TrialJournal
 from hubscout.optional import require
 from hubscout.tuning.rates import default_optimizer, rates_of
+from hubscout.tuning.trials import Trial, TrialJournal
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -195,7 +195,7 @@ def _search_grid(
     options: Mapping[str, Any],
 ) -> None:
     from hubscout.engines import Job, open_engine
-    from hubscout.tasks.sending import TaskReference
+    from hubscout.ranking.task_reference import TaskReference
     from hubscout.tuning.spreading import options_elsewhere, trial_job
 
     runner = open_engine(engine, **engine_options)
@@ -271,7 +271,7 @@ def _search_tpe(
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
     from hubscout.engines import LocalEngine
-    from hubscout.tasks.sending import TaskReference
+    from hubscout.ranking.task_reference import TaskReference
     from hubscout.tuning.journal import Validated
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
