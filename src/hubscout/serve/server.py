@@ -91,7 +91,7 @@ def serve(
             timeout_graceful_shutdown=CLOSING_SECONDS,
         )
 
-        class Server(uvicorn.Server):  # type: ignore[misc,name-defined]
+        class Server(uvicorn.Server):  # type: ignore[name-defined]
             """Tells when it is ready, and lets endless answers end when it is told to stop."""
 
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
