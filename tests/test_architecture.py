@@ -13,7 +13,7 @@ import hubscout
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "hubscout"
 PAGE = ROOT / "docs" / "architecture.md"
-FOR_ALL = {"errors", "optional", "registry", "credentials", "json_lines", "__version__"}
+FOR_ALL = {path.stem for path in SOURCE.glob("*.py")} | {"__version__"}
 TORCH_FREE = ("engines", "evaluation", "metrics", "report", "runs", "serve", "tasks")
 
 KNOWN = {
@@ -75,6 +75,13 @@ def test_the_map_names_every_folder_and_has_no_cycle():
     while leaves := [folder for folder, may in rest.items() if not (may - {folder}) & set(rest)]:
         rest = {folder: may for folder, may in rest.items() if folder not in leaves}
     assert not rest, f"these folders import each other in a circle: {sorted(rest)}"
+
+
+def test_modules_beside_the_folders_import_no_folder():
+    for path in SOURCE.glob("*.py"):
+        if path.stem not in ("__init__", "__main__"):
+            names = [name for name in imports(ast.parse(path.read_text(encoding="utf-8"))) if "hubscout." in name]
+            assert {name.split(".")[1] for name in names} <= FOR_ALL, path.name
 
 
 @pytest.mark.parametrize("folder", sorted(the_map()))
