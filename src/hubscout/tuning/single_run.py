@@ -247,7 +247,23 @@ class SingleRun:
         if self.arguments.lora_rank is not None:
             merge_adapters(network.body)
         self.method.finish(self.target)
-        tuned = Tuned(
+        tuned = self.snapshot()
+        folder = self.folder if self.accelerator.is_main_process else None
+        if folder is not None:
+            try:
+                tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
+            except NotImplementedError as error:
+                self._note(f"The model itself is not written: {error}")
+        tuned = self._measured(tuned, network, loop, self.validation)
+        self.accelerator.end_training()
+        if folder is not None:
+            save_record(tuned, folder)
+        return tuned
+
+    def snapshot(self) -> Tuned:
+        """The network as it stands, without having been measured."""
+        loop, network = self.loop, self.loop.network
+        return Tuned(
             backbone=self.target,
             head=network.head,
             loss=network.loss,
@@ -264,17 +280,6 @@ class SingleRun:
             notes=tuple(self.notes),
             sizes={name: len(split) for name, split in self.task.splits.items()},
         )
-        folder = self.folder if self.accelerator.is_main_process else None
-        if folder is not None:
-            try:
-                tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
-            except NotImplementedError as error:
-                self._note(f"The model itself is not written: {error}")
-        tuned = self._measured(tuned, network, loop, self.validation)
-        self.accelerator.end_training()
-        if folder is not None:
-            save_record(tuned, folder)
-        return tuned
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
