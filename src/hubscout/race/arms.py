@@ -15,8 +15,8 @@ from hubscout.engines.memory import remembered
 from hubscout.race.held_out import log_likelihoods
 
 if TYPE_CHECKING:
+    from hubscout.ranking.task_reference import TaskReference
     from hubscout.tasks import Task
-    from hubscout.tasks.sending import TaskReference
     from hubscout.tuning import Tuned, TuningArguments
     from hubscout.tuning.journal import Observer
     from hubscout.tuning.single_run import SingleRun

@@ -23,7 +23,7 @@ from hubscout.race.plan import ETA, Field, Rung, choose_field, rungs_of
 from hubscout.race.result import Race
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.progressive import parse_seconds
-from hubscout.tasks.sending import TaskReference
+from hubscout.ranking.task_reference import TaskReference
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
