@@ -124,7 +124,7 @@ class Outcome:
 
 
 def race(on: Measured, plan: Plan, *, prior: Sequence[float], score: str = "both", rows_per_step: int = 20) -> Outcome:
-    """Successive halving over model × rate, arms going on from where they were; see `hubscout.race`.
+    """Successive halving over model × rate, arms going on from where they were; see `hubscout.racing`.
 
     `prior` weighs LogME at each rung. Arms are judged on at most `rows_per_step` held-out samples per step of the rung.
     """

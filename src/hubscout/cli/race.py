@@ -80,7 +80,7 @@ def race(
     Every model is ranked by its evidence, then tuned a little at several learning rates. Those without a chance are
     given up, the others go on from where they are, and the winner is tuned to its end.
     """
-    from hubscout.race import race as run
+    from hubscout.racing import race as run
     from hubscout.tuning.display import display
 
     task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)

@@ -4,8 +4,8 @@
 the winner to its end. Nothing here knows how a model is trained: that is `hubscout.tuning`.
 """
 
-from hubscout.race.arms import Arm, Look
-from hubscout.race.race_models import race
-from hubscout.race.result import Race
+from hubscout.racing.arms import Arm, Look
+from hubscout.racing.race_models import race
+from hubscout.racing.result import Race
 
 __all__ = ["Arm", "Look", "Race", "race"]

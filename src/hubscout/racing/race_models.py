@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 from hubscout.engines import Engine, Job, JobResult, open_engine
 from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
 from hubscout.json_lines import append_line, read_lines
-from hubscout.race.arms import BEST, Arm, Climb, Look, finish
-from hubscout.race.elimination import survivors
-from hubscout.race.held_out import for_race, with_validation
-from hubscout.race.plan import ETA, Field, Rung, choose_field, rungs_of
-from hubscout.race.result import Race
+from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
+from hubscout.racing.elimination import survivors
+from hubscout.racing.held_out import for_race, with_validation
+from hubscout.racing.plan import ETA, Field, Rung, choose_field, rungs_of
+from hubscout.racing.result import Race
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.progressive import parse_seconds
 from hubscout.ranking.task_reference import TaskReference

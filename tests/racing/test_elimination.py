@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubscout.race.arms import Arm, Look
-from hubscout.race.elimination import chances, scores, survivors
+from hubscout.racing.arms import Arm, Look
+from hubscout.racing.elimination import chances, scores, survivors
 
 
 def look(model: str, values: np.ndarray, rung: int = 0, failure: str = "") -> Look:

@@ -11,7 +11,7 @@ import pytest
 
 from hubscout.engines.memory import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError
-from hubscout.race import race
+from hubscout.racing import race
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 

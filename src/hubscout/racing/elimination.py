@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hubscout.race.arms import Arm, Look
+from hubscout.racing.arms import Arm, Look
 
 DRAWS = 2000
 OUT_BELOW = 0.01

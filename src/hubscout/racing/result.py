@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hubscout.race.arms import Arm, Look
-from hubscout.race.elimination import chances, scores
+from hubscout.racing.arms import Arm, Look
+from hubscout.racing.elimination import chances, scores
 
 if TYPE_CHECKING:
     from rich.table import Table
