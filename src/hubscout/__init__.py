@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, LogMEClassifier, LogMERegressor, logme
     from hubscout.hubs import list_models, load
+    from hubscout.racing import Race, race
     from hubscout.ranking import Ranking, rank, select_teachers
     from hubscout.tasks import Task, open_task
     from hubscout.tuning import Tuned, tune
@@ -22,11 +23,13 @@ _HOMES = {
     "LogMEClassifier": "hubscout.evidence",
     "LogMERegressor": "hubscout.evidence",
     "logme": "hubscout.evidence",
+    "Race": "hubscout.racing",
     "Ranking": "hubscout.ranking",
     "Task": "hubscout.tasks",
     "list_models": "hubscout.hubs",
     "load": "hubscout.hubs",
     "open_task": "hubscout.tasks",
+    "race": "hubscout.racing",
     "rank": "hubscout.ranking",
     "select_teachers": "hubscout.ranking",
     "tune": "hubscout.tuning",
@@ -37,6 +40,7 @@ __all__ = [
     "Evidence",
     "LogMEClassifier",
     "LogMERegressor",
+    "Race",
     "Ranking",
     "Task",
     "Tuned",
@@ -45,6 +49,7 @@ __all__ = [
     "load",
     "logme",
     "open_task",
+    "race",
     "rank",
     "select_teachers",
     "tune",

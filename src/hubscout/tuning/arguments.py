@@ -56,8 +56,12 @@ class TuningArguments:
     """Of `sgd`."""
     weight_decay: float = 1e-4
     """L2 for `sgd`, decoupled for `adamw`; biases and norms are spared under `adamw`."""
-    schedule: Literal["cosine", "step", "constant"] = "cosine"
-    """Of the learning rates. `step` divides them by ten at 60% and 85% of the steps."""
+    schedule: Literal["cosine", "step", "constant", "wsd"] = "cosine"
+    """Of the learning rates. `step` divides them by ten at 60% and 85% of the steps. `wsd` (warm-up, stable, decay)
+    keeps them constant and lets them fall linearly in the last `cooldown` of the steps: a run can be prolonged from
+    any step of its stable part."""
+    cooldown: float = 0.2
+    """Share of the steps in which the rates fall under `wsd`."""
     warmup: float = 0.0
     """Share of the steps in which the learning rates rise linearly from zero."""
     gradient_clip: float | None = None
@@ -155,7 +159,7 @@ class TuningArguments:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError(f"{name}={value!r}: must be at least 0.")
-        for name in ("label_smoothing", "warmup", "confidence", "zoo_start"):
+        for name in ("label_smoothing", "warmup", "cooldown", "confidence", "zoo_start"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
         if isinstance(self.trackers, str):

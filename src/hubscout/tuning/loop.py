@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from hubscout.tuning.journal import Finished, Journal, Note, Observer, Progress,
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 from hubscout.tuning.rows import Rows
-from hubscout.tuning.schedule import build_optimizer, rate_factor, set_rates
+from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor, set_rates
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -78,31 +80,48 @@ class Loop:
             return self.accelerator.prepare(self.network, self.optimizer)
         raise TuningError("Nothing is left to train: the whole network is frozen.")
 
-    def run(self) -> None:
-        """Train from where the run stands to its end."""
+    def run(self, until: int | None = None) -> None:
+        """Train from where the run stands to its end, or to the step `until`; it can go on from there."""
         started = time.perf_counter()
-        self.network.train()
-        shares = self.batches.train(
-            self.plan,
-            range(self.standing.step, self.steps),
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-        )
+        end = self.steps if until is None else min(until, self.steps)
         try:
-            self._run(shares)
+            self._run(self._shares(self.standing.step, end), end)
         except KeyboardInterrupt as error:
             raise InterruptedRunError(f"stopped after step {self.standing.step}. {self._last_checkpoint()}") from error
         self.observer(Finished(self.standing.step, time.perf_counter() - started))
 
-    def _run(self, shares: Iterator[Share]) -> None:
+    def _shares(self, first: int, end: int) -> Iterator[Share]:
+        self.network.train()
+        accelerator = self.accelerator
+        return self.batches.train(self.plan, range(first, end), accelerator.process_index, accelerator.num_processes)
+
+    @contextmanager
+    def cooled_down(self, steps: int) -> Iterator[None]:
+        """The network as it would be if the run ended with a cool-down of so many steps from here.
+
+        A branch: inside the `with` block the network has gone through these steps, afterwards it stands where it
+        stood. Without a cool-down the last noisy steps hide what a network has learnt.
+        """
+        network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        optimizer = copy.deepcopy(self.optimizer.state_dict())
+        first = self.standing.step
+        try:
+            for number, share in enumerate(self._shares(first, first + steps)):
+                self._step(first + number, share, factor=cooled(number, steps))
+            yield
+        finally:
+            self.network.load_state_dict(network)
+            self.optimizer.load_state_dict(optimizer)
+
+    def _run(self, shares: Iterator[Share], end: int) -> None:
         standing = self.standing
         validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
         checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
-        while standing.step < self.steps and not standing.stopped:
+        while standing.step < end and not standing.stopped:
             losses = self._step(standing.step, next(shares))
             self.pending.append((standing.step, losses))
             standing.step += 1
-            last = standing.step == self.steps
+            last = standing.step == end
             judges = standing.step % validate_every == 0 or last
             validates = judges and self.validate is not None
             writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
@@ -115,18 +134,20 @@ class Loop:
             if writes or (self.checkpoints is not None and standing.stopped):
                 self._write_checkpoint()
 
-    def _step(self, step: int, share: Share) -> dict[str, Tensor]:
+    def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
+        if factor is None:
+            chosen = self.arguments
+            factor = rate_factor(step, self.steps, chosen.schedule, chosen.warmup, chosen.cooldown)
         while True:
             try:
-                return self._try_step(step, share)
+                return self._try_step(step, share, factor)
             except torch.OutOfMemoryError as error:
                 self._make_room(error)
 
-    def _try_step(self, step: int, share: Share) -> dict[str, Tensor]:
+    def _try_step(self, step: int, share: Share, factor: float) -> dict[str, Tensor]:
         accelerator, processes = self.accelerator, self.accelerator.num_processes
         # All of a step's randomness comes from its number: a resumed run needs no memory of earlier draws.
         torch.manual_seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index))
-        factor = rate_factor(step, self.steps, self.arguments.schedule, self.arguments.warmup)
         set_rates(self.optimizer, factor)
         self.prepared.zero_grad()
         total_rows = self.rows.count(self.plan.batch(step))

@@ -12,11 +12,13 @@ from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.network import Network
 
 
-def rate_factor(step: int, steps: int, schedule: str, warmup: float = 0.0) -> float:
+def rate_factor(step: int, steps: int, schedule: str, warmup: float = 0.0, cooldown: float = 0.2) -> float:
     """What the learning rates are multiplied by at a step, from 0.
 
     >>> [round(rate_factor(step, 4, "cosine"), 3) for step in range(4)]
     [1.0, 0.854, 0.5, 0.146]
+    >>> [round(rate_factor(step, 8, "wsd", warmup=0.25, cooldown=0.5), 3) for step in range(8)]
+    [0.333, 0.667, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]
     """
     rising = round(warmup * steps)
     if step < rising:
@@ -24,9 +26,30 @@ def rate_factor(step: int, steps: int, schedule: str, warmup: float = 0.0) -> fl
     done = (step - rising) / max(steps - rising, 1)
     if schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * done))
+    if schedule == "wsd":
+        falling = cooldown_steps(steps, cooldown)
+        return cooled(step - (steps - falling), falling)
     if schedule == "step":
         return 1.0 if done < 0.6 else 0.1 if done < 0.85 else 0.01
     return 1.0
+
+
+def cooldown_steps(steps: int, cooldown: float) -> int:
+    """How many of a run's steps have a falling rate.
+
+    >>> cooldown_steps(300, 0.2)
+    60
+    """
+    return max(1, round(cooldown * steps))
+
+
+def cooled(step: int, steps: int) -> float:
+    """The factor at a step of a linear cool-down, whose first step is 0; before it 1.
+
+    >>> [cooled(step, 4) for step in (-1, 0, 1, 2, 3)]
+    [1.0, 0.8, 0.6, 0.4, 0.2]
+    """
+    return 1.0 if step < 0 else round(1 - (step + 1) / (steps + 1), 12)
 
 
 def build_optimizer(network: Network, arguments: TuningArguments) -> torch.optim.Optimizer:

@@ -50,8 +50,12 @@ if TYPE_CHECKING:
 class SingleRun:
     """The parts of one run, put together.
 
-    `restarts` says of each earlier run why it diverged: this one has learning rates that much lower.
+    `restarts` says of each earlier run why it diverged: this one has learning rates that much lower. `begin` makes
+    the `loop`, which can then be run in parts; `finish` ends it.
     """
+
+    loop: Loop
+    validation: Batches
 
     def __init__(
         self,
@@ -102,6 +106,12 @@ class SingleRun:
 
     def execute(self, resume: bool) -> Tuned:
         """Prepare, train, evaluate."""
+        self.begin(resume)
+        self.loop.run()
+        return self.finish()
+
+    def begin(self, resume: bool = False) -> None:
+        """Build the network and its loop, at the first step or where an earlier run stopped."""
         accelerator, arguments = self.accelerator, self.arguments
         loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
         rows = Rows.of(self.task.train, loss, accelerator.device)
@@ -123,8 +133,8 @@ class SingleRun:
         for note in restrict(network, arguments, unused, accelerator.device):
             self._note(note)
         checkpoints = self._checkpoints()
-        validation = self._batches(self.task.validation, {TARGET: self.target.preprocessing}, augment=False)
-        loop = Loop(
+        self.validation = self._batches(self.task.validation, {TARGET: self.target.preprocessing}, augment=False)
+        self.loop = Loop(
             network,
             train,
             rows,
@@ -132,7 +142,7 @@ class SingleRun:
             arguments.steps or arguments.epochs * plan.batches_per_epoch,
             arguments,
             accelerator,
-            partial(self.judge.values, network, validation, self.task.validation)
+            partial(self.judge.values, network, self.validation, self.task.validation)
             if len(self.task.validation)
             else None,
             served,
@@ -141,10 +151,7 @@ class SingleRun:
             Journal(self.folder / "metrics.jsonl" if self.folder and accelerator.is_main_process else None),
             self.observer,
         )
-        self._start(loop, checkpoints, resume)
-        loop.run()
-        loop.end()
-        return self._finish(network, loop, validation)
+        self._start(self.loop, checkpoints, resume)
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
@@ -232,12 +239,31 @@ class SingleRun:
         if self.arguments.trackers:
             self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
 
-    def _finish(self, network: Network, loop: Loop, validation: Batches) -> Tuned:
+    def finish(self) -> Tuned:
+        """Take the best weights, save them and measure them."""
+        loop, network = self.loop, self.loop.network
+        loop.end()
         network.eval()
         if self.arguments.lora_rank is not None:
             merge_adapters(network.body)
         self.method.finish(self.target)
-        tuned = Tuned(
+        tuned = self.snapshot()
+        folder = self.folder if self.accelerator.is_main_process else None
+        if folder is not None:
+            try:
+                tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
+            except NotImplementedError as error:
+                self._note(f"The model itself is not written: {error}")
+        tuned = self._measured(tuned, network, loop, self.validation)
+        self.accelerator.end_training()
+        if folder is not None:
+            save_record(tuned, folder)
+        return tuned
+
+    def snapshot(self) -> Tuned:
+        """The network as it stands, without having been measured."""
+        loop, network = self.loop, self.loop.network
+        return Tuned(
             backbone=self.target,
             head=network.head,
             loss=network.loss,
@@ -254,17 +280,6 @@ class SingleRun:
             notes=tuple(self.notes),
             sizes={name: len(split) for name, split in self.task.splits.items()},
         )
-        folder = self.folder if self.accelerator.is_main_process else None
-        if folder is not None:
-            try:
-                tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
-            except NotImplementedError as error:
-                self._note(f"The model itself is not written: {error}")
-        tuned = self._measured(tuned, network, loop, validation)
-        self.accelerator.end_training()
-        if folder is not None:
-            save_record(tuned, folder)
-        return tuned
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""

@@ -1,0 +1,87 @@
+"""The samples that all arms are judged on, and what each sample says of an arm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hubscout.tasks import Split, Task
+from hubscout.tasks.fingerprint import derived_fingerprint
+from hubscout.tasks.sequences import Chained
+from hubscout.tasks.splitting import split_off, strata
+
+SHARE = 0.2
+"""Of train and validation together: what is held out, at least."""
+FLOOR = -6.0
+"""Log-likelihoods below count as this: one sample that a network is surely wrong about must not decide a race."""
+
+
+def for_race(task: Task, seed: int = 0) -> Task:
+    """The task with at least a fifth of train and validation held out, in a random order.
+
+    What is validation stays validation; where that is less than a fifth, rows of train join it. The order is random so
+    that the first rows, which early rungs are judged on, are a fair sample.
+    """
+    pool = len(task.train) + len(task.validation)
+    missing = max(0, round(SHARE * pool) - len(task.validation))
+    train, validation = task.train, task.validation
+    note: tuple[str, ...] = ()
+    if missing:
+        stay, taken = split_off(strata(task.train.targets, task.kind), missing, seed)
+        joined = task.train.take(taken)
+        train, validation = task.train.take(stay), joined_splits(task.validation, joined)
+        note = (f"race: {len(validation):,} samples are held out to judge by, {missing:,} of them taken from train",)
+    order = np.random.default_rng(seed).permutation(len(validation))
+    return replace(
+        task,
+        splits={**task.splits, "train": train, "validation": validation.take(order)},
+        fingerprint=derived_fingerprint(task.fingerprint, race=seed),
+        notes=(*task.notes, *note),
+        source=None,
+    )
+
+
+def joined_splits(*splits: Split) -> Split:
+    """Several splits as one."""
+    there = [split for split in splits if len(split)]
+    if len(there) == 1:
+        return there[0]
+    targets = (
+        [words for split in there for words in split.targets]
+        if isinstance(there[0].targets, list)
+        else np.concatenate([np.asarray(split.targets) for split in there])
+    )
+    return Split(Chained([split.inputs for split in there]), targets)
+
+
+def with_validation(task: Task) -> Task:
+    """The task with train and validation together to train on, for a winner whose setting is known."""
+    return replace(
+        task,
+        splits={**task.splits, "train": joined_splits(task.train, task.validation), "validation": task.train.take([])},
+        fingerprint=derived_fingerprint(task.fingerprint, refit=True),
+        source=None,
+    )
+
+
+def log_likelihoods(
+    kind: str, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None, scale: np.ndarray | None
+) -> np.ndarray:
+    """How well each sample was predicted, in nats; the higher the better.
+
+    Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean over
+    them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
+    """
+    if kind == "regression":
+        errors = (predicted - targets) / (scale if scale is not None else 1.0)
+        values = -0.5 * (errors**2).mean(axis=1)
+    elif kind == "multilabel":
+        true = np.where(np.asarray(targets) > 0, predicted, 1 - predicted)
+        values = np.log(np.maximum(true, 1e-12)).mean(axis=1)
+    else:
+        values = np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12))
+    values = np.maximum(values, FLOOR)
+    if groups is None:
+        return values
+    return np.bincount(groups, weights=values) / np.bincount(groups)
