@@ -25,7 +25,6 @@ from hubscout.errors import CorruptCacheError, InputError, TaskError
 from hubscout.features import FeatureCache, extract
 from hubscout.features.fingerprint import key
 from hubscout.features.records import ABOUT, About, ShardRecord
-from hubscout.features.storage import default_root
 from hubscout.tasks import Split, Task
 
 CONFTEST = Path(__file__).with_name("conftest.py")
@@ -374,9 +373,11 @@ def test_what_a_run_is_using_is_not_removed(make_backbone: Any, task: Task, cach
 
 def test_the_place_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path))
-    assert default_root() == FeatureCache().root == tmp_path / "features"
+    assert FeatureCache().root == tmp_path / "features"
+    monkeypatch.setenv("HUBSCOUT_CACHE", "memory://bucket/")
+    assert FeatureCache().place == "memory://bucket/features"
     monkeypatch.delenv("HUBSCOUT_CACHE")
-    assert default_root().parts[-2:] == ("hubscout", "features")
+    assert FeatureCache().root.parts[-2:] == ("hubscout", "features")
 
 
 @contextlib.contextmanager

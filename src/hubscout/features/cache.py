@@ -28,7 +28,7 @@ from hubscout.features.entry import LayerFolder, OpenEntry
 from hubscout.features.fingerprint import key
 from hubscout.features.records import ABOUT, About
 from hubscout.features.shards import FINAL
-from hubscout.features.storage import Files, default_root
+from hubscout.features.storage import Files, default_place
 from hubscout.hubs.identifiers import IdentifierFromFile
 
 _LOCKS = ".locks"
@@ -66,7 +66,7 @@ class FeatureCache:
     """
 
     def __init__(self, place: str | Path | None = None) -> None:
-        text = str(default_root() if place is None else place)
+        text = default_place() if place is None else str(place)
         scheme = next((scheme for scheme in _LOCAL if text.startswith(scheme)), "")
         self._folder: Path | None = None
         if scheme or "://" not in text:
@@ -169,6 +169,7 @@ class FeatureCache:
         system, path = self._store
         try:
             system.invalidate_cache()
+            system.ls(path, detail=False)  # a walk passes over what cannot be read, also over the place itself
             found = system.find(path, maxdepth=2, detail=True)
         except FileNotFoundError:
             return {}

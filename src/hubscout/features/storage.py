@@ -164,10 +164,9 @@ def megabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def default_root() -> Path:
-    """Where the cache is: HUBSCOUT_CACHE, else the platform's folder for caches."""
-    if chosen := os.environ.get("HUBSCOUT_CACHE"):
-        return Path(chosen).expanduser() / "features"
+def default_place() -> str:
+    """Where the cache is, a folder or a URL: in HUBSCOUT_CACHE, else in the platform's folder for caches."""
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)) / "features"
+    home = os.environ.get("HUBSCOUT_CACHE") or platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)
+    return f"{home.rstrip('/')}/features"
