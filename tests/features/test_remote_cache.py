@@ -16,7 +16,9 @@ import pytest
 from hubscout.errors import CacheError, InputError
 from hubscout.features import extract
 from hubscout.features.cache import FeatureCache
+from hubscout.features.probe import Probe
 from hubscout.features.progress import Event, Message
+from hubscout.features.shards import ShardData
 from hubscout.hubs import Backbone, load
 from hubscout.tasks import Task
 
@@ -105,6 +107,44 @@ def test_requests_grow_with_the_shards_alone(
     assert found.from_cache
     assert calls["ls"] == folders
     assert calls.total() <= (2 * shards + 10) * folders
+
+
+def shard(index: int, value: float) -> ShardData:
+    return ShardData(index, 4 * index + np.arange(4), {"": np.full((4, 3), value, dtype=np.float32)})
+
+
+def probe_of(value: float) -> Probe:
+    return Probe(np.array([0, 4]), {"": np.full((2, 3), value, dtype=np.float32)})
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+@pytest.mark.parametrize("difference", ["rounding", "another model"])
+def test_workers_without_a_lock_do_not_mix(tmp_path: Path, place: str, difference: str) -> None:
+    """Both opened the entry before either wrote, and both make the first shard: what counts is of one of them."""
+    cache = FeatureCache(tmp_path if place == "folder" else f"memory://{tmp_path.name}")
+    values = (1.0, 1.0 + 1e-6) if difference == "rounding" else (1.0, 2.0)
+    parts = {0: np.arange(4), 1: np.arange(4, 8)}
+
+    def opened() -> Any:
+        return cache.open({"model": "m"}, (), print, shard_rows=(4, 4), exclusive=False)
+
+    with opened() as first, opened() as second:
+        for worker, value in zip((first, second), values, strict=True):
+            worker.check(probe_of(value))
+            worker.finished(parts)
+        first.put(shard(0, values[0]))
+        second.put(shard(0, values[1]))
+        first.put(shard(1, values[0]))
+        np.testing.assert_array_equal(first.read(0, ""), shard(0, values[0]).arrays[""])
+        np.testing.assert_array_equal(second.read(0, ""), shard(0, values[1]).arrays[""])
+    said: list[str] = []
+    for value, expected in zip(values, ([1], [0]) if difference == "another model" else ([0, 1], [0, 1]), strict=True):
+        with cache.open({"model": "m"}, (), said.append, shard_rows=(4, 4)) as entry:
+            entry.check(probe_of(value))
+            assert list(entry.finished(parts)) == expected
+            for index in expected:
+                np.testing.assert_allclose(entry.read(index, ""), shard(index, value).arrays[""], rtol=1e-5)
+    assert not [text for text in said if "altered" in text]
 
 
 @pytest.mark.parametrize("damage", ["cut", "record", "gone", "unfinished"])

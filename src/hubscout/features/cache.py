@@ -26,7 +26,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import CacheError, InputError, MissingDependencyError
 from hubscout.features.entry import LayerFolder, OpenEntry
 from hubscout.features.fingerprint import key
-from hubscout.features.records import ABOUT, About
+from hubscout.features.records import ABOUT, About, shard_stem
 from hubscout.features.shards import FINAL
 from hubscout.features.storage import Files, default_place
 from hubscout.hubs.identifiers import IdentifierFromFile
@@ -151,7 +151,7 @@ class FeatureCache:
             about = About.decode(folder.read(ABOUT))
         except CacheError:
             return CachedFeatures(name, "", "", "", "", 0, _bytes(files), False, age)
-        done = [index for index in range(len(about.shard_rows)) if f"{index:05d}.json" in files]
+        done = [index for index in range(len(about.shard_rows)) if f"{shard_stem(index)}.json" in files]
         return CachedFeatures(
             name=name,
             model=IdentifierFromFile(about.description.get("model", ""), f"{folder.shown}/{ABOUT}"),

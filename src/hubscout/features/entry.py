@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -103,6 +104,17 @@ class LayerFolder:
 
     def read(self, index: int, name: str) -> np.ndarray:
         """One array of a shard."""
+        with self._shard(index) as (_, get):
+            return get(name)
+
+    def has(self, index: int, name: str) -> bool:
+        """Whether a shard has this array."""
+        with self._shard(index) as (names, _):
+            return name in names
+
+    @contextmanager
+    def _shard(self, index: int) -> Iterator[tuple[Collection[str], Callable[[str], np.ndarray]]]:
+        """The names of a shard's arrays, and a function that gives one; a file of this machine is not read whole."""
         from safetensors import SafetensorError, safe_open
         from safetensors.numpy import load
 
@@ -110,13 +122,14 @@ class LayerFolder:
         try:
             if self.files.local is not None:
                 with safe_open(self.files.local / file, framework="numpy") as shard:
-                    return shard.get_tensor(name)
-            content = self._kept.get(file)
-            return load(self.files.read(file) if content is None else content)[name]
-        except (OSError, SafetensorError, CacheError) as error:
-            raise CorruptCacheError(
-                f"{self.files.shown}/{file} was removed or altered during the run: {error}"
-            ) from error
+                    yield shard.keys(), shard.get_tensor
+            else:
+                content = self._kept.get(file)
+                arrays = load(self.files.read(file) if content is None else content)
+                yield arrays.keys(), arrays.__getitem__
+        except (OSError, SafetensorError, KeyError, CacheError) as error:
+            shown = f"{self.files.shown}/{file}"
+            raise CorruptCacheError(f"{shown} was removed or altered during the run: {error}") from error
 
     def verify(self, record: ShardRecord) -> str | None:
         """What is wrong with a shard's file; None where its size and hash are those that were written."""
@@ -196,7 +209,7 @@ class OpenEntry:
     def has(self, index: int, name: str) -> bool:
         """Whether the shard is there and has this array."""
         layer, array = (FINAL, _LOGITS) if name == LOGITS else (name, _FEATURES)
-        return index in self._valid.get(layer, ()) and array in self._folders[layer].records[index].arrays
+        return index in self._valid.get(layer, ()) and self._folders[layer].has(index, array)
 
     @property
     def samples_per_second(self) -> float:

@@ -51,12 +51,11 @@ class About:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """One finished shard: its file with size and hash, its arrays, the samples that could not be read, its probe."""
+    """One finished shard: its file with size and hash, the samples that could not be read, and its probe."""
 
     file: str
     size_bytes: int
     sha256: str
-    arrays: tuple[str, ...]
     skipped: tuple[int, ...]
     probe: str
 
@@ -76,7 +75,6 @@ class ShardRecord:
                 file=name,
                 size_bytes=int(found["size_bytes"]),
                 sha256=str(found["sha256"]),
-                arrays=tuple(str(array) for array in found["arrays"]),
                 skipped=tuple(int(row) for row in found["skipped"]),
                 probe=str(found["probe"]),
             )
@@ -94,7 +92,7 @@ def encode_shard(data: ShardData, arrays: Mapping[str, np.ndarray], probe: str) 
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"{shard_stem(data.index)}-{sha256[:12]}.safetensors"
-    return content, ShardRecord(name, len(content), sha256, tuple(arrays), data.skipped, probe)
+    return content, ShardRecord(name, len(content), sha256, data.skipped, probe)
 
 
 def shard_stem(index: int) -> str:
