@@ -125,3 +125,10 @@ def test_doctor_finds_a_cache_that_cannot_be_made(
     monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path / "file"))
     record = json.loads(hubscout("doctor", "--json").stdout)
     assert next(c for c in record["checks"] if c["name"] == "feature cache")["state"] == "broken"
+
+
+def test_doctor_knows_a_cache_behind_a_url(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUBSCOUT_CACHE", "memory://me:s3cret@bucket")
+    record = json.loads(hubscout("doctor", "--json").stdout)
+    found = next(c for c in record["checks"] if c["name"] == "feature cache")
+    assert (found["state"], found["details"]) == ("ok", "memory://***@bucket/features, 0 MB used")

@@ -45,6 +45,20 @@ def test_select(hubscout: Run, run_folder: Path, zoo: str) -> None:
     assert hubscout("select", run_folder / "nothing").exit_code == 1
 
 
+def test_select_reads_a_cache_behind_a_url(
+    hubscout: Run, images: Path, zoo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    url, models = f"memory://{tmp_path.name}/features", f"{zoo}:red,{zoo}:colours"
+    assert hubscout("rank", images, "-m", models, "--out", tmp_path / "run", "--cache", url).exit_code == 0
+    for place in ((), ("--cache", url)):
+        joint = hubscout("select", tmp_path / "run", "-k", "2", "--method", "joint", "--allow-code", *place)
+        assert joint.exit_code == 0, joint.stderr
+    assert len(json.loads(hubscout("cache", "ls", "--cache", url, "--json").stdout)) == 2
+    assert not list((tmp_path / "here").iterdir())
+
+
 def test_evaluate(hubscout: Run, run_folder: Path, zoo: str, tmp_path: Path) -> None:
     (tmp_path / "known.csv").write_text(f"model,accuracy\n{zoo}:red,0.5\n{zoo}:colours,0.9\nother,0.7\n")
     result = hubscout("evaluate", run_folder, tmp_path / "known.csv", "--json")

@@ -24,8 +24,7 @@ from filelock import FileLock
 from hubscout.errors import CorruptCacheError, InputError, TaskError
 from hubscout.features import FeatureCache, extract
 from hubscout.features.fingerprint import key
-from hubscout.features.manifest import MANIFEST, Manifest
-from hubscout.features.storage import default_root
+from hubscout.features.records import ABOUT, About, ShardRecord
 from hubscout.tasks import Split, Task
 
 CONFTEST = Path(__file__).with_name("conftest.py")
@@ -156,30 +155,47 @@ def test_a_broken_file_is_found_and_made_again(
     np.testing.assert_array_equal(again.features(), features)
     assert again.statistics[""].n == 700
     assert len(again.messages) == 1
-    assert "00001.safetensors" in again.messages[0]
+    assert "/00001-" in again.messages[0]
     assert said in again.messages[0]
     assert extract(make_backbone(), task, device="cpu", cache=cache).from_cache
 
 
-def test_a_broken_manifest_is_made_again(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
-    features = extract(make_backbone(), task, device="cpu", cache=cache).features()
-    manifest = next(cache.root.glob(f"*/{MANIFEST}"))
-    damage_cut(manifest)
+def test_a_broken_description_costs_no_features(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
+    extract(make_backbone(), task, device="cpu", cache=cache)
+    damage_cut(next(cache.root.glob(f"*/{ABOUT}")))
     assert cache.entries()[0].model == ""
-    again = extract(make_backbone(), task, device="cpu", cache=cache)
-    assert "broken manifest" in again.messages[0]
+    assert extract(make_backbone(), task, device="cpu", cache=cache).from_cache
+    assert [(entry.model, entry.rows) for entry in cache.entries()] == [("test/conv", 700)]
+
+
+def test_a_broken_record_costs_its_shard_alone(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
+    features = extract(make_backbone(), task, device="cpu", cache=cache).features()
+    damage_cut(next(cache.root.glob("*/00001.json")))
+    backbone = make_backbone()
+    again = extract(backbone, task, device="cpu", cache=cache)
+    assert sum(backbone.batches) == 256 + PROBED
     np.testing.assert_array_equal(again.features(), features)
     assert extract(make_backbone(), task, device="cpu", cache=cache).from_cache
 
 
-def test_a_manifest_may_not_lead_out_of_its_folder(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
+def test_a_record_may_not_lead_out_of_its_folder(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
     extract(make_backbone(), task, device="cpu", cache=cache)
-    manifest = next(cache.root.glob(f"*/{MANIFEST}"))
-    content = json.loads(manifest.read_text())
-    content["shards"]["0"]["file"] = "../../secret"
-    manifest.write_text(json.dumps(content))
+    record = next(cache.root.glob("*/00000.json"))
+    content = {**json.loads(record.read_text()), "file": "../../secret"}
+    record.write_text(json.dumps(content))
     with pytest.raises(CorruptCacheError, match="leads out"):
-        Manifest.read(manifest.parent)
+        ShardRecord.decode(record.read_bytes())
+    assert not extract(make_backbone(), task, device="cpu", cache=cache).from_cache
+
+
+def test_what_is_replaced_leaves_no_file_behind(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
+    extract(make_backbone(), task, device="cpu", cache=cache)
+    before = shard_files(cache)
+    other = before[1].with_name("00001-0123456789ab.safetensors")  # as of a run that was killed before its record
+    other.write_bytes(b"half a shard")
+    before[1].with_name("00001.json").unlink()
+    extract(make_backbone(), task, device="cpu", cache=cache)
+    assert shard_files(cache) == before
 
 
 def test_a_file_that_vanishes_after_the_run_is_a_clear_error(
@@ -349,7 +365,7 @@ def test_a_model_in_a_hidden_folder_is_listed(make_backbone: Any, task: Task, ca
 def test_what_a_run_is_using_is_not_removed(make_backbone: Any, task: Task, cache: FeatureCache) -> None:
     extract(make_backbone(), task, device="cpu", cache=cache)
     name = cache.entries()[0].name
-    base = key(Manifest.read(cache.root / name).about)
+    base = key(About.decode((cache.root / name / ABOUT).read_bytes()).description)
     with FileLock(cache.root / ".locks" / f"{base}.lock"):
         assert cache.remove([name]) == [name]
     assert len(cache.entries()) == 1
@@ -357,9 +373,11 @@ def test_what_a_run_is_using_is_not_removed(make_backbone: Any, task: Task, cach
 
 def test_the_place_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path))
-    assert default_root() == FeatureCache().root == tmp_path / "features"
+    assert FeatureCache().root == tmp_path / "features"
+    monkeypatch.setenv("HUBSCOUT_CACHE", "memory://bucket/")
+    assert FeatureCache().place == "memory://bucket/features"
     monkeypatch.delenv("HUBSCOUT_CACHE")
-    assert default_root().parts[-2:] == ("hubscout", "features")
+    assert FeatureCache().root.parts[-2:] == ("hubscout", "features")
 
 
 @contextlib.contextmanager

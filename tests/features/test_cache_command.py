@@ -38,6 +38,28 @@ def test_ls_lists_models_tasks_and_sizes(root: str) -> None:
     assert all(entry["complete"] and entry["rows"] == 60 for entry in listed)
 
 
+def test_a_cache_behind_a_url(
+    make_backbone: Any, make_image_task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = f"memory://{tmp_path.name}/features"
+    cache = FeatureCache(url)
+    for name in ("test/conv", "timm/vit_small"):
+        extract(make_backbone(identifier=name), make_image_task(60), device="cpu", cache=cache)
+    listed = json.loads(run("ls", "--cache", url, "--json"))
+    assert {(entry["model"], entry["rows"], entry["complete"]) for entry in listed} == {
+        ("test/conv", 60, True),
+        ("timm/vit_small", 60, True),
+    }
+    assert all(0 <= entry["age_seconds"] < 600 for entry in listed)
+    size = json.loads(run("size", "--cache", url, "--json"))
+    assert size == {"folder": url, "bytes": sum(entry["bytes"] for entry in listed), "entries": 2}
+    assert f"2 entries, 0.0 MB at {url}" in " ".join(run("ls", "--cache", url).split())
+    assert "Removed 1" in run("rm", "timm/*", "--cache", url)
+    assert [entry.model for entry in cache.entries()] == ["test/conv"]
+    assert not list(tmp_path.iterdir())
+
+
 def test_size_is_that_of_the_files(root: str) -> None:
     record = json.loads(run("size", "--cache", root, "--json"))
     on_disk = sum(path.stat().st_size for path in Path(root).glob("*/*"))

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
+from hubscout.features import FeatureCache, extract
 from hubscout.features.fingerprint import network_digest
+from hubscout.tasks import Task
 
 
 def network() -> nn.Sequential:
@@ -92,3 +98,47 @@ def test_numbers_of_every_type_count(dtype: torch.dtype) -> None:
         holder.values[place] = 1
         digests.add(network_digest(holder))
     assert len(digests) == 3
+
+
+TWO_LABELS = pd.DataFrame(
+    {
+        "text": [f"w{row % 7} w{row % 5}" for row in range(90)],
+        "colour": ["red", "green", "blue"] * 30,
+        "size": ["s", "l"] * 45,
+        "split": ["train"] * 60 + ["validation"] * 15 + ["test"] * 15,
+    }
+)
+
+
+def test_another_target_of_the_same_inputs_finds_the_same_features(make_tagger: Any, tmp_path: Path) -> None:
+    cache = FeatureCache(tmp_path)
+    colour, size = (Task.from_table(TWO_LABELS, text="text", target=target) for target in ("colour", "size"))
+    assert colour.fingerprint != size.fingerprint
+    first = extract(make_tagger(words=False), colour, device="cpu", cache=cache)
+    second = extract(make_tagger(words=False), size, device="cpu", cache=cache)
+    assert second.from_cache
+    np.testing.assert_array_equal(first.features(), second.features())
+    np.testing.assert_array_equal(second.targets, size.train.targets)
+    # The rows of a subset are chosen by their labels: other rows, other features.
+    parts = [extract(make_tagger(words=False), task.subset(20), device="cpu", cache=cache) for task in (colour, size)]
+    assert [part.from_cache for part in parts] == [False, False]
+    assert extract(make_tagger(words=False), size.subset(20), device="cpu", cache=cache).from_cache
+
+
+def test_other_inputs_are_other_features(make_tagger: Any, tmp_path: Path) -> None:
+    cache = FeatureCache(tmp_path)
+    extract(
+        make_tagger(words=False), Task.from_table(TWO_LABELS, text="text", target="size"), device="cpu", cache=cache
+    )
+    changed = TWO_LABELS.assign(text=["other", *TWO_LABELS["text"][1:]])
+    task = Task.from_table(changed, text="text", target="size")
+    assert not extract(make_tagger(words=False), task, device="cpu", cache=cache).from_cache
+
+
+def test_shards_of_the_default_size_written_out_are_the_same(
+    make_backbone: Any, make_image_task: Any, tmp_path: Path
+) -> None:
+    task, cache = make_image_task(300), FeatureCache(tmp_path)
+    extract(make_backbone(), task, device="cpu", cache=cache)
+    assert extract(make_backbone(), task, device="cpu", cache=cache, shard_rows=256).from_cache
+    assert not extract(make_backbone(), task, device="cpu", cache=cache, shard_rows=100).from_cache

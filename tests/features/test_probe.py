@@ -13,16 +13,16 @@ import torch
 
 from hubscout.features import FeatureCache, extract
 from hubscout.features.probe import Probe
-from hubscout.features.remote_cache import open_cache
 from hubscout.hubs import Batch, Output
 from hubscout.tasks import Split, Task
 
 SAID = "the cached features are not what the model gives now: they are made again"
 
 
-@pytest.fixture(params=["folder", "url"])
+@pytest.fixture(params=["folder", "url", "file url"])
 def cache(tmp_path: Path, request: pytest.FixtureRequest) -> FeatureCache:
-    return open_cache(tmp_path / "cache" if request.param == "folder" else f"file://{tmp_path}/cache")
+    places = {"folder": tmp_path / "cache", "url": f"memory://{tmp_path.name}", "file url": f"file://{tmp_path}/cache"}
+    return FeatureCache(places[request.param])
 
 
 def altered(backbone: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -125,7 +125,7 @@ def test_samples_that_cannot_be_read_are_passed_over(
 def test_a_broken_probe_is_made_again(make_backbone: Any, make_image_task: Any, tmp_path: Path) -> None:
     cache, task = FeatureCache(tmp_path), make_image_task(60)
     extract(make_backbone(), task, device="cpu", cache=cache)
-    (file,) = tmp_path.glob("*/probe.npz")
+    (file,) = tmp_path.glob("*/probe-*.npz")
     file.write_bytes(file.read_bytes()[:50])
     assert not extract(make_backbone(), task, device="cpu", cache=cache).from_cache
     assert extract(make_backbone(), task, device="cpu", cache=cache).from_cache

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -14,8 +16,9 @@ import pytest
 from hubscout.errors import CacheError, InputError
 from hubscout.features import extract
 from hubscout.features.cache import FeatureCache
+from hubscout.features.probe import Probe
 from hubscout.features.progress import Event, Message
-from hubscout.features.remote_cache import RemoteFeatureCache, open_cache
+from hubscout.features.shards import ShardData
 from hubscout.hubs import Backbone, load
 from hubscout.tasks import Task
 
@@ -56,8 +59,7 @@ def shards_at(url: str) -> list[str]:
 
 def test_features_come_back_as_they_went(task: Task, backbone: Backbone, url: str) -> None:
     plain = extract(backbone, task)
-    cache = open_cache(url)
-    assert isinstance(cache, RemoteFeatureCache)
+    cache = FeatureCache(url)
     first = extract(backbone, task, cache=cache)
     again = extract(backbone, task, cache=pickle.loads(pickle.dumps(cache)))
     assert (first.from_cache, again.from_cache) == (False, True)
@@ -68,21 +70,89 @@ def test_features_come_back_as_they_went(task: Task, backbone: Backbone, url: st
 
 
 def test_shards_of_different_workers_meet(task: Task, backbone: Backbone, url: str) -> None:
-    extract(backbone, task, cache=open_cache(url), shards=[2])
-    extract(backbone, task, cache=open_cache(url), shards=[0])
+    extract(backbone, task, cache=FeatureCache(url), shards=[2])
+    extract(backbone, task, cache=FeatureCache(url), shards=[0])
     events: list[Event] = []
-    whole = extract(backbone, task, cache=open_cache(url), observer=events.append)
+    whole = extract(backbone, task, cache=FeatureCache(url), observer=events.append)
     assert not whole.from_cache
     np.testing.assert_array_equal(whole.features(), extract(backbone, task).features())
-    assert extract(backbone, task, cache=open_cache(url)).from_cache
+    assert extract(backbone, task, cache=FeatureCache(url)).from_cache
+
+
+@pytest.mark.parametrize("layers", [(), ("0",)])
+def test_requests_grow_with_the_shards_alone(
+    task: Task, backbone: Backbone, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, ...]
+) -> None:
+    """Not with their square: 200 shards must not list and fetch 200 records each."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    calls: Counter[str] = Counter()
+    for name in ("ls", "cat_file", "pipe_file", "rm_file", "info", "exists", "makedirs"):
+        whole = getattr(MemoryFileSystem, name)
+
+        def counted(*arguments: Any, name: str = name, whole: Any = whole, **options: Any) -> Any:
+            calls[name] += 1
+            return whole(*arguments, **options)
+
+        monkeypatch.setattr(MemoryFileSystem, name, counted)
+    cache = FeatureCache("memory://counted")
+    options: dict[str, Any] = {"cache": cache, "shard_rows": 10, "layers": layers}
+    shards, folders = len(task.train) // 10, 1 + len(layers)
+    extract(backbone, task, **options)
+    assert 2 * shards * folders <= calls["pipe_file"] <= (2 * shards + 3) * folders
+    assert calls.total() <= (2 * shards + 10) * folders
+    calls.clear()
+    found = extract(backbone, task, **options)
+    found.features()
+    assert found.from_cache
+    assert calls["ls"] == folders
+    assert calls.total() <= (2 * shards + 10) * folders
+
+
+def shard(index: int, value: float) -> ShardData:
+    return ShardData(index, 4 * index + np.arange(4), {"": np.full((4, 3), value, dtype=np.float32)})
+
+
+def probe_of(value: float) -> Probe:
+    return Probe(np.array([0, 4]), {"": np.full((2, 3), value, dtype=np.float32)})
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+@pytest.mark.parametrize("difference", ["rounding", "another model"])
+def test_workers_without_a_lock_do_not_mix(tmp_path: Path, place: str, difference: str) -> None:
+    """Both opened the entry before either wrote, and both make the first shard: what counts is of one of them."""
+    cache = FeatureCache(tmp_path if place == "folder" else f"memory://{tmp_path.name}")
+    values = (1.0, 1.0 + 1e-6) if difference == "rounding" else (1.0, 2.0)
+    parts = {0: np.arange(4), 1: np.arange(4, 8)}
+
+    def opened() -> Any:
+        return cache.open({"model": "m"}, (), print, shard_rows=(4, 4), exclusive=False)
+
+    with opened() as first, opened() as second:
+        for worker, value in zip((first, second), values, strict=True):
+            worker.check(probe_of(value))
+            worker.finished(parts)
+        first.put(shard(0, values[0]))
+        second.put(shard(0, values[1]))
+        first.put(shard(1, values[0]))
+        np.testing.assert_array_equal(first.read(0, ""), shard(0, values[0]).arrays[""])
+        np.testing.assert_array_equal(second.read(0, ""), shard(0, values[1]).arrays[""])
+    said: list[str] = []
+    for value, expected in zip(values, ([1], [0]) if difference == "another model" else ([0, 1], [0, 1]), strict=True):
+        with cache.open({"model": "m"}, (), said.append, shard_rows=(4, 4)) as entry:
+            entry.check(probe_of(value))
+            assert list(entry.finished(parts)) == expected
+            for index in expected:
+                np.testing.assert_allclose(entry.read(index, ""), shard(index, value).arrays[""], rtol=1e-5)
+    assert not [text for text in said if "altered" in text]
 
 
 @pytest.mark.parametrize("damage", ["cut", "record", "gone", "unfinished"])
 def test_what_is_broken_is_made_again(task: Task, backbone: Backbone, url: str, damage: str) -> None:
-    extract(backbone, task, cache=open_cache(url))
+    extract(backbone, task, cache=FeatureCache(url))
     system, _ = fsspec.core.url_to_fs(url)
     shard = shards_at(url)[1]
-    record = shard.replace(".safetensors", ".json")
+    record = shard.rpartition("-")[0] + ".json"
     if damage == "cut":
         system.pipe_file(shard, system.cat_file(shard)[:-40])
     elif damage == "gone":
@@ -92,14 +162,14 @@ def test_what_is_broken_is_made_again(task: Task, backbone: Backbone, url: str, 
     else:
         system.pipe_file(record, b'{"file": "../../etc/passwd"}')
     events: list[Event] = []
-    found = extract(backbone, task, cache=open_cache(url), observer=events.append)
+    found = extract(backbone, task, cache=FeatureCache(url), observer=events.append)
     np.testing.assert_array_equal(found.features(), extract(backbone, task).features())
     assert not found.from_cache
     assert any("made again" in event.text for event in events if isinstance(event, Message)) == (
         damage in ("cut", "gone")
     )
     assert json.loads(system.cat_file(record))["file"] == shard.rpartition("/")[2]
-    assert extract(backbone, task, cache=open_cache(url)).from_cache
+    assert extract(backbone, task, cache=FeatureCache(url)).from_cache
 
 
 def test_a_store_that_fails_does_not_end_the_run(
@@ -112,7 +182,7 @@ def test_a_store_that_fails_does_not_end_the_run(
 
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
     events: list[Event] = []
-    found = extract(backbone, task, cache=open_cache("memory://locked"), observer=events.append)
+    found = extract(backbone, task, cache=FeatureCache("memory://locked"), observer=events.append)
     np.testing.assert_array_equal(found.features(), extract(backbone, task).features())
     assert any("403" in event.text for event in events if isinstance(event, Message))
 
@@ -125,8 +195,8 @@ def test_the_password_of_a_store_is_told_to_nobody(
     def refuse(system: object, path: str, *arguments: object, **options: object) -> None:
         raise PermissionError(f"403 Forbidden: {path}")
 
-    cache = open_cache("memory://me:s3cret@locked")
-    assert "s3cret" not in f"{cache!r} {cache.root}"
+    cache = FeatureCache("memory://me:s3cret@locked")
+    assert "s3cret" not in f"{cache!r} {cache}"
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
     events: list[Event] = []
     extract(backbone, task, cache=cache, observer=events.append)
@@ -136,12 +206,8 @@ def test_the_password_of_a_store_is_told_to_nobody(
 
 
 def test_names(tmp_path: Path) -> None:
-    assert type(open_cache(tmp_path)) is FeatureCache
-    with pytest.raises(InputError, match="s3://"):
-        RemoteFeatureCache("/folder")
-    with pytest.raises(InputError, match="tools of the store"):
-        RemoteFeatureCache("memory://a").entries()
-    with pytest.raises(CacheError, match="nothing"), RemoteFeatureCache("nothing://a").open(
-        {"model": "m"}, (), print, shards_expected=1
-    ):  # fmt: skip
-        pass
+    assert FeatureCache(f"file://{tmp_path}").root == FeatureCache(tmp_path).root == tmp_path
+    with pytest.raises(InputError, match="not a folder of this machine"):
+        _ = FeatureCache("memory://a").root
+    with pytest.raises(CacheError, match="nothing"):
+        FeatureCache("nothing://a").entries()

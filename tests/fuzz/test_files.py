@@ -87,23 +87,30 @@ def test_a_saved_ranking(record: Any) -> None:
         quietly(lambda: str(Ranking.load(folder)))
 
 
-MANIFEST = {
-    "about": {"model": "m", "task": "t"}, "layer": "", "shards_expected": 2, "samples_per_second": 3.5,
-    "shards": {"0": {"file": "00000.safetensors", "bytes": 10, "sha256": "a" * 64, "rows": 3, "skipped": [1]}},
-}  # fmt: skip
+ABOUT = {"description": {"model": "m", "inputs": "t"}, "layer": "", "shard_rows": [3, 2], "samples_per_second": 3.5}
+RECORD = {
+    "file": "0-a.safetensors",
+    "size_bytes": 10,
+    "sha256": "a" * 64,
+    "arrays": ["rows"],
+    "skipped": [1],
+    "probe": "b",
+}
 
 
 @common
-@given(altered(MANIFEST))
-def test_a_manifest_of_the_cache(record: Any) -> None:
+@given(altered(ABOUT), altered(RECORD))
+def test_the_records_of_the_cache(about: Any, record: Any) -> None:
     from hubscout.features.cache import FeatureCache
-    from hubscout.features.manifest import Manifest
+    from hubscout.features.records import About, ShardRecord
 
     with tempfile.TemporaryDirectory() as folder:
         entry = Path(folder) / "m-key"
         entry.mkdir()
-        (entry / "manifest.json").write_text(json.dumps(record))
-        quietly(lambda: Manifest.read(entry))
+        (entry / "about.json").write_text(json.dumps(about))
+        (entry / "00000.json").write_text(json.dumps(record))
+        quietly(lambda: About.decode((entry / "about.json").read_bytes()))
+        quietly(lambda: ShardRecord.decode((entry / "00000.json").read_bytes()))
         assert len(FeatureCache(folder).entries()) == 1
 
 

@@ -266,3 +266,16 @@ def test_unknown_options_poolings_and_layers_are_named(bert):
 def test_an_image_is_not_a_text(bert):
     with pytest.raises(InputError, match="Expected a text"):
         load(f"file:{bert}").preprocessing(Image.new("RGB", (4, 4)))
+
+
+def test_a_default_that_is_written_out_finds_the_cached_features(bert, tmp_path):
+    from hubscout.features import FeatureCache, extract
+    from hubscout.tasks import Task
+
+    cache, task = FeatureCache(tmp_path), Task.from_arrays(["a cat", "the mat", "Shares fell."] * 6, [0, 1, 0] * 6)
+    extract(f"file:{bert}", task, device="cpu", cache=cache)
+    written_out = extract(f"file:{bert}?pairs=cross&pooling=mean", task, device="cpu", cache=cache)
+    assert written_out.from_cache
+    assert written_out.card.identifier == f"file:{bert}?pairs=cross&pooling=mean"
+    for other in ("pooling=max", "max_length=4"):
+        assert not extract(f"file:{bert}?{other}", task, device="cpu", cache=cache).from_cache

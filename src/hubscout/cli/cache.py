@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,8 +15,8 @@ from hubscout.errors import InputError
 app = typer.Typer(no_args_is_help=True, help="Look at the cache of features and make room.")
 
 RootOption = Annotated[
-    Path | None,
-    typer.Option("--cache", help="The cache folder, where it is not the default one.", show_default=False),
+    str | None,
+    typer.Option("--cache", help="Folder or URL of the cache, where it is not the default one.", show_default=False),
 ]
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -38,7 +37,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
         print_json([asdict(entry) for entry in entries])
         return
     if not entries:
-        print_result(f"The cache at {cache.root} is empty.")
+        print_result(f"The cache at {cache} is empty.")
         return
     from rich.table import Table
     from rich.text import Text
@@ -64,7 +63,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
         )
         table.add_row(*map(Text, texts))
     total = sum(entry.bytes for entry in entries)
-    print_result(table, f"{len(entries)} entries, {megabytes(total)} at {cache.root}")
+    print_result(table, f"{len(entries)} entries, {megabytes(total)} at {cache}")
 
 
 @app.command("size")
@@ -76,9 +75,9 @@ def show_size(root: RootOption = None, as_json: JsonOption = False) -> None:
     cache = FeatureCache(root)
     size = cache.size_bytes()
     if as_json:
-        print_json({"folder": str(cache.root), "bytes": size, "entries": len(cache.entries())})
+        print_json({"folder": str(cache), "bytes": size, "entries": len(cache.entries())})
     else:
-        print_result(f"{megabytes(size)} at {cache.root}")
+        print_result(f"{megabytes(size)} at {cache}")
 
 
 @app.command("rm")
@@ -112,7 +111,7 @@ def remove(
         if entry.age_seconds >= oldest and (not patterns or _matches(entry, patterns))
     ]
     if patterns and not chosen:
-        raise InputError(f"Nothing in the cache at {cache.root} matches {', '.join(patterns)}.")
+        raise InputError(f"Nothing in the cache at {cache} matches {', '.join(patterns)}.")
     names = [entry.name for entry in chosen]
     busy = [] if dry_run else cache.remove(names)
     gone = [entry for entry in chosen if entry.name not in busy]

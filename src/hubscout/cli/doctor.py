@@ -114,13 +114,15 @@ def check_cache() -> Check:
     cache = FeatureCache()
     try:
         used = cache.size_bytes()
+        if "://" in cache.place:
+            return Check("feature cache", "ok", f"{cache}, {used / 1e6:,.0f} MB used")
         place = next(path for path in (cache.root, *cache.root.parents) if path.exists())
         free = shutil.disk_usage(place).free
     except Exception as error:
-        return Check("feature cache", "broken", f"{cache.root}: {error}")
+        return Check("feature cache", "broken", f"{cache}: {error}")
     if not os.access(place, os.W_OK):
-        return Check("feature cache", "broken", f"{cache.root} cannot be written: set HUBSCOUT_CACHE")
-    return Check("feature cache", "ok", f"{cache.root}, {used / 1e6:,.0f} MB used, {free / 1e9:,.1f} GB free")
+        return Check("feature cache", "broken", f"{cache} cannot be written: set HUBSCOUT_CACHE")
+    return Check("feature cache", "ok", f"{cache}, {used / 1e6:,.0f} MB used, {free / 1e9:,.1f} GB free")
 
 
 def check_hubs() -> list[Check]:

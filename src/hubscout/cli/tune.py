@@ -123,7 +123,7 @@ def tune(
     was killed goes on with --resume, to the same result. A run that diverges starts anew at a lower learning rate; a
     model that is worse than guessing is saved, marked, and the exit status is 4.
     """
-    from hubscout.features.remote_cache import open_cache
+    from hubscout.features import FeatureCache
 
     options: dict[str, Any] = {
         "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "trade_off": trade_off,
@@ -131,7 +131,7 @@ def tune(
     }  # fmt: skip
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
-    options["cache"] = None if no_cache else open_cache(cache)
+    options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
     task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
     if limit is not None:

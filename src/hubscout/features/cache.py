@@ -1,36 +1,41 @@
-"""`FeatureCache`: features and source logits on disk, one folder per (weights, data, preprocessing, layer, precision).
+"""`FeatureCache`: features and source logits, one folder per (weights, inputs, preprocessing, layer, precision).
 
-    root/.locks/KEY.lock
-    root/MODEL-KEY/manifest.json
-    root/MODEL-KEY/00000.safetensors ...
+    PLACE/MODEL-KEY/...          see `hubscout.features.entry`
+    PLACE/.locks/KEY.lock        where the place is a folder of this machine
 
-A second run that wants the same waits for the first and then finds its shards. A shard counts once its hash stands in
-the manifest; whatever is cut short or altered is found on opening and made again.
+The layout is the same in a folder and behind a URL. In a folder a second run that wants the same waits for the first
+and then finds its shards; stores have no locks, and there two runs may do the same work, each without harm.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-from hubscout.errors import CacheError, CorruptCacheError, InputError
+from hubscout.credentials import strip_credentials
+from hubscout.errors import CacheError, InputError, MissingDependencyError
 from hubscout.features.entry import LayerFolder, OpenEntry
 from hubscout.features.fingerprint import key
-from hubscout.features.manifest import MANIFEST, Manifest
+from hubscout.features.records import ABOUT, About, shard_stem
 from hubscout.features.shards import FINAL
-from hubscout.features.storage import default_root
+from hubscout.features.storage import Files, default_place
 from hubscout.hubs.identifiers import IdentifierFromFile
 
 _LOCKS = ".locks"
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a folder of caches; see bford.info/cachedir\n"
+_LOCAL = ("file://", "local://")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
+"""What the stores call the time at which a file was written."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,40 @@ class CachedFeatures:
 
 
 class FeatureCache:
-    """A folder of features, safe to share between processes. The folder is made when something is written.
+    """Features in a folder or at a URL, safe to share between processes. A folder is made when something is written.
+
+    It can be pickled: each process connects to the store by itself.
 
     >>> import tempfile
     >>> FeatureCache(tempfile.mkdtemp()).size_bytes()
     0
+    >>> FeatureCache("s3://KEY:SECRET@bucket/features")
+    FeatureCache('s3://***@bucket/features')
     """
 
-    def __init__(self, root: str | Path | None = None) -> None:
-        self.root = default_root() if root is None else Path(root).expanduser()
+    def __init__(self, place: str | Path | None = None) -> None:
+        text = default_place() if place is None else str(place)
+        scheme = next((scheme for scheme in _LOCAL if text.startswith(scheme)), "")
+        self._folder: Path | None = None
+        if scheme or "://" not in text:
+            self._folder = Path(text.removeprefix(scheme)).expanduser()
+        self.place = text.rstrip("/") if self._folder is None else str(self._folder)
+
+    def __str__(self) -> str:
+        return strip_credentials(self.place)
 
     def __repr__(self) -> str:
-        return f"FeatureCache({str(self.root)!r})"
+        return f"FeatureCache({str(self)!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"place": self.place, "_folder": self._folder}
+
+    @property
+    def root(self) -> Path:
+        """The folder on this machine; a cache at a URL has none."""
+        if self._folder is None:
+            raise InputError(f"The cache at {self} is not a folder of this machine.")
+        return self._folder
 
     @contextmanager
     def open(
@@ -69,90 +96,112 @@ class FeatureCache:
         layers: Sequence[str],
         tell: Callable[[str], None],
         *,
-        shards_expected: int,
+        shard_rows: Sequence[int],
         exclusive: bool = True,
     ) -> Iterator[OpenEntry]:
         """Open the folders of a model on a task, the final features and the tapped `layers`.
 
-        `exclusive` holds a lock meanwhile, so that two runs do not do the same work; workers that were given
-        different shards of one model go without.
+        `shard_rows` are the samples in each shard. `exclusive` holds a lock meanwhile, where there are locks, so that
+        two runs do not do the same work; workers that were given different shards of one model go without.
         """
-        base = key(about)
-        self._make_root()
         with contextlib.ExitStack() as stack:
-            if exclusive:
-                stack.enter_context(self._locked(base, tell))
+            if self._folder is not None:
+                self._make_root()
+                if exclusive:
+                    stack.enter_context(self._locked(key(about), tell))
             folders = {
-                layer: LayerFolder(
-                    self._folder(about, layer),
-                    Manifest(about, layer, shards_expected),
-                    FileLock(self._lock_path(f"{base}-manifest")),
-                )
+                layer: LayerFolder(self._files(_name(about, layer)), About(about, layer, tuple(shard_rows)))
                 for layer in dict.fromkeys((FINAL, *layers))
             }
             yield OpenEntry(folders, tell)
 
     def entries(self) -> list[CachedFeatures]:
         """What is there, the newest first. Folders that cannot be read are listed with an empty model."""
-        found = []
-        for folder in self._folders():
-            age = max(0.0, time.time() - _modified(folder))
-            try:
-                manifest = Manifest.read(folder)
-            except CorruptCacheError:
-                found.append(CachedFeatures(folder.name, "", "", "", "", 0, _bytes_in(folder), False, age))
-                continue
-            about = manifest.about
-            found.append(
-                CachedFeatures(
-                    name=folder.name,
-                    model=IdentifierFromFile(about.get("model", ""), str(folder / MANIFEST)),
-                    task=about.get("task_name", ""),
-                    split=about.get("selection", "").partition(":")[0],
-                    layer=manifest.layer,
-                    rows=manifest.rows,
-                    bytes=_bytes_in(folder),
-                    complete=manifest.complete,
-                    age_seconds=age,
-                )
-            )
+        found = [self._describe(name, files) for name, files in self._listing().items()]
         return sorted(found, key=lambda entry: (entry.age_seconds, entry.name))
 
     def size_bytes(self) -> int:
         """Bytes of everything in the cache."""
-        return sum(_bytes_in(folder) for folder in self._folders())
+        return sum(_bytes(files) for files in self._listing().values())
 
     def remove(self, names: Sequence[str]) -> list[str]:
         """Remove folders by name; gives those back that are in use by a run and were left alone."""
-        busy = []
+        known, busy = self._listing(), []
         for name in names:
-            folder = self.root / name
-            if folder.parent != self.root or folder not in self._folders():
-                raise InputError(f"The cache at {self.root} has no entry {name!r}.")
+            if name not in known:
+                raise InputError(f"The cache at {self} has no entry {name!r}.")
+            files = self._files(name)
             with contextlib.ExitStack() as stack:
-                try:
-                    base = key(Manifest.read(folder).about)
-                    stack.enter_context(FileLock(self._lock_path(base), timeout=0))
-                except CorruptCacheError:
-                    pass  # no run can use it
-                except Timeout:
-                    busy.append(name)
-                    continue
-                _remove_tree(folder)
+                if self._folder is not None:
+                    try:
+                        base = key(About.decode(files.read(ABOUT)).description)
+                        stack.enter_context(FileLock(self._lock_path(base), timeout=0))
+                    except CacheError:
+                        pass  # no run can use it
+                    except Timeout:
+                        busy.append(name)
+                        continue
+                files.remove_folder()
         return busy
 
-    def _folders(self) -> list[Path]:
+    def _describe(self, name: str, files: Mapping[str, Mapping[str, Any]]) -> CachedFeatures:
+        age = max(0.0, time.time() - max(map(_modified, files.values())))
+        folder = self._files(name)
         try:
-            return sorted(path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise CacheError(f"cannot read the cache at {self.root}: {error.strerror}") from error
+            about = About.decode(folder.read(ABOUT))
+        except CacheError:
+            return CachedFeatures(name, "", "", "", "", 0, _bytes(files), False, age)
+        done = [index for index in range(len(about.shard_rows)) if f"{shard_stem(index)}.json" in files]
+        return CachedFeatures(
+            name=name,
+            model=IdentifierFromFile(about.description.get("model", ""), f"{folder.shown}/{ABOUT}"),
+            task=about.description.get("task_name", ""),
+            split=about.description.get("selection", "").partition(":")[0],
+            layer=about.layer,
+            rows=sum(about.shard_rows[index] for index in done),
+            bytes=_bytes(files),
+            complete=len(done) == len(about.shard_rows),
+            age_seconds=age,
+        )
 
-    def _folder(self, about: Mapping[str, str], layer: str) -> Path:
-        # Stripped after the cut too: a name that starts with a dot is a hidden folder, which `entries` passes over.
-        slug = re.sub(r"[^A-Za-z0-9._]+", "-", about["model"])[-48:].strip("-._")
-        return self.root / f"{slug or 'model'}-{key(about, layer)}"
+    def _listing(self) -> dict[str, dict[str, Mapping[str, Any]]]:
+        """Every folder with its files, and what the store knows of them: one walk for all."""
+        system, path = self._store
+        try:
+            system.invalidate_cache()
+            system.ls(path, detail=False)  # a walk passes over what cannot be read, also over the place itself
+            found = system.find(path, maxdepth=2, detail=True)
+        except FileNotFoundError:
+            return {}
+        except Exception as error:  # every store has errors of its own
+            reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}".replace(path, str(self))
+            raise CacheError(f"cannot read the cache at {self}: {reason}") from error
+        folders: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for full, facts in sorted(found.items()):
+            folder, _, name = full.removeprefix(path).strip("/").partition("/")
+            if name and not folder.startswith("."):
+                folders.setdefault(folder, {})[name] = facts
+        return folders
+
+    def _files(self, name: str) -> Files:
+        system, path = self._store
+        return Files(system, f"{path}/{name}", f"{self}/{name}")
+
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        import fsspec
+        from fsspec.implementations.local import LocalFileSystem
+
+        if self._folder is not None:
+            return LocalFileSystem(), self._folder.absolute().as_posix()
+        try:
+            system, path = fsspec.core.url_to_fs(self.place)
+        except ImportError as error:
+            scheme = self.place.partition("://")[0]
+            raise MissingDependencyError(f"fsspec for {scheme}", "ray", f"A cache at {scheme}://") from error
+        except Exception as error:
+            raise CacheError(f"cannot open the cache at {self}: {type(error).__name__}: {error}") from error
+        return system, path.rstrip("/")
 
     def _lock_path(self, base: str) -> Path:
         return self.root / _LOCKS / f"{base}.lock"
@@ -188,24 +237,24 @@ class FeatureCache:
             lock.release()
 
 
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):
-            total += path.stat().st_size
-    return total
+def _name(about: Mapping[str, str], layer: str) -> str:
+    # Stripped after the cut too: a name that starts with a dot is a hidden folder, which `entries` passes over.
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", about["model"].partition("?")[0])[-48:].strip("-._")
+    return f"{slug or 'model'}-{key(about, layer)}"
 
 
-def _modified(folder: Path) -> float:
-    with contextlib.suppress(OSError):
-        return (folder / MANIFEST).stat().st_mtime
-    return folder.stat().st_mtime
+def _bytes(files: Mapping[str, Mapping[str, Any]]) -> int:
+    return sum(int(facts.get("size") or 0) for facts in files.values())
 
 
-def _remove_tree(folder: Path) -> None:
-    # The manifest first: a removal that is cut short leaves shards that nobody counts, not a list of missing ones.
-    try:
-        (folder / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise CacheError(f"cannot remove {folder}: {error.strerror}") from error
+def _modified(facts: Mapping[str, Any]) -> float:
+    for name in _TIMES:
+        value = facts.get(name)
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return time.time()  # nobody knows, and what is taken for old may be removed

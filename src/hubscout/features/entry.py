@@ -1,152 +1,153 @@
-"""An opened part of the cache: reading and writing the shards of one model on one task."""
+"""An opened part of the cache: reading and writing the shards of one model on one task.
+
+    about.json                      what the folder holds, for lists
+    probe-HASH.npz                  what the model gave for two samples
+    00000-HASH.safetensors          a shard
+    00000.json                      its record, written after it
+
+A shard counts by its record: when its file has the size and hash that stand there, and the probe that stands there is
+one that the model agrees with today. Files are named after their content and records are written whole, so nothing
+is read, changed and written back, and no lock is needed for what is in the folder.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from hubscout.errors import CacheError, CorruptCacheError
-from hubscout.features.manifest import MANIFEST, Manifest, ShardRecord, encode_shard
 from hubscout.features.probe import Probe
+from hubscout.features.records import ABOUT, About, ShardRecord, encode_shard, shard_stem
 from hubscout.features.shards import FINAL, LOGITS, ShardData
-from hubscout.features.storage import megabytes, remove_stale_temporaries, write_atomically
+from hubscout.features.storage import Files, megabytes
 
 _ROWS, _FEATURES, _LOGITS = "rows", "features", "logits"
-PROBE = "probe.npz"
+_PROBE, _PROBE_END = "probe-", ".npz"
+_MOST_BYTES_KEPT = 256 << 20
 
 
 class LayerFolder:
-    """The folder of one layer. `empty` is the manifest of a new one; `lock` guards changes of the manifest."""
+    """The folder of one layer. It is listed once, on opening; `about` is what is written about a new one."""
 
-    def __init__(self, folder: Path, empty: Manifest, lock: FileLock) -> None:
-        self.folder = folder
-        self._empty = empty
-        self._lock = lock
-        self._probe: Probe | None = None
+    def __init__(self, files: Files, about: About) -> None:
+        self.files = files
+        self.about = about
+        files.remove_stale_temporaries()
+        self._names = files.names()
+        small = files.read_all([name for name in self._names if name.endswith((".json", _PROBE_END))])
+        self._described = False
+        with contextlib.suppress(KeyError, CorruptCacheError):
+            self.about = replace(about, samples_per_second=About.decode(small.pop(ABOUT)).samples_per_second)
+            self._described = True
+        self.records: dict[int, ShardRecord] = {}
+        for name, content in small.items():
+            with contextlib.suppress(ValueError, CorruptCacheError):
+                self.records[int(name.removesuffix(".json"))] = ShardRecord.decode(content)
+        self._probes = {
+            name.removeprefix(_PROBE).removesuffix(_PROBE_END): probe
+            for name, content in small.items()
+            if name.startswith(_PROBE) and (probe := Probe.decode(content)) is not None
+        }
+        self._probe: bytes | None = None
+        self._probe_id = ""
+        self._kept: dict[str, bytes] = {}
+        """Shards from a URL that were checked: what was fetched to be hashed is not fetched again."""
 
     def claim(self, probe: Probe) -> bool:
-        """Whether shards were struck out because the model that made them computed something else than this one.
+        """Whether shards do not count because the model that made them computed something else than this one.
 
         `probe` goes with the shards that come.
         """
-        self._probe = probe
-        if not self._is_stale(probe):
-            return False
-        try:
-            with self._changing():
-                if self._is_stale(probe):  # still: another worker may have been here
-                    self._clear()
-                    self._write_probe(probe)
-        except OSError as error:
-            raise CacheError(f"{self.folder} is out of date and cannot be changed: {error.strerror}") from error
-        return True
-
-    def manifest(self) -> Manifest:
-        """The manifest as it is on disk now; an empty one where there is none yet."""
-        if not (self.folder / MANIFEST).exists():
-            return self._empty
-        return Manifest.read(self.folder)
-
-    def change(self, change: Callable[[Manifest], Manifest]) -> None:
-        """Read, change and write the manifest, while no other process does."""
-        with self._changing():
-            try:
-                manifest = self.manifest()
-            except CorruptCacheError:
-                manifest = self._empty
-            # A later run may know of more shards than the one that made the folder.
-            change(replace(manifest, shards_expected=self._empty.shards_expected)).write(self.folder)
+        same = [name for name, kept in self._probes.items() if probe.agrees_with(kept)]
+        if same:
+            self._probe_id = same[0]
+        else:
+            self._probe = probe.encode()
+            self._probe_id = hashlib.sha256(self._probe).hexdigest()[:12]
+        count = len(self.records)
+        self.records = {index: record for index, record in self.records.items() if record.probe in same}
+        return len(self.records) < count
 
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write a shard and enter it into the manifest."""
-        content, record = encode_shard(data, arrays)
-        self._place_probe()
-        write_atomically(self.folder / record.file, content)
-        self.change(lambda manifest: manifest.with_shard(data.index, record))
+        """Write a shard, then its record; what the record before spoke of goes."""
+        content, record = encode_shard(data, arrays, self._probe_id)
+        if not self._described:
+            self.describe()
+        if self._probe is not None:
+            self.files.write(f"{_PROBE}{self._probe_id}{_PROBE_END}", self._probe)
+            self._probe = None
+        stem = shard_stem(data.index)
+        self.files.write(record.file, content)
+        self.files.write(f"{stem}.json", record.encode())
+        self.records[data.index] = record
+        for name in self._names:
+            if name.startswith(f"{stem}-") and name != record.file:
+                with contextlib.suppress(CacheError):
+                    self.files.remove(name)
+
+    def describe(self) -> None:
+        """Write what the folder holds."""
+        self.files.write(ABOUT, self.about.encode())
+        self._described = True
+
+    def repair(self) -> None:
+        """Describe a folder again whose description was lost, so that it is listed."""
+        if self.records and not self._described:
+            with contextlib.suppress(CacheError):
+                self.describe()
 
     def read(self, index: int, name: str) -> np.ndarray:
         """One array of a shard."""
-        from safetensors import SafetensorError, safe_open
-
-        path = self.folder / f"{index:05d}.safetensors"
-        try:
-            with safe_open(path, framework="numpy") as file:
-                return file.get_tensor(name)
-        except (OSError, SafetensorError) as error:
-            raise CorruptCacheError(f"{path} was removed or altered during the run: {error}") from error
+        with self._shard(index) as (_, get):
+            return get(name)
 
     def has(self, index: int, name: str) -> bool:
-        """Whether a shard is there with this array."""
-        from safetensors import SafetensorError, safe_open
+        """Whether a shard has this array."""
+        with self._shard(index) as (names, _):
+            return name in names
 
+    @contextmanager
+    def _shard(self, index: int) -> Iterator[tuple[Collection[str], Callable[[str], np.ndarray]]]:
+        """The names of a shard's arrays, and a function that gives one; a file of this machine is not read whole."""
+        from safetensors import SafetensorError, safe_open
+        from safetensors.numpy import load
+
+        file = self.records[index].file
         try:
-            with safe_open(self.folder / f"{index:05d}.safetensors", framework="numpy") as file:
-                return name in file.keys()  # noqa: SIM118 - not a mapping
-        except (OSError, SafetensorError):
-            return False
+            if self.files.local is not None:
+                with safe_open(self.files.local / file, framework="numpy") as shard:
+                    yield shard.keys(), shard.get_tensor
+            else:
+                content = self._kept.get(file)
+                arrays = load(self.files.read(file) if content is None else content)
+                yield arrays.keys(), arrays.__getitem__
+        except (OSError, SafetensorError, KeyError, CacheError) as error:
+            shown = f"{self.files.shown}/{file}"
+            raise CorruptCacheError(f"{shown} was removed or altered during the run: {error}") from error
 
     def verify(self, record: ShardRecord) -> str | None:
         """What is wrong with a shard's file; None where its size and hash are those that were written."""
-        path = self.folder / record.file
         try:
-            size = path.stat().st_size
-            if size != record.bytes:
-                return f"has {megabytes(size)} of {megabytes(record.bytes)}"
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != record.sha256:
-                    return "was altered"
-        except OSError as error:
-            return f"cannot be read ({error.strerror})"
-        return None
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Nobody else changes the folder meanwhile."""
-        try:
-            self._lock.acquire()
-        except (OSError, NotImplementedError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CacheError(f"cannot lock the cache folder {self.folder}: {reason}") from error
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _is_stale(self, probe: Probe) -> bool:
-        kept = self._read_probe()
-        if kept is not None and probe.agrees_with(kept):
-            return False
-        try:
-            return bool(self.manifest().shards)
-        except CorruptCacheError:
-            return False  # it is told of, and made again
-
-    def _clear(self) -> None:
-        replace(self.manifest(), shards={}).write(self.folder)
-
-    def _read_probe(self) -> Probe | None:
-        try:
-            return Probe.decode((self.folder / PROBE).read_bytes())
-        except OSError:
-            return None
-
-    def _write_probe(self, probe: Probe) -> None:
-        write_atomically(self.folder / PROBE, probe.encode())
-
-    def _place_probe(self) -> None:
-        """Before the first shard: one without a probe does not count."""
-        if self._probe is not None:
-            with self._changing():
-                if self._read_probe() is None:
-                    self._write_probe(self._probe)
-            self._probe = None
+            if self.files.local is not None:
+                with (self.files.local / record.file).open("rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest() if size == record.size_bytes else ""
+            else:
+                content = self.files.read(record.file)
+                size, sha256 = len(content), hashlib.sha256(content).hexdigest()
+                if sha256 == record.sha256 and sum(map(len, self._kept.values())) + size <= _MOST_BYTES_KEPT:
+                    self._kept[record.file] = content
+        except (OSError, CacheError) as error:
+            return f"cannot be read ({getattr(error, 'strerror', None) or type(error.__cause__).__name__})"
+        if size != record.size_bytes:
+            return f"has {megabytes(size)} of {megabytes(record.size_bytes)}"
+        return None if sha256 == record.sha256 else "was altered"
 
 
 class OpenEntry:
@@ -158,7 +159,7 @@ class OpenEntry:
         self._valid: dict[str, set[int]] = {layer: set() for layer in folders}
 
     def check(self, probe: Probe) -> None:
-        """Strike out the shards of a model that computes something else, though it looks the same."""
+        """Pass over the shards of a model that computes something else, though it looks the same."""
         stale = [folder.claim(_of_layer(probe, layer)) for layer, folder in self._folders.items()]
         if any(stale):
             self._tell("the cached features are not what the model gives now: they are made again")
@@ -166,28 +167,20 @@ class OpenEntry:
     def finished(self, parts: Mapping[int, np.ndarray]) -> dict[int, tuple[np.ndarray, tuple[int, ...]]]:
         """The parts that are there for every layer, each with its samples and the ones left out.
 
-        Files are checked here, once. A broken one is told of and struck from the list, to be made again.
+        Files are checked here, once. A broken one is told of, to be made again.
         """
         for layer, folder in self._folders.items():
-            remove_stale_temporaries(folder.folder)
-            try:
-                manifest = folder.manifest()
-            except CorruptCacheError:
-                self._tell(f"the cache folder {folder.folder.name} has a broken manifest: it is made again")
-                continue
+            folder.repair()
             for index in parts:
-                if (record := manifest.shards.get(index)) is None:
+                if (record := folder.records.get(index)) is None:
                     continue
                 if (fault := folder.verify(record)) is None:
                     self._valid[layer].add(index)
                 else:
-                    self._tell(f"the cache file {folder.folder.name}/{record.file} {fault}: it is made again")
-                    with contextlib.suppress(CacheError):  # a read-only cache keeps its broken shard
-                        folder.change(lambda manifest, index=index: manifest.without(index))  # type: ignore[misc]
+                    self._tell(f"the cache file {folder.files.name}/{record.file} {fault}: it is made again")
         found = {}
         for index in sorted(set.intersection(*self._valid.values())):
-            rows = self._folders[FINAL].read(index, _ROWS)
-            skipped = self._folders[FINAL].manifest().shards[index].skipped
+            rows, skipped = self._folders[FINAL].read(index, _ROWS), self._folders[FINAL].records[index].skipped
             if np.array_equal(np.sort(np.concatenate([rows, skipped])), np.sort(parts[index])):
                 found[index] = (rows, skipped)
         # What is run again is written again, for every layer.
@@ -221,15 +214,14 @@ class OpenEntry:
     @property
     def samples_per_second(self) -> float:
         """The speed that was measured when the features were made."""
-        try:
-            return self._folders[FINAL].manifest().samples_per_second
-        except CorruptCacheError:
-            return 0.0
+        return self._folders[FINAL].about.samples_per_second
 
     def note_speed(self, samples_per_second: float) -> None:
         """Keep the measured speed. Not worth failing for."""
+        folder = self._folders[FINAL]
+        folder.about = replace(folder.about, samples_per_second=samples_per_second)
         try:
-            self._folders[FINAL].change(lambda manifest: replace(manifest, samples_per_second=samples_per_second))
+            folder.describe()
         except CacheError:
             self._tell("the measured speed could not be kept in the cache")
 

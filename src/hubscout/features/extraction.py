@@ -97,11 +97,9 @@ def extract(
         entry = None
         if cache is not None:
             try:
-                about = job.fingerprint(run.precision.name)
+                about = job.fingerprint(run.precision.label)
                 entry = stack.enter_context(
-                    cache.open(
-                        about, job.layers, log.tell, shards_expected=job.shards_expected, exclusive=shards is None
-                    )
+                    cache.open(about, job.layers, log.tell, shard_rows=job.shard_rows, exclusive=shards is None)
                 )
                 if (probe := run.probe()) is not None:
                     entry.check(probe)

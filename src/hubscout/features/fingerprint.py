@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hubscout.errors import CacheError
+from hubscout.hubs.identifiers import Identifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,30 +22,43 @@ if TYPE_CHECKING:
     from hubscout.features.job import Job
     from hubscout.hubs import Backbone
 
-_FORMAT = "2"
+_FORMAT = "3"
 _CHUNK = 1 << 16
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def describe(job: Job, precision: str) -> dict[str, str]:
-    """Everything that the features of a model on a task depend on. Options such as pooling are in the identifier."""
+    """Everything that the features of a model on a task depend on, with names for people.
+
+    It says what is computed, not how that was asked for: labels are no part of it, and an option that the model's
+    fingerprint or its preprocessing tells of counts as they have it, written out or not.
+    """
     card, preprocessing, task = job.backbone.card, job.backbone.preprocessing, job.task
     if not job.identity:
         raise CacheError(f"{card.identifier} has no fingerprint of its weights, so its features cannot be cached.")
     return {
         "format": _FORMAT,
         "model": card.identifier,
+        # The options of `python:` are the arguments of somebody's function, whatever they are called.
+        "network": _without_options(card.identifier, () if card.code_fingerprint else job.backbone.settled_options),
         "architecture": card.architecture,
         "weights": job.identity,
         # A key may stop short of what the network itself does to its input, such as normalising; the configuration
         # has it all.
         "preprocessing": f"{preprocessing.key} {getattr(preprocessing, 'config', '')}".strip(),
-        "task": task.fingerprint,
+        "inputs": job.split.fingerprint or task.fingerprint,
         "task_name": task.name,
         "selection": job.selection,
         "precision": precision,
         "dtype": "float32",
     }
+
+
+def _without_options(identifier: str, settled: Collection[str]) -> str:
+    if not settled:
+        return identifier
+    named = Identifier.parse(identifier)
+    return str(replace(named, options={key: value for key, value in named.options.items() if key not in settled}))
 
 
 def identity(backbone: Backbone) -> str:
@@ -108,10 +123,11 @@ def _place_weights() -> Tensor:
 def key(description: Mapping[str, str], layer: str | None = None) -> str:
     """A short name for a description, and for one layer of it.
 
-    >>> key({"model": "a"}) != key({"model": "a"}, "stem")
+    >>> key({"weights": "a"}) != key({"weights": "a"}, "stem")
     True
     """
     named = dict(description) if layer is None else {**description, "layer": layer}
-    # The task's name is for people; its fingerprint is what counts.
+    # Names are for people: a model may be written in several ways, and data may be renamed.
+    named.pop("model", None)
     named.pop("task_name", None)
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]

@@ -33,7 +33,8 @@ class Job:
     parts: dict[int, np.ndarray]
     block_of_row: np.ndarray
     selection: str
-    shards_expected: int
+    shard_rows: tuple[int, ...]
+    """Rows in each shard, also of the ones that others run."""
     identity: str
     """What the model is made of when it is about to run; see `hubscout.features.fingerprint.identity`."""
 
@@ -61,7 +62,7 @@ class Job:
         parts = {
             shard.index: rows[shard.start : shard.stop] for shard in cuts if shards is None or shard.index in shards
         }
-        selection = f"{split_name}:{shard_rows or 'auto'}"
+        selection = f"{split_name}:{len(cuts[0])}" if cuts else split_name
         if indices is not None:
             selection += ":" + _digest(rows)
         return cls(
@@ -74,7 +75,7 @@ class Job:
             parts,
             assign_blocks(len(split), blocks, task.fingerprint),
             selection,
-            len(cuts),
+            tuple(map(len, cuts)),
             identity(backbone),
         )
 

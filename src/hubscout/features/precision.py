@@ -61,6 +61,11 @@ class Precision:
         """Whether the forward pass runs under autocast."""
         return self.name != "float32"
 
+    @property
+    def label(self) -> str:
+        """What the cache calls it: a format that was asked for may be far from float32, a checked one is not."""
+        return f"{self.name}, checked" if self.checked else self.name
+
     def autocast(self) -> AbstractContextManager[object]:
         """The context in which the model runs."""
         if not self.reduced:

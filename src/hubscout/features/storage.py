@@ -1,4 +1,8 @@
-"""Files of the cache: written under a temporary name and renamed, so that a reader never sees half a file."""
+"""`Files`: the files of one folder of the cache, on this machine or behind a URL of any store that fsspec opens.
+
+A file is whole or not there: stores put objects whole, and on a disk files are written under a temporary name and
+renamed.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,116 @@ import os
 import shutil
 import time
 import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hubscout.errors import CacheError
 
 _TEMPORARY = ".tmp"
 _STALE_SECONDS = 3600.0
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REQUESTS_AT_ONCE = 16
+
+
+class Files:
+    """The files that lie directly in one folder. `shown` is what it is called in messages, without credentials."""
+
+    def __init__(self, system: Any, path: str, shown: str) -> None:
+        self.shown = shown
+        self.local = Path(path) if is_local(system) else None
+        self._system = system
+        self._path = path
+        self._made = False
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self._path.rpartition("/")[2]
+
+    def names(self) -> list[str]:
+        """The names of all files; none where the folder is not there yet."""
+        with self._errors("list"):
+            try:
+                self._system.invalidate_cache()  # other processes write here too
+                return [str(path).rpartition("/")[2] for path in self._system.ls(self._path, detail=False)]
+            except FileNotFoundError:
+                return []
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        with self._errors("read"):
+            return self._system.cat_file(f"{self._path}/{name}")
+
+    def read_all(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The contents of small files; those that cannot be read are left out."""
+
+        def attempt(name: str) -> bytes | None:
+            with contextlib.suppress(CacheError):
+                return self.read(name)
+            return None
+
+        if self.local is not None:
+            contents = list(map(attempt, names))
+        else:
+            with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+                contents = list(pool.map(attempt, names))
+        return {name: content for name, content in zip(names, contents, strict=True) if content is not None}
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a whole file, in place of one of this name if there is one."""
+        if self.local is not None:
+            write_atomically(self.local / name, content)
+            return
+        with self._errors("write"):
+            if not self._made:
+                with contextlib.suppress(NotImplementedError):
+                    self._system.makedirs(self._path, exist_ok=True)
+                self._made = True
+            self._system.pipe_file(f"{self._path}/{name}", content)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with self._errors("remove from"):
+            self._system.rm_file(f"{self._path}/{name}")
+
+    def remove_folder(self) -> None:
+        """Remove the folder and what is in it."""
+        if self.local is None:
+            for name in self.names():
+                self.remove(name)
+            return
+        with self._errors("remove"):
+            shutil.rmtree(self.local)
+
+    def remove_stale_temporaries(self) -> None:
+        """Remove what a process that was killed while writing left behind."""
+        for path in () if self.local is None else self.local.glob(f".*{_TEMPORARY}"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                    path.unlink()
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # every store has errors of its own
+            raise CacheError(f"cannot {what} the cache at {self.shown}: {self._reason(error)}") from error
+
+    def _reason(self, error: Exception) -> str:
+        if self.local is not None and isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        # A store may tell its path without the scheme, by which credentials are known.
+        return f"{type(error).__name__}: {error}".replace(self._path, self.shown)
+
+
+def is_local(system: Any) -> bool:
+    """Whether a file system of fsspec is that of this machine."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    return isinstance(system, LocalFileSystem)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -48,14 +155,6 @@ def _free(path: Path) -> int:
     return 0
 
 
-def remove_stale_temporaries(folder: Path) -> None:
-    """Remove what a process that was killed while writing left behind."""
-    for path in folder.glob(f".*{_TEMPORARY}"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink()
-
-
 def megabytes(count: int) -> str:
     """A number of bytes for people.
 
@@ -65,14 +164,9 @@ def megabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def default_root() -> Path:
-    """Where the cache is: HUBSCOUT_CACHE, else the platform's folder for caches."""
-    if chosen := os.environ.get("HUBSCOUT_CACHE"):
-        return Path(chosen).expanduser() / "features"
-    if os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
-    elif os.uname().sysname == "Darwin":
-        base = Path("~/Library/Caches")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    return base.expanduser() / "hubscout" / "features"
+def default_place() -> str:
+    """Where the cache is, a folder or a URL: in HUBSCOUT_CACHE, else in the platform's folder for caches."""
+    import platformdirs
+
+    home = os.environ.get("HUBSCOUT_CACHE") or platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)
+    return f"{home.rstrip('/')}/features"

@@ -135,6 +135,9 @@ class Backbone(ABC):
     card: ModelCard
     preprocessing: Preprocessing
     module: nn.Module | None
+    settled_options: frozenset[str] = frozenset()
+    """Options of the identifier that show in `card.weights_fingerprint`, in the network or in `preprocessing.key`, so
+    that the identifier need not say them for two models to be told apart."""
 
     @abstractmethod
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:

@@ -132,6 +132,7 @@ class OnnxBackbone(Backbone):
     """A graph that ONNX Runtime runs, on CUDA where its CUDA provider is installed and asked for."""
 
     module = None
+    settled_options = frozenset({"pooling", "pairs", "max_length", *ImageConfig.__dataclass_fields__})
 
     def __init__(
         self,

@@ -131,6 +131,7 @@ class SentenceBackbone(Backbone):
     """
 
     module: nn.Module
+    settled_options = frozenset({"pairs", "max_length", "revision", "pickle"})
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ class TransformerBackbone(Backbone):
     """
 
     module: nn.Module
+    settled_options = frozenset({"pooling", "pairs", "max_length", "tower", "head", "subfolder", "revision", "pickle"})
 
     def __init__(
         self,

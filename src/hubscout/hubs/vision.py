@@ -25,6 +25,7 @@ class TorchBackbone(Backbone):
     """
 
     module: nn.Module
+    settled_options = frozenset({"revision", "pickle", *ImageConfig.__dataclass_fields__})
 
     def __init__(
         self,

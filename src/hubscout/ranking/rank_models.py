@@ -220,12 +220,8 @@ def _open_cache(cache: FeatureCache | str | Path | bool, stack: ExitStack, *, al
         return FeatureCache(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hubscout-"))))
     if cache is True:
         return FeatureCache()
-    if isinstance(cache, str | Path):
-        from hubscout.features.remote_cache import open_cache
-
-        return open_cache(cache)
-    return cache
+    return FeatureCache(cache) if isinstance(cache, str | Path) else cache
 
 
 def _folder_of(cache: FeatureCache | None) -> str | None:
-    return None if cache is None else str(getattr(cache, "url", cache.root))
+    return None if cache is None else cache.place

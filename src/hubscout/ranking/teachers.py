@@ -183,8 +183,7 @@ def _cached_features(
     device: str,
     observer: Observer | None,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    from hubscout.features import extract
-    from hubscout.features.remote_cache import open_cache
+    from hubscout.features import FeatureCache, extract
     from hubscout.ranking.progressive import pieces_of
 
     if cache is None:
@@ -199,7 +198,7 @@ def _cached_features(
                 f"The address of the cache, {folder}, was saved without its password: give cache=, --cache."
             )
         cache = folder
-    opened = open_cache(cache) if isinstance(cache, str | Path) else cache
+    opened = FeatureCache(cache) if isinstance(cache, str | Path) else cache
     n = ranking.compared[0].n if ranking.compared else 0
     pieces: list[np.ndarray | None] = [None]
     if ranking.stages:

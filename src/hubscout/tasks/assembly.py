@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.fingerprint import task_fingerprint
+from hubscout.tasks.fingerprint import fingerprints
 from hubscout.tasks.splitting import SPLIT_NAMES, check_fraction, split_off, strata
 from hubscout.tasks.task import Kind, Modality, Split, Task
 
@@ -59,13 +60,13 @@ def assemble(
     _check_targets(name, kind, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:
         _count_empty(parts, said)
-    fingerprint = task_fingerprint(kind, modality, target_names, parts)
+    fingerprint, of_inputs = fingerprints(kind, modality, target_names, parts)
     return Task(
         name=name,
         kind=cast(Kind, kind),
         modality=cast(Modality, modality),
         target_names=tuple(str(target) for target in target_names),
-        splits=parts,
+        splits={split: replace(part, fingerprint=of_inputs[split]) for split, part in parts.items()},
         fingerprint=fingerprint,
         notes=tuple(said),
         source=None if source is None else {**source, "fingerprint": fingerprint},

@@ -88,15 +88,26 @@ def row_digests(inputs: Sequence[Any]) -> Iterable[bytes]:
 
 def task_fingerprint(kind: str, modality: str, target_names: Sequence[str], splits: Mapping[str, Any]) -> str:
     """32 hexadecimal digits for a task with these parts."""
+    return fingerprints(kind, modality, target_names, splits)[0]
+
+
+def fingerprints(
+    kind: str, modality: str, target_names: Sequence[str], splits: Mapping[str, Any]
+) -> tuple[str, dict[str, str]]:
+    """The fingerprint of a task with these parts, and that of the inputs of each split; inputs are read once."""
+    of_inputs = {}
     digest = hashlib.sha256()
     _feed(digest, [_VERSION, kind, modality, list(target_names)])
     for name in sorted(splits):
         split = splits[name]
         _feed(digest, [name, len(split)])
+        inputs = hashlib.sha256(modality.encode())
         for one in row_digests(split.inputs):
             digest.update(one)
+            inputs.update(one)
+        of_inputs[name] = inputs.hexdigest()[:32]
         _feed(digest, list(split.targets) if isinstance(split.targets, list) else split.targets)
-    return digest.hexdigest()[:32]
+    return digest.hexdigest()[:32], of_inputs
 
 
 def derived_fingerprint(parent: str, **changes: Any) -> str:

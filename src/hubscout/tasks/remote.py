@@ -70,12 +70,13 @@ def local_copy(url: str) -> Path:
 
 
 def data_root() -> Path:
-    """Where copies are kept: `data` beside the feature cache, $HUBSCOUT_DATA if that is set."""
+    """Where copies are kept: $HUBSCOUT_DATA, else `data` in the platform's folder for caches."""
     given = os.environ.get("HUBSCOUT_DATA")
     if given:
         return Path(given).expanduser()
-    caches = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return Path(caches).expanduser() / "hubscout" / "data"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)) / "data"
 
 
 def _lock(home: Path) -> FileLock:

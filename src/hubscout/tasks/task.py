@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.fingerprint import derived_fingerprint
+from hubscout.tasks.fingerprint import content_digest, derived_fingerprint
 from hubscout.tasks.sequences import Rows
 from hubscout.tasks.splitting import strata, stratified_sample
 
@@ -32,6 +32,8 @@ class Split:
 
     inputs: Sequence[Any]
     targets: Targets
+    fingerprint: str = ""
+    """Of the inputs alone, whatever their targets; "" where nobody took it."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -41,7 +43,8 @@ class Split:
         chosen = np.asarray(rows, dtype=np.int64)
         targets = self.targets
         picked = [targets[row] for row in chosen] if isinstance(targets, list) else targets[chosen]
-        return Split(Rows(self.inputs, chosen), picked)
+        fingerprint = self.fingerprint and derived_fingerprint(self.fingerprint, rows=content_digest(chosen).hex())
+        return Split(Rows(self.inputs, chosen), picked, fingerprint)
 
     def __repr__(self) -> str:
         return f"Split({len(self)} rows)"

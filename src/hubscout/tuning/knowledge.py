@@ -82,7 +82,6 @@ class Library:
                 device=self.device,
                 cache=self.cache,
                 workers=self.workers,
-                precision="float32",
                 observer=self.observer,
             )
             self._extractions[id(backbone)] = (backbone, extraction)

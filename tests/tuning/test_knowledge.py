@@ -1,0 +1,42 @@
+"""Tuning reads the features that ranking left in the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tuning_networks import make_task, perceptron
+
+from hubscout.features import FeatureCache, extract, one_pass
+from hubscout.features.precision import Precision, pick_precision
+from hubscout.tuning.knowledge import Library
+
+
+def reduced_by_default(precision: str, device: str) -> Precision:
+    """As on a GPU: "auto" is a reduced format that is checked on the first batch."""
+    if precision == "auto":
+        return Precision("float16", device, checked=True)
+    return pick_precision(precision, device)
+
+
+def test_teachers_are_read_in_the_precision_that_they_were_ranked_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(one_pass, "pick_precision", reduced_by_default)
+    task, teacher, cache = make_task(), perceptron(), FeatureCache(tmp_path)
+    ranked = extract(teacher, task, device="cpu", cache=cache, batch_size=32)
+    exact = extract(teacher, task, device="cpu", precision="float32").features()
+    assert not np.array_equal(ranked.features(), exact)
+    library = Library(task, "cpu", cache)
+    np.testing.assert_array_equal(library.features(teacher), ranked.features())
+    assert len(cache.entries()) == 1
+
+
+def test_a_reduced_format_that_was_not_checked_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A format that somebody asked for may be far from float32."""
+    monkeypatch.setattr(one_pass, "pick_precision", reduced_by_default)
+    task, teacher, cache = make_task(), perceptron(), FeatureCache(tmp_path)
+    extract(teacher, task, device="cpu", cache=cache, precision="float16")
+    Library(task, "cpu", cache).features(teacher)
+    assert len(cache.entries()) == 2
