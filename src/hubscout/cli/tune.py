@@ -258,10 +258,11 @@ def _compare(
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, or the best of a ranking where its folder is given."""
     from hubscout.ranking import Ranking
+    from hubscout.runs.file_names import RANKING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):
-        if (Path(value) / "ranking.json").is_file() or value.endswith("ranking.json"):
+        if (Path(value) / RANKING).is_file() or value.endswith(RANKING):
             found += Ranking.load(value, allow_code=allow_code).top(top)
         else:
             found.append(value)

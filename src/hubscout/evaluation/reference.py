@@ -7,6 +7,7 @@ validation split, report the test split. Resumable: every finished trial is a li
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +18,12 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
 from hubscout.evaluation.trials import Trial, TrialJournal
 from hubscout.optional import require
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.file_names import REFERENCE, TRIALS
 from hubscout.tuning.rates import default_optimizer, rates_of
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
-
-TRIALS = "trials.jsonl"
-TABLE = "reference.csv"
 
 
 @dataclass(frozen=True)
@@ -100,26 +100,15 @@ class Reference:
     def save(self, path: Path | str) -> Path:
         """The table as CSV, with the columns `model` and `accuracy` that `hubscout evaluate` reads."""
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial_file = target.with_suffix(".partial")
-        with partial_file.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["model", "accuracy", "metric", "validation", "learning_rate", "weight_decay", "trials"])
-            for model in self.models:
-                best = self.best(model)
-                count = sum(trial.model == model for trial in self.trials)
-                writer.writerow(
-                    [
-                        strip_credentials(model),
-                        best.test,
-                        self.metric,
-                        best.validation,
-                        best.learning_rate,
-                        best.weight_decay,
-                        count,
-                    ]
-                )
-        partial_file.replace(target)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(["model", "accuracy", "metric", "validation", "learning_rate", "weight_decay", "trials"])
+        for model in self.models:
+            best = self.best(model)
+            count = sum(trial.model == model for trial in self.trials)
+            results = (best.test, self.metric, best.validation, best.learning_rate, best.weight_decay, count)
+            writer.writerow([strip_credentials(model), *results])
+        write_atomically(target, text.getvalue().encode())
         return target
 
 
@@ -180,7 +169,7 @@ def reference(
     )
     if not result.models:
         raise TuningError("No trial finished: " + "; ".join(f"{m}: {why}" for m, why in result.failures.items()))
-    result.save(folder / TABLE)
+    result.save(folder / REFERENCE)
     return result
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError, RunError
-from hubscout.ranking.checking import is_number
-from hubscout.ranking.reading import parse_json, read_whole
+from hubscout.runs.json_files import parse_json, read_whole
+from hubscout.runs.record_types import is_number
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,13 +15,13 @@ import numpy as np
 from hubscout.errors import InterruptedRunError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings, assess
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.environment import describe_environment
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
 from hubscout.ranking.row import Failure, Row
 from hubscout.ranking.storage import check_row
+from hubscout.runs.environment import describe_environment
 
 if TYPE_CHECKING:
     from hubscout.ranking.spread import Spread

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,29 +11,15 @@ from typing import Any
 from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, RunError
 from hubscout.hubs.identifiers import IdentifierFromFile
-from hubscout.ranking.checking import check_types
 from hubscout.ranking.convergence import Convergence
 from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
-from hubscout.ranking.reading import read_json
 from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.file_names import RANKING, SCORES
+from hubscout.runs.json_files import read_json
+from hubscout.runs.record_types import check_types
 
 VERSION = 1
-FILE = "ranking.json"
-TABLE = "scores.parquet"
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then give it its name: readers see all of it or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def to_json(ranking: Ranking) -> dict[str, Any]:
@@ -136,9 +120,9 @@ def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
 def save_ranking(ranking: Ranking, folder: Path) -> Path:
     """Write the ranking into `folder`, each file at once; returns the path of `ranking.json`."""
     text = strip_credentials(json.dumps(to_json(ranking), indent=1, allow_nan=False, default=_plain))
-    path = folder / FILE
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    _save_table(ranking, folder / TABLE)
+    path = folder / RANKING
+    write_atomically(path, text)
+    _save_table(ranking, folder / SCORES)
     return path
 
 
@@ -176,8 +160,8 @@ def _column(pyarrow: Any, values: list[Any]) -> Any:
 
 def load_ranking(path: Path, *, allow_code: bool = False) -> Ranking:
     """Open a run folder or the `ranking.json` in it."""
-    file = path / FILE if path.is_dir() else path
+    file = path / RANKING if path.is_dir() else path
     if not os.path.lexists(file):
-        what = f"The folder {path} holds no {FILE}" if path.is_dir() else f"There is no {path}"
+        what = f"The folder {path} holds no {RANKING}" if path.is_dir() else f"There is no {path}"
         raise RunError(f"{what}: give the --out folder of a `hubscout rank`.")
     return from_json(read_json(file), origin=str(file), allow_code=allow_code)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import RunError
-from hubscout.ranking.checking import check_types, is_number
-from hubscout.ranking.reading import read_json, read_lines
+from hubscout.runs.file_names import CURVES, TRIALS, TUNING
+from hubscout.runs.json_files import read_json
+from hubscout.runs.json_lines import read_lines
+from hubscout.runs.record_types import check_types, is_number
 
-RECORD = "tuning.json"
-CURVES = "metrics.jsonl"
-TRIALS = "trials.jsonl"
 PRIMARY = "primary metric"
 """What a comparison's trials measured; they do not say its name."""
 DEEPEST = 3
@@ -65,7 +64,7 @@ def find_tuning_runs(folder: Path) -> list[TuningRun]:
 
 
 def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
-    if (folder / RECORD).is_file() or (folder / CURVES).is_file():
+    if (folder / TUNING).is_file() or (folder / CURVES).is_file():
         yield folder, name or folder.name
         return
     if deeper == 0:
@@ -78,9 +77,9 @@ def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
 
 def read_tuning_run(folder: Path, name: str) -> TuningRun:
     """Read one folder. A run that is still going on has curves only; its last line may be half written."""
-    record = _read_record(folder / RECORD) if (folder / RECORD).is_file() else {}
-    lines = read_lines(folder / CURVES) if (folder / CURVES).is_file() else []
-    return tuning_run(name, record, lines, origin=str(folder / RECORD))
+    record = _read_record(folder / TUNING) if (folder / TUNING).is_file() else {}
+    lines = read_lines(folder / CURVES, tolerant=True)
+    return tuning_run(name, record, lines, origin=str(folder / TUNING))
 
 
 def tuning_run(
@@ -122,7 +121,7 @@ def tuning_run(
 def read_trials(path: Path) -> list[TuningRun]:
     """The finished trials of a comparison of methods; lines of another kind of search are passed over."""
     runs = []
-    for line in read_lines(path) if path.is_file() else []:
+    for line in read_lines(path, tolerant=True):
         values = {split: line.get(split) for split in ("test", "validation")}
         if "method" not in line or not _numbers(values) or not isinstance(line.get("seed"), int | None):
             continue

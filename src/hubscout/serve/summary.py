@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.ranking.checking import is_number
-from hubscout.ranking.journal import EVENTS
-from hubscout.ranking.reading import parse_json, parse_lines
-from hubscout.ranking.storage import FILE as RANKING
 from hubscout.ranking.storage import check_record
 from hubscout.report.names import short_names
-from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS, tuning_run
+from hubscout.report.tuning_runs import tuning_run
+from hubscout.runs.file_names import CURVES, EVENTS, GROWING, RANKING, TRIALS, TUNING
+from hubscout.runs.json_files import parse_json
+from hubscout.runs.json_lines import parse_lines
+from hubscout.runs.record_types import is_number
 from hubscout.serve.folder import MOST_BYTES, read_real, real_files
 from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
 
 State = Literal["running", "finished", "interrupted", "failed"]
-MARKS = frozenset({RANKING, EVENTS, RECORD, CURVES, TRIALS, NOTE})
+MARKS = frozenset({RANKING, TUNING, *GROWING, NOTE})
 """A folder that holds one of these is a run."""
 QUIET_SECONDS = 120
 """A run whose process cannot be looked at counts as running while it wrote something so many seconds ago."""
@@ -148,9 +148,9 @@ def _ranking_state(
 
 
 def _tuning(name: str, folder: Path) -> Summary:
-    places = [path.parent for path in real_files(folder) if path.name in (RECORD, CURVES)]
+    places = [path.parent for path in real_files(folder) if path.name in (TUNING, CURVES)]
     places = list(dict.fromkeys(places))
-    records = [_json(place / RECORD)[0] for place in places]
+    records = [_json(place / TUNING)[0] for place in places]
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
     over = bool(places) and all(
@@ -180,11 +180,11 @@ def _tuning(name: str, folder: Path) -> Summary:
 def _tuning_problem(folder: Path) -> str:
     """What is wrong with the first record of a tuning that cannot be read."""
     for path in real_files(folder):
-        if path.name != RECORD:
+        if path.name != TUNING:
             continue
         record, problem = _json(path)
         try:
-            tuning_run("", record, (), origin=RECORD)
+            tuning_run("", record, (), origin=TUNING)
         except RunError as error:
             problem = " ".join(str(error).split())
         if problem:

@@ -15,7 +15,8 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
-from hubscout.json_lines import append_line, read_lines
+from hubscout.runs.file_names import TRIALS
+from hubscout.runs.json_lines import append_line, read_lines
 from hubscout.tasks.sending import TaskReference
 from hubscout.tuning.measures import primary
 from hubscout.tuning.readable import read_through
@@ -136,7 +137,7 @@ def compare(
         raise InputError("compare needs at least one method and one seed.")
     observer = options.pop("observer", None)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
-    journal = Path(out) / "trials.jsonl" if out is not None else None
+    journal = Path(out) / TRIALS if out is not None else None
     identity = _identity(task, target, teachers, options)
     done = _read(journal, identity)
     failures: dict[str, str] = {}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubscout.credentials import strip_credentials
-from hubscout.json_lines import append_line
+from hubscout.runs.json_lines import append_line, write_lines
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,7 @@ class Journal:
         """Go back to what was written up to a checkpoint: later lines will be written again."""
         self.lines = list(lines)
         if self.path is not None:
-            partial = self.path.with_suffix(".partial")
-            text = "".join(json.dumps(line) + "\n" for line in self.lines)
-            partial.write_text(strip_credentials(text), encoding="utf-8")
-            partial.replace(self.path)
+            write_lines(self.path, self.lines)
 
     def add(self, kind: str, **values: Any) -> None:
         """One line."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,7 +15,9 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
 from hubscout.hubs.permission import code_wanted
-from hubscout.json_lines import read_lines
+from hubscout.runs.atomic_files import why_not_written, write_atomically
+from hubscout.runs.file_names import CURVES, TUNING
+from hubscout.runs.json_lines import read_lines, write_lines
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from hubscout.hubs import Backbone
     from hubscout.tuning.tuned import Tuned
 
-RECORD = "tuning.json"
-CURVES = "metrics.jsonl"
 _FORMAT = 1
 
 
@@ -50,7 +47,7 @@ def save(tuned: Tuned, folder: Path) -> Path:
                 shutil.rmtree(folder / path.name)
             path.replace(folder / path.name)
     except (OSError, SafetensorError) as error:
-        raise TuningError(f"The model could not be saved in {folder}: {_reason(error)}.") from error
+        raise TuningError(f"The model could not be saved in {folder}: {why_not_written(error)}.") from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
@@ -70,25 +67,14 @@ def save_record(tuned: Tuned, folder: Path) -> None:
 
     write_record(folder, tuned.record(), tuned.curves)
     card = model_card(tuned, read_description(folder), by_code=opens_by_code(tuned, folder))
-    (folder / "README.md").write_text(strip_credentials(card), encoding="utf-8")
+    write_atomically(folder / "README.md", strip_credentials(card))
 
 
 def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
     """What was run and how it went, without the weights: what a report is made from."""
-    folder.mkdir(parents=True, exist_ok=True)
     told = {"format": _FORMAT, **record}
-    text = strip_credentials(json.dumps(told, indent=1, ensure_ascii=False))
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    lines = "".join(json.dumps(line) + "\n" for line in curves)
-    (folder / CURVES).write_text(strip_credentials(lines), encoding="utf-8")
-
-
-def _reason(error: Exception) -> str:
-    # safetensors gives the system's error as text alone.
-    number = getattr(error, "errno", None) or next(iter(re.findall(r"os error (\d+)", str(error))), 0)
-    if int(number) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"no room on the disk ({os.strerror(int(number))})"
-    return str(error)
+    write_atomically(folder / TUNING, strip_credentials(json.dumps(told, indent=1, ensure_ascii=False)) + "\n")
+    write_lines(folder / CURVES, curves)
 
 
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
@@ -99,7 +85,7 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     record = _read_record(folder)
     if not allow_code:
         record["target"], *record["teachers"] = (
-            IdentifierFromFile(str(name), str(folder / RECORD)) for name in (record["target"], *record["teachers"])
+            IdentifierFromFile(str(name), str(folder / TUNING)) for name in (record["target"], *record["teachers"])
         )
     description = read_description(folder)
     names = tuple(description["target_names"])
@@ -123,7 +109,7 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         arguments=TuningArguments(**{k: v for k, v in record["arguments"].items() if k in known}),
         # What lies in the folder is the merged network: its metrics are the ones that hold.
         metrics=read_metrics(merged if merged is not None else record["metrics"]),
-        curves=_read_curves(folder),
+        curves=tuple(read_lines(folder / CURVES)),
         best_step=record["best_step"],
         steps=record["steps"],
         notes=tuple(record["notes"]),
@@ -191,9 +177,9 @@ def _load_parts(folder: Path, record: dict[str, Any], outputs: int) -> tuple[Bac
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / RECORD
+    path = folder / TUNING
     if not path.is_file():
-        raise RunError(f"{folder} is no folder of a tuned model: it has no {RECORD}. `hubscout tune --out` makes one.")
+        raise RunError(f"{folder} is no folder of a tuned model: it has no {TUNING}. `hubscout tune --out` makes one.")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -201,7 +187,3 @@ def _read_record(folder: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("format") != _FORMAT:
         raise RunError(f"{path} is not of a version that this hubscout reads.")
     return record
-
-
-def _read_curves(folder: Path) -> tuple[dict[str, Any], ...]:
-    return tuple(read_lines(folder / CURVES))

@@ -15,6 +15,7 @@ import torch
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone
 from hubscout.hubs.downloading import listening, sentences
+from hubscout.runs.file_names import CURVES
 from hubscout.tasks import Split, Task
 from hubscout.tasks.fingerprint import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
@@ -138,7 +139,7 @@ class SingleRun:
             served,
             null_loss(self.task, loss, rows),
             checkpoints,
-            Journal(self.folder / "metrics.jsonl" if self.folder and accelerator.is_main_process else None),
+            Journal(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
         )
         self._start(loop, checkpoints, resume)

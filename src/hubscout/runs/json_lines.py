@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.json_files import read_whole
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path, *, tolerant: bool = False) -> list[dict[str, Any]]:
     """The records of a file; none where there is no file.
 
     A last line that was cut short is left out. One that only lacks its newline is whole, and counts.
 
+    Args:
+        path: the file.
+        tolerant: leave out every line that is no JSON object, for those who only look.
+
     Raises:
-        RunError: another line is no JSON object.
+        RunError: another line than the last is no JSON object, or the file cannot be read.
 
     """
-    if not path.is_file():
-        return []
-    *whole, last = path.read_bytes().split(b"\n")
+    return parse_lines(read_whole(path), origin=str(path), tolerant=tolerant) if path.is_file() else []
+
+
+def parse_lines(data: bytes, *, origin: str = "", tolerant: bool = True) -> list[dict[str, Any]]:
+    r"""The same of what was read already.
+
+    >>> parse_lines(b'{"a": 1}\n[2]\n{"a":')
+    [{'a': 1}]
+    """
+    *whole, last = data.split(b"\n")
     records = []
     for number, line in enumerate(whole, start=1):
-        if not line.strip():
-            continue
         record = _parsed(line)
-        if record is None:
-            raise RunError(f"{path}, line {number}, is no JSON object: {line[:60].decode(errors='replace')!r}.")
-        records.append(record)
+        if record is not None:
+            records.append(record)
+        elif line.strip() and not tolerant:
+            raise RunError(f"{origin}, line {number}, is no JSON object: {line[:60].decode(errors='replace')!r}.")
     final = _parsed(last)
     return records if final is None else [*records, final]
 
@@ -40,7 +52,16 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
         _mend(file)
-        file.write(strip_credentials(json.dumps(record)).encode() + b"\n")
+        file.write(_line(record).encode())
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Replace a file by these records."""
+    write_atomically(path, "".join(map(_line, records)))
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return strip_credentials(json.dumps(record)) + "\n"
 
 
 def _mend(file: Any) -> None:

@@ -27,28 +27,6 @@ def parse_json(data: bytes, *, origin: str) -> Any:
         raise RunError(f"{origin} is not JSON: {error}.") from error
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one per line. Broken lines are passed over: the last may be half written."""
-    return parse_lines(read_whole(path))
-
-
-def parse_lines(data: bytes) -> list[dict[str, Any]]:
-    r"""The same of what was read already.
-
-    >>> parse_lines(b'{"a": 1}\n[2]\n{"a":')
-    [{'a': 1}]
-    """
-    found = []
-    for line in data.splitlines():
-        try:
-            entry = json.loads(line.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return found
-
-
 def read_whole(path: Path) -> bytes:
     """The bytes of a regular file."""
     try:
