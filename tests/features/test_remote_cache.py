@@ -14,9 +14,9 @@ import pytest
 from hubscout.errors import CacheError, InputError
 from hubscout.features import extract
 from hubscout.features.cache import FeatureCache
-from hubscout.features.progress import Event, Message
 from hubscout.features.remote_cache import RemoteFeatureCache, open_cache
 from hubscout.hubs import Backbone, load
+from hubscout.runs.events import Event, Message
 from hubscout.tasks import Task
 
 NETWORK = """

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from hubscout.errors import InterruptedRunError, RunError
-from hubscout.features.progress import Event, Started
 from hubscout.ranking import Ranking, rank
+from hubscout.runs.events import Event, Started
 from hubscout.runs.file_names import RANKING
 from hubscout.tasks import Task
 

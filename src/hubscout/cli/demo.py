@@ -139,8 +139,8 @@ def _installed(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _rank(data: Path, models: list[str], out: Path, device: str, quiet: bool) -> Ranking:
-    from hubscout.features.progress_display import display
     from hubscout.ranking import rank
+    from hubscout.runs.display import display
     from hubscout.tasks import open_task
 
     with display(len(models), quiet=quiet) as observer:

@@ -34,8 +34,8 @@ def smallest(ranking: Ranking) -> str:
 def tune_smallest(ranking: Ranking, task: Task, out: Path, *, device: str, quiet: bool) -> dict[str, Tuned]:
     """Tune the smallest ranked model by B-Tuning with the best of the others, and alike without teachers; save both."""
     from hubscout.features import FeatureCache
+    from hubscout.runs.display import display
     from hubscout.tuning import tune
-    from hubscout.tuning.display import display
 
     target = smallest(ranking)
     teachers = [identifier for identifier in ranking.identifiers if identifier != target][:TEACHERS]

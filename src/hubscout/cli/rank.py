@@ -128,9 +128,9 @@ def rank(
     """
     from hubscout.errors import InputError, RunError
     from hubscout.features.precision import pick_device
-    from hubscout.features.progress_display import display
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.runs.display import display
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")

@@ -74,7 +74,7 @@ def reference(
     from hubscout.evaluation.reference import Grid
     from hubscout.evaluation.reference import reference as run
     from hubscout.ranking.candidates import find_candidates
-    from hubscout.tuning.display import display
+    from hubscout.runs.display import display
 
     task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
     if limit is not None:

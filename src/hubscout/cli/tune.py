@@ -195,8 +195,8 @@ def _tune(
     quiet: bool,
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
+    from hubscout.runs.display import display
     from hubscout.tuning import tune as run
-    from hubscout.tuning.display import display
     from hubscout.tuning.saving import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
@@ -239,8 +239,8 @@ def _compare(
     quiet: bool,
 ) -> list[str]:
     """Compare and tell; gives the warnings."""
+    from hubscout.runs.display import display
     from hubscout.tuning.comparison import compare
-    from hubscout.tuning.display import display
 
     with display(quiet=quiet, title="compare") as observer:
         found = compare(

@@ -260,8 +260,8 @@ def _search_tpe(
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
     from hubscout.engines import LocalEngine
+    from hubscout.runs.events import Validated
     from hubscout.tasks.sending import TaskReference
-    from hubscout.tuning.journal import Validated
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     rates = (*grid.learning_rates, *grid.beyond)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from hubscout.features import Extraction
     from hubscout.features.cache import FeatureCache
     from hubscout.features.decoded import PreparedPool
-    from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone, ModelCard
     from hubscout.metrics import Score
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
 _EVIDENCE = frozenset({"logme", "logme-capacity"})
@@ -171,7 +171,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
 
 def _without_cached(observer: Observer) -> Observer:
     """Keep pieces from display that a stage before has run already: to a person a model runs once a stage."""
-    from hubscout.features.progress import Event, Finished, Started
+    from hubscout.runs.events import Event, Finished, Started
 
     hidden: set[str] = set()
 

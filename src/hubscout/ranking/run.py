@@ -78,7 +78,7 @@ class Run:
             pid=os.getpid(), host=platform.node(),
         )  # fmt: skip
         if self.rows and self.settings.observer is not None:
-            from hubscout.features.progress import Message
+            from hubscout.runs.events import Message
 
             told = f"{len(self.rows)} finished {'model is' if len(self.rows) == 1 else 'models are'} there already"
             self.settings.observer(Message(str(self.journal.folder), told))
@@ -212,7 +212,7 @@ class Run:
         self.failures[candidate.identifier] = Failure(identifier=candidate.identifier, error=error, reason=reason)
         self.journal.note("model-failed", model=candidate.identifier, error=error, reason=reason)
         if self.settings.observer is not None:
-            from hubscout.features.progress import Finished
+            from hubscout.runs.events import Finished
 
             self.settings.observer(Finished(candidate.identifier, 0.0, error=reason))
 

@@ -19,7 +19,7 @@ from hubscout.ranking.ranking import Ranking
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.features.progress import Observer
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
 

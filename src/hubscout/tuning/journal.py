@@ -1,59 +1,14 @@
-"""`metrics.jsonl`: what happened in a run, one JSON object a line, and the events that a display listens to."""
+"""`metrics.jsonl`: what happened in a run, one JSON object per line."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hubscout.runs.json_lines import append_line, write_lines
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something the user should know."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Steps were done: mean losses since the last report, by part, and what is left."""
-
-    step: int
-    steps: int
-    epoch: float
-    losses: Mapping[str, float]
-    learning_rate: float
-    samples_per_second: float
-
-
-@dataclass(frozen=True)
-class Validated:
-    """The validation metrics after a step."""
-
-    step: int
-    epoch: float
-    metrics: Mapping[str, float]
-    best: bool
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The run came to its end."""
-
-    step: int
-    seconds: float
-
-
-Event = Note | Progress | Validated | Finished
-Observer = Callable[[Event], None]
-
-
-def silent(event: Event) -> None:
-    """The observer that does nothing."""
 
 
 @dataclass

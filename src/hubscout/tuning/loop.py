@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.errors import DivergedError, InterruptedRunError, TuningError
+from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.data import TARGET, Batches, Share
-from hubscout.tuning.journal import Finished, Journal, Note, Observer, Progress, Validated
+from hubscout.tuning.journal import Journal
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 from hubscout.tuning.rows import Rows
@@ -92,7 +93,7 @@ class Loop:
             self._run(shares)
         except KeyboardInterrupt as error:
             raise InterruptedRunError(f"stopped after step {self.standing.step}. {self._last_checkpoint()}") from error
-        self.observer(Finished(self.standing.step, time.perf_counter() - started))
+        self.observer(Finished("", time.perf_counter() - started, steps=self.standing.step))
 
     def _run(self, shares: Iterator[Share]) -> None:
         standing = self.standing
@@ -179,7 +180,7 @@ class Loop:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         text = f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated."
-        self.observer(Note(text))
+        self.observer(Message("", text))
         self.journal.add("note", step=self.standing.step, text=text)
 
     def _report(self) -> None:
@@ -206,7 +207,9 @@ class Loop:
         step = self.standing.step
         rate = self.optimizer.param_groups[0]["lr"]
         self.observer(
-            Progress(step, self.steps, step / self.plan.batches_per_epoch, means, rate, samples / max(seconds, 1e-9))
+            Progress(
+                "", step, self.steps, step / self.plan.batches_per_epoch, means, rate, samples / max(seconds, 1e-9)
+            )
         )
         self.accelerator.log({**{f"loss/{name}": value for name, value in means.items()}, "rate": rate}, step=step)
         self.pending, self.reported_at, self.reported_step = [], now, step
@@ -241,7 +244,7 @@ class Loop:
         standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
         epoch = standing.step / self.plan.batches_per_epoch
         self._write("validation", step=standing.step, epoch=epoch, metrics=metrics, best=improved)
-        self.observer(Validated(standing.step, epoch, metrics, improved))
+        self.observer(Validated("", standing.step, epoch, metrics, improved))
         self.accelerator.log({f"validation/{name}": value for name, value in metrics.items()}, step=standing.step)
         self.reported_at = time.perf_counter()
 
