@@ -10,8 +10,8 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.ranking import Failure, Ranking
-from hubscout.ranking.ranking import Stage
-from hubscout.ranking.row import Dropped, LayerScore
+from hubscout.runs.ranking import Stage
+from hubscout.runs.row import Dropped, LayerScore
 
 Make = Callable[..., Any]
 

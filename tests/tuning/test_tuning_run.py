@@ -103,7 +103,9 @@ def test_a_saved_regression_model_speaks_in_the_targets_own_units(tmp_path):
     assert tuned.metric().value > 0.5
     mine = tuned.predict(list(task.test.inputs)).values
     assert 1000 < mine.mean() < 6000
-    np.testing.assert_allclose(Tuned.load(tmp_path, allow_code=True).predict(list(task.test.inputs)).values, mine, rtol=1e-4)
+    np.testing.assert_allclose(
+        Tuned.load(tmp_path, allow_code=True).predict(list(task.test.inputs)).values, mine, rtol=1e-4
+    )
 
 
 def test_a_model_worse_than_guessing_is_marked(tmp_path):

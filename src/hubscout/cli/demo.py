@@ -75,7 +75,7 @@ def demo(
         show(tuning_table(tuned), "")
     page = _report(out, list(tuned))
     if as_json:
-        from hubscout.ranking.storage import to_json
+        from hubscout.runs.ranking_storage import to_json
 
         record: dict[str, Any] = {name: to_json(ranking) for name, ranking in rankings.items()}
         record["tuning"] = {method: found.record() for method, found in tuned.items()}

@@ -64,7 +64,7 @@ def tuning_table(found: dict[str, Tuned]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.ranking.names import listing, short_names
+    from hubscout.runs.model_names import listing, short_names
 
     first = next(iter(found.values()))
     title = f"{short_names([first.target])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"

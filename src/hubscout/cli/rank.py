@@ -167,7 +167,7 @@ def rank(
             observer=observer,
         )
     if as_json:
-        from hubscout.ranking.storage import to_json
+        from hubscout.runs.ranking_storage import to_json
 
         print_json(to_json(ranking))
     else:

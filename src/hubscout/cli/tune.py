@@ -157,7 +157,7 @@ def _folder(out: Path | None, task: str, target: str, *, resume: bool, quiet: bo
     from itertools import count
 
     from hubscout.errors import InputError
-    from hubscout.ranking.names import short_names
+    from hubscout.runs.model_names import short_names
 
     if out is not None:
         yield out

@@ -27,7 +27,7 @@ from hubscout.features.fingerprint import key
 from hubscout.features.manifest import MANIFEST, Manifest
 from hubscout.features.shards import FINAL
 from hubscout.features.storage import default_root
-from hubscout.hubs.identifiers import IdentifierFromFile
+from hubscout.file_identifiers import IdentifierFromFile
 
 _LOCKS = ".locks"
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a folder of caches; see bford.info/cachedir\n"

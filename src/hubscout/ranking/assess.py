@@ -11,9 +11,9 @@ import numpy as np
 
 from hubscout.errors import InputError, ModelError
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.convergence import Convergence
+from hubscout.ranking.convergence import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
-from hubscout.ranking.row import LayerScore, Row
+from hubscout.runs.row import LayerScore, Row
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
@@ -108,7 +108,7 @@ def assess_extractions(
         block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
         layer=chosen,
         layers=layers,
-        convergence=Convergence.of(evidence) if evidence is not None else None,
+        convergence=convergence_of(evidence) if evidence is not None else None,
         n=sum(extraction.n for extraction in extractions),
         feature_dim=evidence.feature_dim if evidence else card.feature_dim,
         params=card.params,

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.row import Row
-from hubscout.ranking.storage import load_ranking, save_ranking
 from hubscout.runs.atomic_files import why_not_written
 from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
 from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.json_lines import append_line
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.ranking_storage import load_ranking, save_ranking
+from hubscout.runs.row import Row
 
 _WAY_OUT = "Choose another folder, or overwrite it (overwrite=True, --overwrite)."
 

@@ -15,9 +15,9 @@ from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import parse_seconds
-from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.run import Run
 from hubscout.ranking.spread import Spread
+from hubscout.runs.ranking import Ranking
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache

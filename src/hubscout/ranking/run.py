@@ -18,10 +18,10 @@ from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
-from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
-from hubscout.ranking.row import Failure, Row
-from hubscout.ranking.storage import check_row
 from hubscout.runs.environment import describe_environment
+from hubscout.runs.ranking import Ranking, Stage, TaskSummary
+from hubscout.runs.ranking_storage import check_row
+from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     from hubscout.ranking.spread import Spread

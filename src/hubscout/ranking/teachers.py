@@ -15,7 +15,7 @@ import numpy as np
 
 from hubscout.credentials import lacks_credentials
 from hubscout.errors import InputError, ModelError
-from hubscout.ranking.ranking import Ranking
+from hubscout.runs.ranking import Ranking
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache

@@ -21,7 +21,7 @@ def check_types(record: Any, place: str, *, kind: type | None = None) -> None:
 
     With `kind` the record is a mapping with the fields of that dataclass, which it is to become.
 
-    >>> from hubscout.ranking.row import Failure
+    >>> from hubscout.runs.row import Failure
     >>> check_types(Failure(identifier="a", error="b", reason=3), "failure")
     Traceback (most recent call last):
     hubscout.errors.RunError: failure.reason must be str, not 3.

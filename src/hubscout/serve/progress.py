@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from hubscout.ranking.table import human_seconds
 from hubscout.report.charts.frame import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
 from hubscout.report.tuning_runs import MethodCurve, loss_curves, tuning_run, validation_curve
 from hubscout.runs.file_names import CURVES, EVENTS
+from hubscout.runs.formats import human_seconds
 from hubscout.runs.record_types import is_number
 
 Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]

@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
-from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
+from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.permission import code_wanted
 from hubscout.runs.atomic_files import why_not_written, write_atomically
 from hubscout.runs.file_names import CURVES, TUNING

@@ -10,14 +10,13 @@ from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, RunError
-from hubscout.hubs.identifiers import IdentifierFromFile
-from hubscout.ranking.convergence import Convergence
-from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
-from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
+from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.file_names import RANKING, SCORES
 from hubscout.runs.json_files import read_json
+from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.record_types import check_types
+from hubscout.runs.row import Convergence, Dropped, Failure, LayerScore, Row
 
 VERSION = 1
 
@@ -140,7 +139,7 @@ def _save_table(ranking: Ranking, path: Path) -> None:
         import pyarrow.parquet
     except ModuleNotFoundError:
         return  # the JSON file holds everything; the table is for tools that like tables
-    from hubscout.ranking.ranking import flatten
+    from hubscout.runs.ranking import flatten
 
     rows = [flatten(replace(row, identifier=strip_credentials(row.identifier))) for row in ranking.rows]
     names = dict.fromkeys(name for row in rows for name in row)
