@@ -17,8 +17,11 @@ from hubscout.runs.json_files import read_json
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.record_types import check_types
 from hubscout.runs.row import Convergence, Dropped, Failure, LayerScore, Row
+from hubscout.runs.versions import Migrations, in_version
 
+FORM = "hubscout-ranking"
 VERSION = 1
+MIGRATIONS: Migrations = {}
 
 
 def to_json(ranking: Ranking) -> dict[str, Any]:
@@ -30,7 +33,7 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
         entry["best_layer"] = row.best_layer.name if row.best_layer else None
         rows.append(entry)
     return {
-        "format": "hubscout-ranking",
+        "format": FORM,
         "version": VERSION,
         **record,
         "rows": rows,
@@ -49,13 +52,7 @@ def from_json(record: Any, *, origin: str = "this record", allow_code: bool = Fa
 
 def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[str, Any]:
     """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
-    if not isinstance(record, dict) or record.get("format") != "hubscout-ranking":
-        raise RunError(f"{origin} is not a saved ranking.")
-    if record.get("version") != VERSION:
-        raise RunError(
-            f"{origin} has version {record.get('version')!r} of the format; this hubscout reads version {VERSION}. "
-            "Rank again, or install the hubscout that wrote it."
-        )
+    record = in_version(record, FORM, VERSION, MIGRATIONS, origin=origin)
     try:
         task = TaskSummary(**_tuples(TaskSummary, record["task"]))
         rows = tuple(_row(entry) for entry in record["rows"])

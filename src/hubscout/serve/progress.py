@@ -11,10 +11,12 @@ from hubscout.report.charts.frame import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
-from hubscout.report.tuning_runs import MethodCurve, loss_curves, tuning_run, validation_curve
+from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
 from hubscout.runs.file_names import CURVES, EVENTS
 from hubscout.runs.formats import human_seconds
 from hubscout.runs.record_types import is_number
+from hubscout.runs.tuning_record import TuningRecord
+from hubscout.runs.tuning_runs import tuning_run
 
 Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500
@@ -145,7 +147,11 @@ class Progress:
 
     def _charts(self) -> list[Markup]:
         runs = [
-            tuning_run(name or "validation", {}, [line for line in kept if line.get("event") in {"step", "validation"}])
+            tuning_run(
+                name or "validation",
+                TuningRecord(),
+                [line for line in kept if line.get("event") in {"step", "validation"}],
+            )
             for name, kept in self.curves.items()
         ]
         primary = next((run.primary for run in runs if run.primary), None)

@@ -17,10 +17,10 @@ from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.runs.file_names import TRIALS
 from hubscout.runs.json_lines import append_line, read_lines
+from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.sending import TaskReference
 from hubscout.tuning.measures import primary
 from hubscout.tuning.readable import read_through
-from hubscout.tuning.saving import write_record
 from hubscout.tuning.spreading import options_elsewhere, trial_job
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _files(tuned: Tuned) -> dict[str, bytes]:
         try:
             tuned.save(folder)
         except NotImplementedError:
-            write_record(folder, tuned.record(), tuned.curves)
+            write_tuning(folder, tuned.tuning_record(), tuned.curves)
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
