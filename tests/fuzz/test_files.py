@@ -250,7 +250,7 @@ def test_checkpoints_of_tuning(content: bytes) -> None:
 @common
 @given(documents)
 def test_the_folder_of_a_run_in_a_report(record: Any) -> None:
-    from hubscout.runs.tuning_runs import find_tuning_runs
+    from hubscout.runs.tuning_record import find_tuning_runs
 
     with tempfile.TemporaryDirectory() as folder:
         for name in ("tuning.json", "record.json", "tuned.json", "trials.jsonl", "metrics.jsonl", "curves.jsonl"):

@@ -6,7 +6,7 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.report import Run
 from hubscout.report.tuning_runs import by_method, loss_curves, validation_curve
-from hubscout.runs.tuning_runs import find_tuning_runs
+from hubscout.runs.tuning_record import find_tuning_runs
 
 
 def write(folder: Path, method: str, seed: int, values: list[float], *, finished: bool = True) -> None:

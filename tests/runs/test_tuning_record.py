@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hubscout.errors import RunError
-from hubscout.runs.json_lines import read_lines
+from hubscout.runs.json_files import read_lines
+from hubscout.runs.record_types import in_version
 from hubscout.runs.tuning_record import TuningRecord, read_tuning, write_tuning
-from hubscout.runs.versions import in_version
 
 RECORD = TuningRecord(
     task="pets",

@@ -17,7 +17,7 @@ from hubscout.errors import RunError
 from hubscout.runs.atomic_files import why_not_written
 from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
 from hubscout.runs.folder_lock import FolderLock
-from hubscout.runs.json_lines import append_line
+from hubscout.runs.json_files import append_line
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking, save_ranking
 from hubscout.runs.row import Row

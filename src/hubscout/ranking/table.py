@@ -15,9 +15,9 @@ from rich.text import Text
 
 from hubscout.credentials import strip_credentials
 from hubscout.ranking.remarks import remarks, title
-from hubscout.runs.formats import human_count, human_probability, human_seconds
 from hubscout.runs.model_names import listing, short_names, shorten
 from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.report.shell import shell_command
-from hubscout.runs.formats import human_count
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count
 
 TEACHERS = 3
 WORTH_SAVING = 0.5

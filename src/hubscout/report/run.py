@@ -14,7 +14,7 @@ from hubscout.runs.file_names import CURVES, RANKING, REFERENCES
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking
 from hubscout.runs.reference_file import read_reference
-from hubscout.runs.tuning_runs import TuningRun, find_tuning_runs
+from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.runs.tuning_runs import TuningRun
+from hubscout.runs.tuning_record import TuningRun
 
 
 @dataclass(frozen=True, kw_only=True)

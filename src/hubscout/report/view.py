@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hubscout.report.names import short_names
-from hubscout.runs.formats import human_count, human_probability, human_seconds
 from hubscout.runs.ranking import COSTS, Ranking
 from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds
 
 
 @dataclass(frozen=True, kw_only=True)

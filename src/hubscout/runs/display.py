@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hubscout.credentials import strip_credentials
-from hubscout.runs.event_texts import download_text, finished_text, losses_text, metrics_text, speed_text
 from hubscout.runs.events import (
     Advanced,
     Downloading,
@@ -23,6 +22,7 @@ from hubscout.runs.events import (
     Validated,
     silent,
 )
+from hubscout.runs.texts import download_text, finished_text, losses_text, metrics_text, speed_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -15,9 +15,8 @@ from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.file_names import RANKING, SCORES
 from hubscout.runs.json_files import read_json
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
-from hubscout.runs.record_types import check_types
+from hubscout.runs.record_types import Migrations, check_types, in_version
 from hubscout.runs.row import Convergence, Dropped, Failure, LayerScore, Row
-from hubscout.runs.versions import Migrations, in_version
 
 FORM = "hubscout-ranking"
 VERSION = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.runs.file_names import GROWING
-from hubscout.runs.json_lines import parse_lines
+from hubscout.runs.json_files import parse_lines
 from hubscout.serve.folder import open_real, real_files
 
 MOST_BYTES = 1 << 20

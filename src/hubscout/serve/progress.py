@@ -13,10 +13,9 @@ from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
 from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
 from hubscout.runs.file_names import CURVES, EVENTS
-from hubscout.runs.formats import human_seconds
 from hubscout.runs.record_types import is_number
-from hubscout.runs.tuning_record import TuningRecord
-from hubscout.runs.tuning_runs import tuning_run
+from hubscout.runs.texts import human_seconds
+from hubscout.runs.tuning_record import TuningRecord, tuning_run
 
 Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500

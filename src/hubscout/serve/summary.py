@@ -14,12 +14,10 @@ from typing import Any, Literal
 from hubscout.errors import RunError
 from hubscout.report.names import short_names
 from hubscout.runs.file_names import CURVES, EVENTS, GROWING, RANKING, TRIALS, TUNING
-from hubscout.runs.json_files import parse_json
-from hubscout.runs.json_lines import parse_lines
+from hubscout.runs.json_files import parse_json, parse_lines
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
-from hubscout.runs.tuning_record import TuningRecord, plain_metrics
-from hubscout.runs.tuning_runs import tuning_run
+from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
 from hubscout.serve.folder import MOST_BYTES, read_real, real_files
 from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
 

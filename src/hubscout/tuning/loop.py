@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from hubscout.errors import DivergedError, InterruptedRunError, TuningError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
+from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.data import TARGET, Batches, Share
-from hubscout.tuning.journal import Journal
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 from hubscout.tuning.rows import Rows
@@ -59,7 +59,7 @@ class Loop:
     null_loss: float = math.inf
     """The task's loss of a model that says the same of every input."""
     checkpoints: Checkpoints | None = None
-    journal: Journal = field(default_factory=Journal)
+    journal: Curves = field(default_factory=Curves)
     observer: Observer = lambda event: None
     standing: Standing = field(default_factory=Standing)
     restarts: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.permission import code_wanted
 from hubscout.runs.atomic_files import why_not_written, write_atomically
 from hubscout.runs.file_names import CURVES, TUNING
-from hubscout.runs.json_lines import read_lines
+from hubscout.runs.json_files import read_lines
 from hubscout.runs.tuning_record import read_tuning, write_tuning
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss

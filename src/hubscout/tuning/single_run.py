@@ -17,6 +17,7 @@ from hubscout.features.opening import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
+from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.fingerprint import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
@@ -27,7 +28,6 @@ from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.data import TARGET, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.evaluate import Judge
 from hubscout.tuning.guessing import Verdict, null_loss
-from hubscout.tuning.journal import Journal
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import TaskLoss, check_trainable
@@ -140,7 +140,7 @@ class SingleRun:
             served,
             null_loss(self.task, loss, rows),
             checkpoints,
-            Journal(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
+            Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
         )
         self._start(loop, checkpoints, resume)

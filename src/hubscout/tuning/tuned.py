@@ -12,8 +12,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.runs.hooks import call
-from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics
-from hubscout.runs.tuning_runs import tuning_run
+from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss

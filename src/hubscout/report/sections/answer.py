@@ -7,7 +7,7 @@ from hubscout.report.markup import Markup, join, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
-from hubscout.runs.formats import human_count, human_probability
+from hubscout.runs.texts import human_count, human_probability
 
 NAMED_TIES = 4
 

@@ -13,8 +13,8 @@ from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
-from hubscout.runs.formats import human_seconds
 from hubscout.runs.ranking import Ranking
+from hubscout.runs.texts import human_seconds
 
 
 def provenance_section(run: Run) -> Section | None:

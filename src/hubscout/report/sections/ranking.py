@@ -12,8 +12,8 @@ from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
-from hubscout.runs.formats import human_count, human_probability, human_seconds
 from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds
 
 ERRORS_SHOWN = 2.0
 """Error bars reach this many standard errors each way."""

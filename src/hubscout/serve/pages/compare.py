@@ -13,9 +13,9 @@ from hubscout.report.names import short_names, shorten
 from hubscout.report.run import Run
 from hubscout.report.sections.section import TAU
 from hubscout.report.sections.tuning import tuning_section
-from hubscout.runs.formats import human_seconds
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
+from hubscout.runs.texts import human_seconds
 from hubscout.serve.pages.frame import address, page
 
 MOST_DRAWN = 24

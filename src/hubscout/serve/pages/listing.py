@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubscout.report.markup import Markup, breakable, scrolling, tag
-from hubscout.runs.formats import human_seconds
+from hubscout.runs.texts import human_seconds
 from hubscout.serve.pages.frame import address, page, state_badge
 from hubscout.serve.summary import Summary
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hubscout.errors import RunError
-from hubscout.runs.json_lines import append_line, read_lines, write_lines
+from hubscout.runs.json_files import append_line, read_lines, write_lines
 
 FIRST, SECOND, THIRD = {"n": 1, "text": "ä{}"}, {"n": 2, "inner": {"a": [1, 2]}}, {"n": 3}
 
