@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hubscout.engines import Shared
     from hubscout.features.decoded import PreparedPool
     from hubscout.hubs import Backbone
+    from hubscout.ranking.task_reference import TaskReference
     from hubscout.runs.events import Event, Observer
-    from hubscout.tasks.sending import TaskReference
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from hubscout.ranking.assess import Assessment, Settings, assess_extractions, fe
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.jobs import ScoreJob, SentModel, ShardsJob, Told
 from hubscout.ranking.needs import Needs, guess_params, job_needs
+from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Advanced, Downloading, Event, Finished, Message, Started
-from hubscout.tasks.sending import TaskReference
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared

@@ -198,7 +198,7 @@ class BarDisplay:
     def _drop(self, model: str) -> None:
         for bars in (self._current, self._downloads):
             if model in bars:
-                self._bars.remove_task(bars.pop(model)[0])  # type: ignore[attr-defined]
+                self._bars.remove_task(bars.pop(model)[0])
 
 
 @contextmanager

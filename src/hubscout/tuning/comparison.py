@@ -15,10 +15,10 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
+from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.file_names import TRIALS
 from hubscout.runs.json_files import append_line, read_lines
 from hubscout.runs.tuning_record import write_tuning
-from hubscout.tasks.sending import TaskReference
 from hubscout.tuning.measures import primary
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.spreading import options_elsewhere, trial_job
