@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 from hubscout.hubs import load
+from hubscout.runs.events import Event, Progress
 from hubscout.tasks import Task
 from hubscout.tuning import tune
-from hubscout.tuning.journal import Event, Progress
 
 LIMIT = 1.05
 """A step of B-Tuning with cached targets must not cost more than this many steps of fine-tuning."""

@@ -17,13 +17,8 @@ FOR_ALL = {path.stem for path in SOURCE.glob("*.py")} | {"__version__"}
 TORCH_FREE = ("engines", "evaluation", "metrics", "report", "runs", "serve", "tasks")
 
 KNOWN = {
-    ("ranking", "report"): "Ranking.report() and .plot() call the report themselves",
-    ("tuning", "report"): "Tuned.plot() calls the report itself",
-    (
-        "report",
-        "ranking",
-    ): "the record of a ranking, its reading and the formats of its table are in ranking/, not in runs/",
-    ("serve", "ranking"): "the record of a ranking, its journal and its reading are in ranking/, not in runs/",
+    ("runs", "report"): "runs/hooks.py: Ranking.report() and .plot() are short for functions of the report",
+    ("runs", "ranking"): "runs/hooks.py: the table of a Ranking and its evaluation are in ranking/",
     ("serve", "tasks"): "the page offers only data that the names of its files say can be opened",
 }
 """Imports that the map does not allow yet. An entry that is no longer needed makes a test fail."""

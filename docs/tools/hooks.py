@@ -31,7 +31,7 @@ MORE = {
             "arrays": "from_arrays",
         }.items()
     ],
-    "ranking": ["hubscout.ranking.comparison.compare"],
+    "ranking": ["hubscout.runs.comparison.compare"],
     "tuning": ["hubscout.tuning.teachers.mixing_weights"],
 }
 """Functions that the docstrings point to and that are no public names."""

@@ -2,8 +2,8 @@
 
     python experiments/race/public_curves.py FOLDER      # FOLDER holds table.csv, curves/perf.json, curves/cost.json
 
-FOLDER is `src/quicktune/data/.mtlbm/extended` of the repository rapanti/quicktune, branch beta (BSD-3; Arango, Ferreira,
-Kadra, Hutter, Grabocka, "Quick-Tune", ICLR 2024): 24 timm models on 26 image sets, accuracy and seconds of every epoch.
+FOLDER is `src/quicktune/data/.mtlbm/extended` of the repository rapanti/quicktune, branch beta (BSD-3; Arango et al.,
+"Quick-Tune", ICLR 2024): 24 timm models on 26 image sets, accuracy and seconds of every epoch.
 It is not part of this repository; what the replay gave is in `results/public-curves.json`.
 
 An arm is one configuration that ran all its 50 epochs. Of each set, all arms start; at each rung those below the best

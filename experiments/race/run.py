@@ -14,7 +14,6 @@ file under $HUBSCOUT_EXPERIMENT_CACHE/race at once; what is there is not run aga
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -119,8 +118,8 @@ class Arm:
         partial.replace(self.file)
 
     def _measure(self) -> dict[str, np.ndarray]:
+        from hubscout.runs.events import silent
         from hubscout.tuning.arguments import TuningArguments
-        from hubscout.tuning.journal import silent
         from hubscout.tuning.single_run import SingleRun
 
         task = fold(self.set_name, self.fold)

@@ -22,9 +22,9 @@ import torch
 
 from hubscout.engines import RayEngine
 from hubscout.errors import HubscoutError
-from hubscout.features.progress import Advanced, Event, Finished, Started
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking import spread as spread_module
+from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.tasks import Task
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]

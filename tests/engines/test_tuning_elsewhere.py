@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hubscout.engines import RayEngine
+from hubscout.runs.events import Message
 from hubscout.tasks import Task
 from hubscout.tuning.comparison import compare
-from hubscout.tuning.journal import Note
 from hubscout.tuning.reference import Grid, reference
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
@@ -37,7 +37,7 @@ def test_the_reference_search(small: Task, zoo: Path, engine: RayEngine, cluster
     assert there.to_mapping() == here.to_mapping()
     results = {(t.model, t.learning_rate): (t.validation, t.test, t.failure) for t in here.trials}
     assert {(t.model, t.learning_rate): (t.validation, t.test, t.failure) for t in there.trials} == results
-    assert sum(isinstance(note, Note) and "validation" in note.text for note in notes) >= 4
+    assert sum(isinstance(note, Message) and "validation" in note.text for note in notes) >= 4
 
 
 def test_the_comparison_of_methods(small: Task, zoo: Path, engine: RayEngine, cluster: object, tmp_path: Path) -> None:

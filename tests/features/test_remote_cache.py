@@ -17,9 +17,9 @@ from hubscout.errors import CacheError, InputError
 from hubscout.features import extract
 from hubscout.features.cache import FeatureCache
 from hubscout.features.probe import Probe
-from hubscout.features.progress import Event, Message
 from hubscout.features.shards import ShardData
 from hubscout.hubs import Backbone, load
+from hubscout.runs.events import Event, Message
 from hubscout.tasks import Task
 
 NETWORK = """

@@ -53,9 +53,9 @@ def altered(draw: st.DrawFn, document: Any) -> Any:
 
 def ranking_record() -> dict[str, Any]:
     from hubscout.ranking import Ranking, Row
-    from hubscout.ranking.ranking import TaskSummary
-    from hubscout.ranking.row import Dropped, Failure
-    from hubscout.ranking.storage import to_json
+    from hubscout.runs.ranking import TaskSummary
+    from hubscout.runs.ranking_storage import to_json
+    from hubscout.runs.row import Dropped, Failure
 
     task = TaskSummary(
         name="pets", kind="classification", modality="image", fingerprint="f" * 16, target_names=("cat", "dog"),
@@ -117,7 +117,7 @@ def test_the_records_of_the_cache(about: Any, record: Any) -> None:
 @common
 @given(altered({"cat": 0.5, "dog": 0.25}) | documents, st.sampled_from([".json", ".csv"]))
 def test_known_results(record: Any, ending: str) -> None:
-    from hubscout.ranking.judgement import read_reference
+    from hubscout.runs.reference_file import read_reference
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"reference{ending}"
@@ -128,7 +128,7 @@ def test_known_results(record: Any, ending: str) -> None:
 @common
 @given(st.text(max_size=60) | st.just("model,accuracy\na,0.5\nb,x\n"))
 def test_known_results_in_a_table(text: str) -> None:
-    from hubscout.ranking.judgement import read_reference
+    from hubscout.runs.reference_file import read_reference
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reference.csv"
@@ -257,7 +257,7 @@ def test_checkpoints_of_tuning(content: bytes) -> None:
 @common
 @given(documents)
 def test_the_folder_of_a_run_in_a_report(record: Any) -> None:
-    from hubscout.report.tuning_runs import find_tuning_runs
+    from hubscout.runs.tuning_record import find_tuning_runs
 
     with tempfile.TemporaryDirectory() as folder:
         for name in ("tuning.json", "record.json", "tuned.json", "trials.jsonl", "metrics.jsonl", "curves.jsonl"):

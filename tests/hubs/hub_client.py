@@ -17,7 +17,7 @@ from typing import Any
 PRELUDE = """
 from hubscout.errors import HubscoutError
 from hubscout.features.opening import open_backbone
-from hubscout.features.progress import Downloading
+from hubscout.runs.events import Downloading
 from hubscout.hubs import repository
 
 # Pauses between questions are as they are elsewhere, only shorter.

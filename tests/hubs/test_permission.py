@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hubscout.errors import CodeNotAllowedError
+from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import Identifier, load
-from hubscout.hubs.identifiers import IdentifierFromFile
 from hubscout.hubs.permission import code_wanted
 
 NETWORK = """

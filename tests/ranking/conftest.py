@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hubscout.ranking import Ranking, Row
-from hubscout.ranking.ranking import TaskSummary
+from hubscout.runs.ranking import TaskSummary
 from hubscout.tasks import Task
 
 Maker = Callable[..., Ranking]

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from hubscout.evidence import logme
-from hubscout.ranking.convergence import MARGIN, POINTS, Convergence
+from hubscout.ranking.convergence import MARGIN, POINTS, convergence_of
+from hubscout.runs.row import Convergence
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def features() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_iteration_stands_still_at_the_fixed_points(features: tuple[np.ndarray, np.ndarray]) -> None:
-    found = Convergence.of(logme(*features))
+    found = convergence_of(logme(*features))
     assert found is not None
     assert len(found.targets) == 6
     assert len(found.t) == POINTS
@@ -30,19 +31,19 @@ def test_the_iteration_stands_still_at_the_fixed_points(features: tuple[np.ndarr
 
 def test_the_best_and_the_worst_explained_target_are_among_them(features: tuple[np.ndarray, np.ndarray]) -> None:
     evidence = logme(*features)
-    found = Convergence.of(evidence)
+    found = convergence_of(evidence)
     gains = dict(zip(evidence.targets, evidence.per_target_gain, strict=True))
     assert found.targets[0] == str(max(gains, key=gains.get))
     assert found.targets[-1] == str(min(gains, key=gains.get))
 
 
 def test_it_survives_json(features: tuple[np.ndarray, np.ndarray]) -> None:
-    found = Convergence.of(logme(*features))
+    found = convergence_of(logme(*features))
     assert Convergence.from_json(json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_nothing_without_a_spectrum_or_without_a_finite_t(features: tuple[np.ndarray, np.ndarray]) -> None:
-    assert Convergence.of(logme(*features).without_spectrum()) is None
+    assert convergence_of(logme(*features).without_spectrum()) is None
     balanced = np.array([0, 1] * 50)
     alternating = np.array([1.0, 1.0, -1.0, -1.0] * 25)[:, None]  # orthogonal to both one-hot columns
-    assert Convergence.of(logme(alternating, balanced)) is None
+    assert convergence_of(logme(alternating, balanced)) is None

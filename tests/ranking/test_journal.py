@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from hubscout.errors import InterruptedRunError, RunError
-from hubscout.features.progress import Event, Started
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.storage import FILE
+from hubscout.runs.events import Event, Started
+from hubscout.runs.file_names import RANKING
 from hubscout.tasks import Task
 
 
@@ -140,7 +140,7 @@ def test_overwriting_destroys_nothing_before_there_is_something_new(
 def test_a_damaged_ranking_is_refused_with_the_way_out(
     array_task: Task, models: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / FILE).write_text('{"format": "hubscout-ranking", "versi')
+    (tmp_path / RANKING).write_text('{"format": "hubscout-ranking", "versi')
     with pytest.raises(RunError, match=r"is not JSON.*--overwrite"):
         rank(array_task, models["strong"], cache=False, out=tmp_path)
     assert len(rank(array_task, models["strong"], cache=False, out=tmp_path, overwrite=True)) == 1

@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 from hubscout.errors import InputError
-from hubscout.ranking.judgement import evaluation_table, read_reference
-from hubscout.ranking.row import Dropped
+from hubscout.ranking.judgement import evaluation_table
+from hubscout.runs.reference_file import read_reference
+from hubscout.runs.row import Dropped
 
 Make = Callable[..., Any]
 

@@ -82,7 +82,7 @@ def test_hopeless_models_are_dropped_and_the_winner_is_that_of_a_full_run(
 
 
 def test_only_the_new_rows_are_run_at_each_stage(long_task: Task, zoo: str, tmp_path: Path) -> None:
-    from hubscout.features.progress import Advanced, Event
+    from hubscout.runs.events import Advanced, Event
 
     events: list[Event] = []
     models = [f"python:{zoo}:look?first=0&last=8&seed={seed}" for seed in (0, 1)]

@@ -21,9 +21,9 @@ from hubscout.errors import (
 from hubscout.evidence import logme
 from hubscout.features import extract
 from hubscout.features.cache import FeatureCache
-from hubscout.features.progress import Event, Finished, Started
 from hubscout.hubs import load
 from hubscout.ranking import Ranking, rank
+from hubscout.runs.events import Event, Finished, Started
 from hubscout.tasks import Task
 
 

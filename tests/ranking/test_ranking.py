@@ -7,8 +7,8 @@ import pytest
 
 from hubscout.errors import InputError
 from hubscout.ranking import Ranking, Row
-from hubscout.ranking.ranking import UnknownModelError
-from hubscout.ranking.row import Dropped, LayerScore
+from hubscout.runs.ranking import UnknownModelError
+from hubscout.runs.row import Dropped, LayerScore
 
 Make = Callable[..., Any]
 

@@ -10,9 +10,8 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.ranking import Failure, Ranking
-from hubscout.ranking.ranking import Stage
-from hubscout.ranking.row import Dropped, LayerScore
-from hubscout.ranking.storage import write_atomically
+from hubscout.runs.ranking import Stage
+from hubscout.runs.row import Dropped, LayerScore
 
 Make = Callable[..., Any]
 
@@ -84,20 +83,6 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
         Ranking.load(tmp_path)
     with pytest.raises(RunError, match="There is no"):
         Ranking.load(tmp_path / "nothing")
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "ranking.json"
-    path.write_text("old")
-
-    def break_off(temporary: Path) -> None:
-        temporary.write_text("half")
-        raise OSError("No space left on device")
-
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(path, break_off)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_table_takes_facts_of_several_types(full: Ranking, tmp_path: Path) -> None:

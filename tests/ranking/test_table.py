@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hubscout.ranking import Ranking
-from hubscout.ranking.names import short_names
-from hubscout.ranking.row import Dropped, Failure
 from hubscout.ranking.table import as_text, columns, lay_out
+from hubscout.runs.model_names import short_names
+from hubscout.runs.row import Dropped, Failure
 
 Make = Callable[..., Any]
 ZOO = "python:/home/somebody/work/zoo/shared_hub.py:build?name="

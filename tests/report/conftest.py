@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hubscout.ranking import Ranking, Row
-from hubscout.ranking.ranking import TaskSummary
 from hubscout.report import Run, open_run
+from hubscout.runs.ranking import TaskSummary
 from hubscout.tasks import Task
 
 ZOO = '''

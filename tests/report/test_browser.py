@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hubscout.ranking import Ranking
-from hubscout.ranking.names import short_names
 from hubscout.report import Run, write_report
+from hubscout.runs.model_names import short_names
 
 pytestmark = pytest.mark.browser
 

@@ -11,10 +11,10 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.ranking import Ranking
-from hubscout.ranking.ranking import Stage
-from hubscout.ranking.row import Dropped, Failure
 from hubscout.report import Run, open_run, render, write_report
 from hubscout.report.page import sections
+from hubscout.runs.ranking import Stage
+from hubscout.runs.row import Dropped, Failure
 
 NASTY = "<script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>"

@@ -5,7 +5,8 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.report import Run
-from hubscout.report.tuning_runs import by_method, find_tuning_runs, loss_curves, validation_curve
+from hubscout.report.tuning_runs import by_method, loss_curves, validation_curve
+from hubscout.runs.tuning_record import find_tuning_runs
 
 
 def write(folder: Path, method: str, seed: int, values: list[float], *, finished: bool = True) -> None:
@@ -18,7 +19,8 @@ def write(folder: Path, method: str, seed: int, values: list[float], *, finished
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:
         record = {
-            "format": 1, "task": "pets", "kind": "classification", "target": "timm/small", "teachers": ["timm/large"],
+            "format": "hubscout-tuning", "version": 1,
+            "task": "pets", "kind": "classification", "target": "timm/small", "teachers": ["timm/large"],
             "method": method, "metrics": {"test": {"accuracy": {"value": values[-1], "low": 0.1, "high": 0.9}}},
             "merged_metrics": None, "best_step": 8, "steps": 8, "notes": [], "arguments": {"seed": seed},
         }  # fmt: skip

@@ -18,10 +18,10 @@ from hubscout.errors import (
     TuningError,
     UnknownMethodError,
 )
+from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
 from hubscout.tuning.checkpoints import Checkpoints
-from hubscout.tuning.journal import Note, Validated
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.processes import warn_if_alone
 
@@ -113,7 +113,7 @@ def test_out_of_memory_goes_on_by_accumulating(task, monkeypatch):
     heard = []
     tuned = tune(task, perceptron(0), keep_best=False, observer=heard.append, **OPTIONS)
     assert max(seen) == 4
-    assert any(isinstance(event, Note) and "micro-batches of 4" in event.text for event in heard)
+    assert any(isinstance(event, Message) and "micro-batches of 4" in event.text for event in heard)
     assert_same(plain, tuned, exact=False)
 
 

@@ -7,10 +7,10 @@ from PIL import Image
 from tuning_networks import image_task, weights_of
 
 from hubscout.errors import TaskError
+from hubscout.runs.events import Message, Progress
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
 from hubscout.tuning.comparison import compare
-from hubscout.tuning.journal import Note, Progress
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.reference import Grid, reference
 
@@ -58,7 +58,7 @@ def test_skipping_bad_samples_is_as_if_they_were_not_there(folder, part):
     skipped = tune(task, TARGET, skip_bad=True, observer=heard.append, **OPTIONS)
     (note,) = [note for note in skipped.notes if "cannot be read" in note]
     assert str(bad) in note
-    assert note in {event.text for event in heard if isinstance(event, Note)}
+    assert note in {event.text for event in heard if isinstance(event, Message)}
     assert skipped.sizes[part] == len(task.splits[part]) - 1
     bad.unlink()
     removed = tune(Task.from_image_folder(folder), TARGET, **OPTIONS)

@@ -142,7 +142,7 @@ def test_folders_that_are_no_model(tmp_path):
     with pytest.raises(RunError, match=r"no tuning\.json"):
         Tuned.load(tmp_path)
     (tmp_path / "tuning.json").write_text("{")
-    with pytest.raises(RunError, match="cannot be read"):
+    with pytest.raises(RunError, match="is not JSON"):
         Tuned.load(tmp_path)
 
 

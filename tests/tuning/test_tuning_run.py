@@ -8,11 +8,11 @@ import torch
 from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.errors import DivergedError
+from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.evaluate import Judge
-from hubscout.tuning.journal import Note, Validated
 
 HOT = {"method": "fine-tune", "epochs": 12, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.9}
 IMAGES = "python:tuning_networks:images?seed=1"
@@ -37,7 +37,7 @@ def test_a_diverging_run_starts_anew_at_a_lower_rate_as_if_it_had_been_asked_for
     tuned = tune(task, perceptron(0), out=tmp_path, observer=heard.append, **HOT)
     told = [note for note in tuned.notes if "starts anew" in note]
     assert told
-    assert set(told) <= {event.text for event in heard if isinstance(event, Note)}
+    assert set(told) <= {event.text for event in heard if isinstance(event, Message)}
     rate = tuned.arguments.learning_rate
     assert rate == pytest.approx(0.9 / 5 ** len(told))
     assert tuned.metric().value > 0.5
@@ -52,7 +52,7 @@ def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
         pass
 
     def killer(event):
-        if isinstance(event, Note) and "starts anew" in event.text:
+        if isinstance(event, Message) and "starts anew" in event.text:
             killer.armed = True
         if isinstance(event, Validated) and event.step == 60 and killer.armed:
             raise Killed

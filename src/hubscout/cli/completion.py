@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hubscout.runs.file_names import RANKING
+
 
 def complete_metrics(incomplete: str) -> list[str]:
     """Names of metrics; after a comma the next one."""
@@ -24,4 +26,4 @@ def complete_models(incomplete: str) -> list[str]:
 
 def complete_runs(incomplete: str) -> list[str]:
     """Folders in sight that hold a saved ranking."""
-    return sorted(str(path.parent) for path in Path().glob("*/ranking.json") if str(path.parent).startswith(incomplete))
+    return sorted(str(path.parent) for path in Path().glob(f"*/{RANKING}") if str(path.parent).startswith(incomplete))

@@ -75,7 +75,7 @@ def demo(
         show(tuning_table(tuned), "")
     page = _report(out, list(tuned))
     if as_json:
-        from hubscout.ranking.storage import to_json
+        from hubscout.runs.ranking_storage import to_json
 
         record: dict[str, Any] = {name: to_json(ranking) for name, ranking in rankings.items()}
         record["tuning"] = {method: found.record() for method, found in tuned.items()}
@@ -139,8 +139,8 @@ def _installed(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _rank(data: Path, models: list[str], out: Path, device: str, quiet: bool) -> Ranking:
-    from hubscout.features.progress_display import display
     from hubscout.ranking import rank
+    from hubscout.runs.display import display
     from hubscout.tasks import open_task
 
     with display(len(models), quiet=quiet) as observer:

@@ -34,8 +34,8 @@ def smallest(ranking: Ranking) -> str:
 def tune_smallest(ranking: Ranking, task: Task, out: Path, *, device: str, quiet: bool) -> dict[str, Tuned]:
     """Tune the smallest ranked model by B-Tuning with the best of the others, and alike without teachers; save both."""
     from hubscout.features import FeatureCache
+    from hubscout.runs.display import display
     from hubscout.tuning import tune
-    from hubscout.tuning.display import display
 
     target = smallest(ranking)
     teachers = [identifier for identifier in ranking.identifiers if identifier != target][:TEACHERS]
@@ -64,7 +64,7 @@ def tuning_table(found: dict[str, Tuned]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.ranking.names import listing, short_names
+    from hubscout.runs.model_names import listing, short_names
 
     first = next(iter(found.values()))
     title = f"{short_names([first.target])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"

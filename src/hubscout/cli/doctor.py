@@ -39,7 +39,7 @@ def doctor(as_json: JsonOption = False) -> None:
     """Look at this installation: packages, devices, cache, hubs."""
     checks = [*check_extras(), *check_devices(), check_torchvision(), check_cache(), *check_hubs()]
     if as_json:
-        from hubscout.ranking.environment import describe_environment
+        from hubscout.runs.environment import describe_environment
 
         print_json({"checks": [asdict(check) for check in checks], "environment": describe_environment()})
     else:
@@ -73,7 +73,7 @@ def check_extras() -> list[Check]:
 
 def check_devices() -> list[Check]:
     """Whether torch loads, and what it can run on."""
-    from hubscout.ranking.environment import processor, usable_cores
+    from hubscout.runs.environment import processor, usable_cores
 
     checks = [Check("processor", "ok", f"{processor()}, {usable_cores()} cores for this process")]
     try:

@@ -64,7 +64,7 @@ def models(
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.ranking.table import human_count
+    from hubscout.runs.texts import human_count
 
     heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
     table = Table(header_style="bold")

@@ -81,11 +81,11 @@ def race(
     given up, the others go on from where they are, and the winner is tuned to its end.
     """
     from hubscout.racing import race as run
-    from hubscout.tuning.display import display
+    from hubscout.runs.display import display
 
     task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
     options: dict[str, Any] = read_settings(settings or [])
-    with display(quiet=quiet, title="race") as observer:
+    with display(len(split_models(models, allow_code=allow_code)), quiet=quiet, title="race") as observer:
         found = run(
             task,
             split_models(models, allow_code=allow_code),

@@ -128,9 +128,9 @@ def rank(
     """
     from hubscout.errors import InputError, RunError
     from hubscout.features.precision import pick_device
-    from hubscout.features.progress_display import display
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.runs.display import display
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
@@ -167,7 +167,7 @@ def rank(
             observer=observer,
         )
     if as_json:
-        from hubscout.ranking.storage import to_json
+        from hubscout.runs.ranking_storage import to_json
 
         print_json(to_json(ranking))
     else:

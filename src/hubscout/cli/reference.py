@@ -72,7 +72,7 @@ def reference(
     The brute force that a ranking saves: to validate rankings, and for the last percent.
     """
     from hubscout.ranking.candidates import find_candidates
-    from hubscout.tuning.display import display
+    from hubscout.runs.display import display
     from hubscout.tuning.reference import Grid
     from hubscout.tuning.reference import reference as run
 

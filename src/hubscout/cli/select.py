@@ -49,8 +49,8 @@ def select(
     model that sees something else may add a lot. It reads the feature cache of the run.
     """
     from hubscout.errors import InputError
-    from hubscout.features.progress_display import display
     from hubscout.ranking import Ranking, select_teachers
+    from hubscout.runs.display import display
 
     ranking = Ranking.load(run, allow_code=allow_code)
     bounded = ranking.within(

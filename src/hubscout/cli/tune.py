@@ -157,7 +157,7 @@ def _folder(out: Path | None, task: str, target: str, *, resume: bool, quiet: bo
     from itertools import count
 
     from hubscout.errors import InputError
-    from hubscout.ranking.names import short_names
+    from hubscout.runs.model_names import short_names
 
     if out is not None:
         yield out
@@ -195,8 +195,8 @@ def _tune(
     quiet: bool,
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
+    from hubscout.runs.display import display
     from hubscout.tuning import tune as run
-    from hubscout.tuning.display import display
     from hubscout.tuning.saving import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
@@ -239,8 +239,8 @@ def _compare(
     quiet: bool,
 ) -> list[str]:
     """Compare and tell; gives the warnings."""
+    from hubscout.runs.display import display
     from hubscout.tuning.comparison import compare
-    from hubscout.tuning.display import display
 
     with display(quiet=quiet, title="compare") as observer:
         found = compare(
@@ -258,10 +258,11 @@ def _compare(
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, or the best of a ranking where its folder is given."""
     from hubscout.ranking import Ranking
+    from hubscout.runs.file_names import RANKING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):
-        if (Path(value) / "ranking.json").is_file() or value.endswith("ranking.json"):
+        if (Path(value) / RANKING).is_file() or value.endswith(RANKING):
             found += Ranking.load(value, allow_code=allow_code).top(top)
         else:
             found.append(value)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from hubscout.errors import InputError
-from hubscout.hubs.identifiers import IdentifierFromFile
+from hubscout.file_identifiers import IdentifierFromFile
 
 AllowCodeOption = Annotated[
     bool,

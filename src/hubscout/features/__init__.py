@@ -6,7 +6,6 @@ Nothing here knows of metrics or rankings. `extract` is the way in; torch is imp
 from hubscout.features.cache import CachedFeatures, FeatureCache
 from hubscout.features.decoded import PreparedPool
 from hubscout.features.extraction import extract
-from hubscout.features.progress_display import display
 from hubscout.features.result import Extraction
 
-__all__ = ["CachedFeatures", "Extraction", "FeatureCache", "PreparedPool", "display", "extract"]
+__all__ = ["CachedFeatures", "Extraction", "FeatureCache", "PreparedPool", "extract"]

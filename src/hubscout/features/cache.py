@@ -29,7 +29,7 @@ from hubscout.features.fingerprint import key
 from hubscout.features.records import ABOUT, About, shard_stem
 from hubscout.features.shards import FINAL
 from hubscout.features.storage import Files, default_place
-from hubscout.hubs.identifiers import IdentifierFromFile
+from hubscout.file_identifiers import IdentifierFromFile
 
 _LOCKS = ".locks"
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a folder of caches; see bford.info/cachedir\n"

@@ -15,8 +15,8 @@ from hubscout.features.job import Job
 from hubscout.features.one_pass import Run
 from hubscout.features.opening import open_backbone
 from hubscout.features.precision import pick_device
-from hubscout.features.progress import Finished, Log, Observer, silent
 from hubscout.features.result import Extraction
+from hubscout.runs.events import Finished, Log, Observer, silent
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
@@ -69,7 +69,7 @@ def extract(
         prepared: prepared inputs that are kept for the next model with the same preprocessing.
         workers: threads that read and prepare inputs. None chooses by the number of cores, and takes processes instead
             where there are many images for a GPU.
-        observer: hears of progress; see `hubscout.features.progress`.
+        observer: hears of progress; see `hubscout.runs.events`.
 
     Raises:
         TaskError: a sample cannot be read (its name is in the message).

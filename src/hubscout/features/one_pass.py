@@ -23,9 +23,9 @@ from hubscout.features.pipeline import Background, Feed, PreparedBatch, collate,
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
 from hubscout.features.probe import Probe, places_to_try
-from hubscout.features.progress import Advanced, Log, Started
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
+from hubscout.runs.events import Advanced, Log, Started
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from hubscout.features.progress import Downloading, Message, Observer
+from hubscout.hubs.downloading import Downloaded, listening
+from hubscout.runs.events import Downloading, Message, Observer
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
-    from hubscout.hubs.downloading import Downloaded
 
 
 def open_backbone(identifier: str, observer: Observer | None = None) -> Backbone:
     """What `hubscout.hubs.load` opens; `observer` hears of bytes that are fetched, and of trouble on the way."""
     from hubscout.hubs import load
-    from hubscout.hubs.downloading import listening
+
+    with downloads_told(identifier, observer):
+        return load(identifier)
+
+
+def downloads_told(model: str, observer: Observer | None) -> AbstractContextManager[None]:
+    """In a `with` block, `observer` hears of downloads as events of `model`."""
 
     def hear(news: Downloaded | str) -> None:
         if observer is None:
             return
         if isinstance(news, str):
-            observer(Message(identifier, news))
+            observer(Message(model, news))
         else:
-            observer(Downloading(identifier, news.bytes_done, news.bytes_total))
+            observer(Downloading(model, news.bytes_done, news.bytes_total))
 
-    with listening(None if observer is None else hear):
-        return load(identifier)
+    return listening(None if observer is None else hear)

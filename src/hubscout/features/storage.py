@@ -7,11 +7,9 @@ renamed.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import CacheError
+from hubscout.runs.atomic_files import TEMPORARY, is_full
+from hubscout.runs.atomic_files import write_atomically as write_file
 
-_TEMPORARY = ".tmp"
 _STALE_SECONDS = 3600.0
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REQUESTS_AT_ONCE = 16
 
 
@@ -98,7 +96,7 @@ class Files:
 
     def remove_stale_temporaries(self) -> None:
         """Remove what a process that was killed while writing left behind."""
-        for path in () if self.local is None else self.local.glob(f".*{_TEMPORARY}"):
+        for path in () if self.local is None else self.local.glob(f".*{TEMPORARY}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                     path.unlink()
@@ -126,21 +124,14 @@ def is_local(system: Any) -> bool:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole file or none. A failure leaves no temporary file behind and says how much room there is."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_TEMPORARY}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
+        write_file(path, content)
     except OSError as error:
         raise _explain(path, len(content), error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _explain(path: Path, needed_bytes: int, error: OSError) -> CacheError:
-    if error.errno in _NO_SPACE:
+    if is_full(error):
         return CacheError(
             f"no room for {megabytes(needed_bytes)} more at {path.parent} ({error.strerror}; {megabytes(_free(path))} "
             "free). Make room with `hubscout cache rm`, or put the cache elsewhere with HUBSCOUT_CACHE."

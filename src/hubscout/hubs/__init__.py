@@ -3,8 +3,9 @@
 Nothing here knows of tasks, metrics or rankings.
 """
 
+from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
+from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.listing import ModelEntry, ModelListing
 from hubscout.hubs.loading import list_models, load
 from hubscout.hubs.registry import HUBS, Hub

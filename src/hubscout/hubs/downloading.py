@@ -28,38 +28,6 @@ class Downloaded:
     bytes_total: int
 
 
-def download_text(bytes_done: int, bytes_total: int, seconds: float) -> str:
-    """How far a download is after some seconds, in words.
-
-    >>> download_text(0, 346_000_000, 0.0)
-    'downloading 346 MB'
-    >>> download_text(1_200_000, 2_400_000, 3.0)
-    'downloaded 1.2 of 2.4 MB, 0.4 MB/s, 3 s left'
-    >>> download_text(900, 900, 1.0)
-    'downloaded 0.001 MB in 1 s'
-    """
-    total = _megabytes(bytes_total)
-    if bytes_done == 0:
-        return f"downloading {total} MB"
-    if bytes_done >= bytes_total:
-        return f"downloaded {total} MB in {seconds:.0f} s"
-    speed = bytes_done / max(seconds, 1e-9)
-    left = (bytes_total - bytes_done) / speed
-    return f"downloaded {_megabytes(bytes_done)} of {total} MB, {speed_text(speed)}, {left:.0f} s left"
-
-
-def speed_text(bytes_per_second: float) -> str:
-    """Megabytes per second, or kilobytes where those would be none."""
-    if bytes_per_second < 1e5:
-        return f"{bytes_per_second / 1e3:.0f} kB/s"
-    return f"{bytes_per_second / 1e6:.1f} MB/s"
-
-
-def _megabytes(count: int) -> str:
-    digits = 0 if count >= 1e7 else 1 if count >= 1e5 else 3
-    return f"{count / 1e6:.{digits}f}"
-
-
 Listener = Callable[[Downloaded | str], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
@@ -72,25 +40,6 @@ def listening(listener: Listener | None) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
-
-
-def sentences(say: Callable[[str], None], seconds_between: float = 10.0) -> Listener:
-    """A listener that says the beginning, the end and every ten seconds of a download as a sentence."""
-    began = last = 0.0
-
-    def hear(news: Downloaded | str) -> None:
-        nonlocal began, last
-        now = time.monotonic()
-        if isinstance(news, str):
-            say(news)
-            return
-        if news.bytes_done == 0:
-            began = now
-        if news.bytes_done in (0, news.bytes_total) or now - last >= seconds_between:
-            last = now
-            say(download_text(news.bytes_done, news.bytes_total, now - began))
-
-    return hear
 
 
 def tell(news: Downloaded | str) -> None:

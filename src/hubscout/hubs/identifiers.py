@@ -9,24 +9,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from hubscout.errors import InputError
+from hubscout.file_identifiers import IdentifierFromFile
 
 _SHAPE = re.compile(r"(?P<hub>[A-Za-z][\w.-]*)(?P<separator>[/:])(?P<name>.+)", re.DOTALL)
 _COLON_HUBS = frozenset({"file", "onnx", "python"})
-
-
-class IdentifierFromFile(str):
-    """An identifier that was read from a file: the same string, and which file it stands in.
-
-    What is read from a file is data. `hubscout.hubs.load` opens no code for such a name unless it is told to, however
-    far the name was carried from the file.
-    """
-
-    origin: str
-
-    def __new__(cls, text: str, origin: str = "") -> IdentifierFromFile:
-        made = super().__new__(cls, text)
-        made.origin = origin
-        return made
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from hubscout.racing.held_out import log_likelihoods
 
 if TYPE_CHECKING:
     from hubscout.ranking.task_reference import TaskReference
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
     from hubscout.tuning import Tuned, TuningArguments
-    from hubscout.tuning.journal import Observer
     from hubscout.tuning.single_run import SingleRun
 
 BEST = "best"
@@ -116,7 +116,7 @@ def live(reference: TaskReference, arm: Arm, arguments: TuningArguments, folder:
     """The arm's run: the one in memory, else made anew from its last checkpoint, else from the start."""
 
     def begin() -> SingleRun:
-        from hubscout.tuning.journal import silent
+        from hubscout.runs.events import silent
         from hubscout.tuning.single_run import SingleRun
 
         run = SingleRun(reference.open(), arm.model, (), "fine-tune", arguments, folder, None, silent)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.engines import Engine, Job, JobResult, open_engine
 from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
-from hubscout.json_lines import append_line, read_lines
 from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
 from hubscout.racing.elimination import survivors
 from hubscout.racing.held_out import for_race, with_validation
@@ -24,11 +23,12 @@ from hubscout.racing.result import Race
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.progressive import parse_seconds
 from hubscout.ranking.task_reference import TaskReference
+from hubscout.runs.json_files import append_line, read_lines
 
 if TYPE_CHECKING:
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
     from hubscout.tuning import Tuned, TuningArguments
-    from hubscout.tuning.journal import Observer
 
 LOOKS = "race.jsonl"
 RECORD = "race.json"
@@ -287,9 +287,9 @@ class _Contest:
         if look.metric is not None and look.metric > max(before, default=-math.inf) and saved.is_dir():
             put_in_place(saved, self.folder / "winner")
         if self.observer is not None:
-            from hubscout.tuning.journal import Note
+            from hubscout.runs.events import Message
 
-            self.observer(Note(f"{look.arm}: {look.failure or f'{look.metric:.4f}'} after {look.steps} steps"))
+            self.observer(Message("", f"{look.arm}: {look.failure or f'{look.metric:.4f}'} after {look.steps} steps"))
         return look
 
     def _has_time(self, rung: Rung, steps: int) -> bool:
@@ -310,8 +310,8 @@ class _Contest:
         return max(0.0, self.seconds - (time.perf_counter() - self.started))
 
     def _finish(self, reference: TaskReference, winner: Arm, base: TuningArguments, *, refit: bool) -> Tuned:
+        from hubscout.runs.events import silent
         from hubscout.tuning import tune
-        from hubscout.tuning.journal import silent
 
         chosen = self._at_rate(base, winner.learning_rate)
         heard: Observer = self.observer or silent

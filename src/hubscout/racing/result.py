@@ -110,7 +110,7 @@ class Race:
         from rich.table import Table
         from rich.text import Text
 
-        from hubscout.ranking.names import short_names
+        from hubscout.runs.model_names import short_names
 
         table = Table(header_style="bold")
         for head in ("#", "model", "by evidence", "rate", "steps", self.metric, "P(best)"):

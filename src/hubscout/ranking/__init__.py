@@ -1,9 +1,9 @@
 """`rank()`: features and metrics become a `Ranking` with order, doubt, cost and teachers."""
 
 from hubscout.ranking.rank_models import rank
-from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
-from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
 from hubscout.ranking.teachers import Teachers, greedy_joint, select_teachers
+from hubscout.runs.ranking import Ranking, Stage, TaskSummary
+from hubscout.runs.row import Dropped, Failure, LayerScore, Row
 
 __all__ = [
     "Dropped",

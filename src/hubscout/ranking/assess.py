@@ -11,18 +11,18 @@ import numpy as np
 
 from hubscout.errors import InputError, ModelError
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.convergence import Convergence
+from hubscout.ranking.convergence import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
-from hubscout.ranking.row import LayerScore, Row
+from hubscout.runs.row import LayerScore, Row
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
     from hubscout.features import Extraction
     from hubscout.features.cache import FeatureCache
     from hubscout.features.decoded import PreparedPool
-    from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone, ModelCard
     from hubscout.metrics import Score
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
 _EVIDENCE = frozenset({"logme", "logme-capacity"})
@@ -108,7 +108,7 @@ def assess_extractions(
         block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
         layer=chosen,
         layers=layers,
-        convergence=Convergence.of(evidence) if evidence is not None else None,
+        convergence=convergence_of(evidence) if evidence is not None else None,
         n=sum(extraction.n for extraction in extractions),
         feature_dim=evidence.feature_dim if evidence else card.feature_dim,
         params=card.params,
@@ -171,7 +171,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
 
 def _without_cached(observer: Observer) -> Observer:
     """Keep pieces from display that a stage before has run already: to a person a model runs once a stage."""
-    from hubscout.features.progress import Event, Finished, Started
+    from hubscout.runs.events import Event, Finished, Started
 
     hidden: set[str] = set()
 

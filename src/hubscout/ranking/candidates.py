@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hubscout.errors import InputError
 
 if TYPE_CHECKING:
-    from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone
+    from hubscout.runs.events import Observer
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from hubscout.runs.row import Convergence
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
@@ -17,58 +17,30 @@ MARGIN = 30.0
 """The grid reaches this factor beyond the smallest and the largest fixed point."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Convergence:
-    """f(t) of Theorem 1 on a grid: `mapped[i][j]` is f(`t[j]`) of `targets[i]`.
+def convergence_of(evidence: Evidence) -> Convergence | None:
+    """Look at the best and the worst explained target and some between; None where no target has a finite t."""
+    from hubscout.evidence.convergence import fixed_point_map
 
-    `fixed_points` has the t that was found for each target, None where the null model is best (t = ∞).
-    """
-
-    targets: tuple[str, ...]
-    t: tuple[float, ...]
-    mapped: tuple[tuple[float, ...], ...]
-    fixed_points: tuple[float | None, ...]
-
-    @classmethod
-    def of(cls, evidence: Evidence) -> Convergence | None:
-        """Look at the best and the worst explained target and some between; None where no target has a finite t."""
-        from hubscout.evidence.convergence import fixed_point_map
-
-        if evidence.spectrum is None:
-            return None
-        scored = [place for place, name in enumerate(evidence.targets) if name not in evidence.unscored]
-        ratios = np.asarray(evidence.ratio, dtype=np.float64)[scored]
-        finite = ratios[np.isfinite(ratios) & (ratios > 0)]
-        if not len(finite):
-            return None
-        order = np.argsort(-np.asarray(evidence.per_target_gain)[scored], kind="stable")
-        chosen = order[np.unique(np.linspace(0, len(order) - 1, min(TARGETS, len(order))).round().astype(int))]
-        t = np.geomspace(finite.min() / MARGIN, finite.max() * MARGIN, POINTS)
-        mapped = fixed_point_map(evidence, t)
-        kept = [place for place in chosen if np.isfinite(mapped[place]).all()]
-        if not kept:
-            return None
-        return cls(
-            targets=tuple(str(evidence.targets[scored[place]]) for place in kept),
-            t=tuple(_short(value) for value in t),
-            mapped=tuple(tuple(_short(value) for value in mapped[place]) for place in kept),
-            fixed_points=tuple(_short(ratios[p]) if np.isfinite(ratios[p]) else None for p in kept),
-        )
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Convergence:
-        """The inverse of `dataclasses.asdict` after a way through JSON."""
-        found = cls(
-            targets=tuple(record["targets"]),
-            t=tuple(record["t"]),
-            mapped=tuple(tuple(line) for line in record["mapped"]),
-            fixed_points=tuple(record["fixed_points"]),
-        )
-        if {len(line) for line in found.mapped} - {len(found.t)} or not (
-            len(found.targets) == len(found.mapped) == len(found.fixed_points)
-        ):
-            raise ValueError("the parts of convergence differ in length")
-        return found
+    if evidence.spectrum is None:
+        return None
+    scored = [place for place, name in enumerate(evidence.targets) if name not in evidence.unscored]
+    ratios = np.asarray(evidence.ratio, dtype=np.float64)[scored]
+    finite = ratios[np.isfinite(ratios) & (ratios > 0)]
+    if not len(finite):
+        return None
+    order = np.argsort(-np.asarray(evidence.per_target_gain)[scored], kind="stable")
+    chosen = order[np.unique(np.linspace(0, len(order) - 1, min(TARGETS, len(order))).round().astype(int))]
+    t = np.geomspace(finite.min() / MARGIN, finite.max() * MARGIN, POINTS)
+    mapped = fixed_point_map(evidence, t)
+    kept = [place for place in chosen if np.isfinite(mapped[place]).all()]
+    if not kept:
+        return None
+    return Convergence(
+        targets=tuple(str(evidence.targets[scored[place]]) for place in kept),
+        t=tuple(_short(value) for value in t),
+        mapped=tuple(tuple(_short(value) for value in mapped[place]) for place in kept),
+        fixed_points=tuple(_short(ratios[p]) if np.isfinite(ratios[p]) else None for p in kept),
+    )
 
 
 def _short(value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.row import Row
+from hubscout.runs.row import Row
 
 _LOCAL_HUBS = ("file", "onnx", "python")
 

@@ -21,9 +21,9 @@ from hubscout.ranking.candidates import Candidate
 if TYPE_CHECKING:
     from hubscout.engines import Shared
     from hubscout.features.decoded import PreparedPool
-    from hubscout.features.progress import Event, Observer
     from hubscout.hubs import Backbone
     from hubscout.ranking.task_reference import TaskReference
+    from hubscout.runs.events import Event, Observer
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class ScoreJob:
         return assess(candidate, self.task.open(), settings, pieces)
 
     def _tell(self, event: Event) -> None:
-        from hubscout.features.progress import Downloading, Message
+        from hubscout.runs.events import Downloading, Message
 
         if isinstance(event, Message | Downloading):
             report(Told(self.key, event))

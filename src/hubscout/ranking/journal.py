@@ -13,16 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.ranking.folder_lock import FolderLock
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.row import Row
-from hubscout.ranking.storage import FILE, load_ranking, save_ranking
+from hubscout.runs.atomic_files import why_not_written
+from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
+from hubscout.runs.folder_lock import FolderLock
+from hubscout.runs.json_files import append_line
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.ranking_storage import load_ranking, save_ranking
+from hubscout.runs.row import Row
 
-EVENTS = "events.jsonl"
-PREVIOUS = "ranking.previous.json"
-"""The ranking that was overwritten last."""
 _WAY_OUT = "Choose another folder, or overwrite it (overwrite=True, --overwrite)."
 
 
@@ -46,7 +45,7 @@ class Journal:
         if self.folder is None or self._lock is None:
             return None
         self._lock.take()
-        if not (self.folder / FILE).exists():
+        if not (self.folder / RANKING).exists():
             return None
         if overwrite:
             self._to_replace = True
@@ -80,11 +79,9 @@ class Journal:
         if self.folder is None:
             return
         try:
-            line = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, allow_nan=False)
-            with open(self.folder / EVENTS, "a", encoding="utf-8") as file:
-                file.write(strip_credentials(line) + "\n")
+            append_line(self.folder / EVENTS, {"time": round(time.time(), 3), "event": event, **facts})
         except (OSError, TypeError, ValueError) as error:
-            self.problem = _reason(error)
+            self.problem = why_not_written(error)
 
     def keep(self, ranking: Ranking) -> None:
         """Write the ranking as it stands; where that fails (a full disk), the work goes on and `problem` says why."""
@@ -95,11 +92,11 @@ class Journal:
             return
         try:
             if self._to_replace:
-                shutil.copyfile(self.folder / FILE, self.folder / PREVIOUS)
+                shutil.copyfile(self.folder / RANKING, self.folder / PREVIOUS_RANKING)
                 self._to_replace = False
             save_ranking(ranking, self.folder)
         except Exception as error:  # whatever it is, hours of work on other models must not end with it
-            self.problem = _reason(error)
+            self.problem = why_not_written(error)
 
     def _would_lose(self, ranking: Ranking) -> str | None:
         """Why the ranking must not take the place of what is in the folder; None if it may."""
@@ -115,11 +112,6 @@ class Journal:
         if not lost:
             return None
         return f"the ranking there would lose {', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}"
-
-
-def _reason(error: Exception) -> str:
-    told = error.strerror if isinstance(error, OSError) else None
-    return told or " ".join(str(error).split()) or type(error).__name__
 
 
 def _differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.errors import InputError, RunError
-from hubscout.ranking.checking import is_number
-from hubscout.ranking.reading import parse_json, read_whole
+from hubscout.errors import InputError
+from hubscout.runs.reference_file import read_reference
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from hubscout.evaluation import Agreement
     from hubscout.evaluation.pairs import Better
-    from hubscout.ranking.ranking import Ranking
+    from hubscout.runs.ranking import Ranking
 
-_MODEL_COLUMNS = ("model", "identifier", "name")
-_VALUE_COLUMNS = ("accuracy", "score", "value", "metric", "result", "test", "mean")
 BASELINES = {"params": "params", "flops": "flops"}
 CARD_BASELINES = ("source_accuracy", "downloads")
 
@@ -86,7 +82,7 @@ class Evaluation:
 def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Path, *, better: Better) -> Evaluation:
     """Compare a ranking with known results."""
     from hubscout.evaluation import evaluate
-    from hubscout.ranking.names import short_names
+    from hubscout.runs.model_names import short_names
 
     known = dict(reference) if isinstance(reference, Mapping) else read_reference(Path(reference))
     # People copy names from the table, which calls models by short ones.
@@ -137,7 +133,7 @@ def evaluation_table(found: Evaluation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.ranking.names import short_names
+    from hubscout.runs.model_names import short_names
 
     called = dict(zip(found.models, short_names(found.models), strict=True))
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
@@ -153,56 +149,3 @@ def evaluation_table(found: Evaluation) -> Table:
             last = part is found.metrics and name == list(part)[-1]
             table.add_row(*(Text(called.get(cell, cell)) for cell in cells), end_section=last)
     return table
-
-
-def read_reference(path: Path) -> dict[str, float]:
-    """Known results: a JSON object of model: value, or a CSV with a column of models and one of values."""
-    if not path.is_file():
-        raise InputError(f"reference: there is no file {path}.")
-    try:
-        text = read_whole(path).decode("utf-8")
-        pairs = _from_json(text, path) if path.suffix.lower() == ".json" else _from_csv(text, path)
-    except UnicodeDecodeError as error:
-        raise InputError(f"reference: {path} is not text in UTF-8.") from error
-    found: dict[str, float] = {}
-    for name, value in pairs:
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(f"reference: {path} has {value!r:.60} for {name}, which is not a number.") from None
-        if not is_number(number):
-            raise InputError(f"reference: {path} has {value!r:.60} for {name}; finite numbers are needed.")
-        if name in found:
-            raise InputError(f"reference: {path} names {name} twice.")
-        found[name] = number
-    if not found:
-        raise InputError(f"reference: {path} holds no results.")
-    return found
-
-
-def _from_json(text: str, path: Path) -> list[tuple[str, Any]]:
-    try:
-        record = parse_json(text.encode(), origin=f"reference: {path}")
-    except RunError as error:
-        raise InputError(str(error)) from error
-    if not isinstance(record, dict):
-        raise InputError(f"reference: {path} must be an object of model: value, not {type(record).__name__}.")
-    return list(record.items())
-
-
-def _from_csv(text: str, path: Path) -> list[tuple[str, Any]]:
-    try:
-        rows = list(csv.DictReader(text.splitlines()))
-    except csv.Error as error:
-        raise InputError(f"reference: {path} is not CSV: {error}.") from error
-    heads = [head for head in rows[0] if head is not None] if rows else []
-    model = next((head for name in _MODEL_COLUMNS for head in heads if head.strip().lower() == name), None)
-    value = next((head for name in _VALUE_COLUMNS for head in heads if head.strip().lower() == name), None)
-    if value is None and model is not None and len(heads) == 2:
-        value = next(head for head in heads if head != model)
-    if model is None or value is None:
-        raise InputError(
-            f"reference: {path} needs a column {' or '.join(_MODEL_COLUMNS)} and a column "
-            f"{' or '.join(_VALUE_COLUMNS)}; it has {', '.join(heads) or 'no header'}."
-        )
-    return [((row[model] or "").strip(), row[value]) for row in rows]

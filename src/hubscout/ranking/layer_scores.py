@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.errors import EvidenceWarning
-from hubscout.ranking.row import LayerScore
+from hubscout.runs.row import LayerScore
 
 if TYPE_CHECKING:
     from hubscout.evidence import Statistics

@@ -15,14 +15,14 @@ from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import parse_seconds
-from hubscout.ranking.ranking import Ranking
 from hubscout.ranking.run import Run
 from hubscout.ranking.spread import Spread
+from hubscout.runs.ranking import Ranking
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.features.progress import Observer
     from hubscout.hubs import Backbone
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
 
@@ -88,7 +88,7 @@ def rank(
             and the same question with other models adds them to those that are there. Another question (other data,
             metrics or settings) is refused. One process at a time writes a folder.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
-        observer: hears of progress; see `hubscout.features.progress`.
+        observer: hears of progress; see `hubscout.runs.events`.
 
     Returns:
         The `Ranking`. A model that could not be loaded or run is in its `failures` with the reason.
@@ -171,7 +171,7 @@ def _open_engine(
     engine: str | Engine, options: Mapping[str, Any], stack: ExitStack, observer: Observer | None
 ) -> Engine | None:
     """The engine, open until the end of the ranking; None where models run in this process one after the other."""
-    from hubscout.features.progress import Message
+    from hubscout.runs.events import Message
 
     opened = engine
     if isinstance(opened, str):

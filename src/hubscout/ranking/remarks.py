@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
-from hubscout.ranking.names import listing
+from hubscout.runs.model_names import listing
 
 if TYPE_CHECKING:
-    from hubscout.ranking.ranking import Ranking
+    from hubscout.runs.ranking import Ranking
 
 Reason = TypeVar("Reason", bound=Hashable)
 Who = TypeVar("Who")

@@ -15,13 +15,13 @@ import numpy as np
 from hubscout.errors import InterruptedRunError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings, assess
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.environment import describe_environment
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
-from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
-from hubscout.ranking.row import Failure, Row
-from hubscout.ranking.storage import check_row
+from hubscout.runs.environment import describe_environment
+from hubscout.runs.ranking import Ranking, Stage, TaskSummary
+from hubscout.runs.ranking_storage import check_row
+from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     from hubscout.ranking.spread import Spread
@@ -78,7 +78,7 @@ class Run:
             pid=os.getpid(), host=platform.node(),
         )  # fmt: skip
         if self.rows and self.settings.observer is not None:
-            from hubscout.features.progress import Message
+            from hubscout.runs.events import Message
 
             told = f"{len(self.rows)} finished {'model is' if len(self.rows) == 1 else 'models are'} there already"
             self.settings.observer(Message(str(self.journal.folder), told))
@@ -212,7 +212,7 @@ class Run:
         self.failures[candidate.identifier] = Failure(identifier=candidate.identifier, error=error, reason=reason)
         self.journal.note("model-failed", model=candidate.identifier, error=error, reason=reason)
         if self.settings.observer is not None:
-            from hubscout.features.progress import Finished
+            from hubscout.runs.events import Finished
 
             self.settings.observer(Finished(candidate.identifier, 0.0, error=reason))
 

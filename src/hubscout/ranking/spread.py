@@ -15,17 +15,17 @@ import numpy as np
 
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.features.parts import Merger, Part
-from hubscout.features.progress import Advanced, Downloading, Event, Finished, Message, Started
 from hubscout.features.sharding import cut
 from hubscout.ranking.assess import Assessment, Settings, assess_extractions, features_are_needed
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.jobs import ScoreJob, SentModel, ShardsJob, Told
 from hubscout.ranking.needs import Needs, guess_params, job_needs
 from hubscout.ranking.task_reference import TaskReference
+from hubscout.runs.events import Advanced, Downloading, Event, Finished, Message, Started
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared
-    from hubscout.features.progress import Observer
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
 Outcome = Assessment | Exception

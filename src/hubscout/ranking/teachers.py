@@ -15,11 +15,11 @@ import numpy as np
 
 from hubscout.credentials import lacks_credentials
 from hubscout.errors import InputError, ModelError
-from hubscout.ranking.ranking import Ranking
+from hubscout.runs.ranking import Ranking
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.features.progress import Observer
+    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
 

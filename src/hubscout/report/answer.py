@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.row import Row
-from hubscout.ranking.table import human_count
 from hubscout.report.shell import shell_command
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count
 
 TEACHERS = 3
 WORTH_SAVING = 0.5

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
-from hubscout.ranking.storage import write_atomically
 from hubscout.report.markup import Markup, json_script, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.answer import answer_section
@@ -24,6 +23,7 @@ from hubscout.report.sections.reference import reference_section
 from hubscout.report.sections.section import Section
 from hubscout.report.sections.targets import targets_section
 from hubscout.report.sections.tuning import tuning_section
+from hubscout.runs.atomic_files import write_atomically
 
 ORDER: tuple[Callable[[Run], Section | None], ...] = (
     answer_section,
@@ -82,7 +82,7 @@ def write_report(run: Run, path: str | Path) -> Path:
     """Write the page to `path`, all of it or nothing."""
     target = Path(path)
     page = render(run)
-    write_atomically(target, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    write_atomically(target, page)
     return target
 
 

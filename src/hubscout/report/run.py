@@ -9,14 +9,12 @@ from pathlib import Path
 
 from hubscout.errors import RunError
 from hubscout.evaluation.pairs import Better
-from hubscout.ranking.judgement import read_reference
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.storage import FILE as RANKING_FILE
-from hubscout.ranking.storage import load_ranking
-from hubscout.report.tuning_runs import TuningRun, find_tuning_runs
 from hubscout.report.view import View
-
-REFERENCE_FILES = ("reference.csv", "reference.json")
+from hubscout.runs.file_names import CURVES, RANKING, REFERENCES
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.ranking_storage import load_ranking
+from hubscout.runs.reference_file import read_reference
+from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +59,7 @@ def open_run(
     if not path.exists():
         raise RunError(f"There is no {path}: give the --out folder of a `hubscout rank` or `hubscout tune`.")
     home = path if path.is_dir() else path.parent
-    ranking = load_ranking(path) if path.is_file() or os.path.lexists(path / RANKING_FILE) else None
+    ranking = load_ranking(path) if path.is_file() or os.path.lexists(path / RANKING) else None
     runs = find_tuning_runs(home) if path.is_dir() else []
     for further in tuning:
         found_there = find_tuning_runs(Path(further)) if Path(further).is_dir() else []
@@ -70,10 +68,10 @@ def open_run(
         runs += found_there
     if ranking is None and not runs:
         raise RunError(
-            f"The folder {path} holds neither a ranking ({RANKING_FILE}) nor a tuning run (metrics.jsonl): "
+            f"The folder {path} holds neither a ranking ({RANKING}) nor a tuning run ({CURVES}): "
             "give the --out folder of a `hubscout rank` or `hubscout tune`."
         )
-    found = Path(reference) if reference else next((home / n for n in REFERENCE_FILES if (home / n).is_file()), None)
+    found = Path(reference) if reference else next((home / n for n in REFERENCES if (home / n).is_file()), None)
     return Run(
         folder=home,
         ranking=ranking,

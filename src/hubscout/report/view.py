@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hubscout.ranking.ranking import COSTS, Ranking
-from hubscout.ranking.row import Row
-from hubscout.ranking.table import human_count, human_probability, human_seconds
 from hubscout.report.names import short_names
+from hubscout.runs.ranking import COSTS, Ranking
+from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubscout.ranking.reading import parse_lines
+from hubscout.runs.file_names import GROWING
+from hubscout.runs.json_files import parse_lines
 from hubscout.serve.folder import open_real, real_files
 
-NAMES = ("events.jsonl", "metrics.jsonl", "trials.jsonl")
-"""The files of a run that grow line by line: of a ranking, of a tuning, of a comparison of methods."""
 MOST_BYTES = 1 << 20
 HEAD_BYTES = 96
 
@@ -68,7 +67,7 @@ class RunFollower:
         Where one file was begun anew, all are read again from their beginnings.
         """
         for path in real_files(self.folder):
-            if path.name in NAMES:
+            if path.name in GROWING:
                 self.files.setdefault(path.relative_to(self.folder).as_posix(), Follower(path))
         anew, lines = self._once()
         if anew:

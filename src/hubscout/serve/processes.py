@@ -20,7 +20,7 @@ from typing import Any
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.optional import require
-from hubscout.ranking.storage import write_atomically
+from hubscout.runs.atomic_files import write_atomically
 from hubscout.serve.folder import read_real
 
 NOTE = "serve.json"
@@ -75,7 +75,7 @@ def start(command: Sequence[str], folder: Path, request: Mapping[str, Any]) -> S
         pid=child.pid, created=psutil.Process(child.pid).create_time(), host=platform.node(), request=dict(request)
     )
     record = strip_credentials(json.dumps({"format": "hubscout-serve", "version": 1, **asdict(started)}, indent=1))
-    write_atomically(folder / NOTE, lambda temporary: temporary.write_text(record, encoding="utf-8"))
+    write_atomically(folder / NOTE, record)
     return started
 
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from hubscout.ranking.checking import is_number
-from hubscout.ranking.table import human_seconds
 from hubscout.report.charts.frame import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
-from hubscout.report.tuning_runs import MethodCurve, loss_curves, tuning_run, validation_curve
+from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
+from hubscout.runs.file_names import CURVES, EVENTS
+from hubscout.runs.record_types import is_number
+from hubscout.runs.texts import human_seconds
+from hubscout.runs.tuning_record import TuningRecord, tuning_run
 
 Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500
@@ -41,10 +43,10 @@ class Progress:
 
     def take(self, file: str, line: Mapping[str, Any]) -> None:
         """Count one line of `file` in."""
-        if file == "events.jsonl":
+        if file == EVENTS:
             self._take_event(line)
-        elif file.endswith("metrics.jsonl"):
-            self._take_tuning(file.removesuffix("metrics.jsonl").rstrip("/"), line)
+        elif file.endswith(CURVES):
+            self._take_tuning(file.removesuffix(CURVES).rstrip("/"), line)
 
     def _take_event(self, line: Mapping[str, Any]) -> None:
         event, name = line.get("event"), str(line.get("model") or "")
@@ -144,7 +146,11 @@ class Progress:
 
     def _charts(self) -> list[Markup]:
         runs = [
-            tuning_run(name or "validation", {}, [line for line in kept if line.get("event") in {"step", "validation"}])
+            tuning_run(
+                name or "validation",
+                TuningRecord(),
+                [line for line in kept if line.get("event") in {"step", "validation"}],
+            )
             for name, kept in self.curves.items()
         ]
         primary = next((run.primary for run in runs if run.primary), None)

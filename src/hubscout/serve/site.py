@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
-from hubscout.ranking.storage import FILE as RANKING
-from hubscout.ranking.storage import to_json
 from hubscout.report.page import asset
 from hubscout.report.run import Run
 from hubscout.report.shell import shell_command
+from hubscout.runs.file_names import RANKING
+from hubscout.runs.ranking_storage import to_json
 from hubscout.serve.folder import read_real
 from hubscout.serve.following import RunFollower
 from hubscout.serve.library import Library

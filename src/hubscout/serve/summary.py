@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.ranking.checking import is_number
-from hubscout.ranking.journal import EVENTS
-from hubscout.ranking.reading import parse_json, parse_lines
-from hubscout.ranking.storage import FILE as RANKING
-from hubscout.ranking.storage import check_record
 from hubscout.report.names import short_names
-from hubscout.report.tuning_runs import CURVES, RECORD, TRIALS, tuning_run
+from hubscout.runs.file_names import CURVES, EVENTS, GROWING, RANKING, TRIALS, TUNING
+from hubscout.runs.json_files import parse_json, parse_lines
+from hubscout.runs.ranking_storage import check_record
+from hubscout.runs.record_types import is_number
+from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
 from hubscout.serve.folder import MOST_BYTES, read_real, real_files
 from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
 
 State = Literal["running", "finished", "interrupted", "failed"]
-MARKS = frozenset({RANKING, EVENTS, RECORD, CURVES, TRIALS, NOTE})
+MARKS = frozenset({RANKING, TUNING, *GROWING, NOTE})
 """A folder that holds one of these is a run."""
 QUIET_SECONDS = 120
 """A run whose process cannot be looked at counts as running while it wrote something so many seconds ago."""
@@ -148,9 +147,9 @@ def _ranking_state(
 
 
 def _tuning(name: str, folder: Path) -> Summary:
-    places = [path.parent for path in real_files(folder) if path.name in (RECORD, CURVES)]
+    places = [path.parent for path in real_files(folder) if path.name in (TUNING, CURVES)]
     places = list(dict.fromkeys(places))
-    records = [_json(place / RECORD)[0] for place in places]
+    records = [_tuning_record(place / TUNING)[0] for place in places]
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
     over = bool(places) and all(
@@ -158,16 +157,16 @@ def _tuning(name: str, folder: Path) -> Summary:
         for record, lines in zip(records, ends, strict=True)
     )
     fresh = time.time() - _modified(folder) < QUIET_SECONDS
-    known: dict[str, Any] = next((record for record in records if record), {})
+    known = next((record for record in records if record is not None), TuningRecord())
     told = _dict(trials[-1].get("run")) if trials else {}
-    target = str(known.get("target") or told.get("target") or "")
+    target = known.target or str(told.get("target") or "")
     metric, score = _result(known, [line for lines in ends for line in lines])
-    methods = list(dict.fromkeys(str(record["method"]) for record in records if record.get("method")))
+    methods = list(dict.fromkeys(record.method for record in records if record is not None and record.method))
     return Summary(
         name=name,
         kind="tuning",
         state="finished" if over or (trials and not fresh) else "running" if fresh else "interrupted",
-        task=str(known.get("task") or ""),
+        task=known.task,
         best=" · ".join(part for part in (short_names([target])[0] if target else "", ", ".join(methods)) if part),
         score=score,
         metric=metric,
@@ -180,21 +179,30 @@ def _tuning(name: str, folder: Path) -> Summary:
 def _tuning_problem(folder: Path) -> str:
     """What is wrong with the first record of a tuning that cannot be read."""
     for path in real_files(folder):
-        if path.name != RECORD:
+        if path.name != TUNING:
             continue
-        record, problem = _json(path)
-        try:
-            tuning_run("", record, (), origin=RECORD)
-        except RunError as error:
-            problem = " ".join(str(error).split())
+        _, problem = _tuning_record(path)
         if problem:
             return f"{path.parent.relative_to(folder)}: {problem}" if path.parent != folder else problem
     return ""
 
 
-def _result(record: Mapping[str, Any], lines: list[dict[str, Any]]) -> tuple[str, float | None]:
+def _tuning_record(path: Path) -> tuple[TuningRecord | None, str]:
+    """The record of a tuning, if it can be read, and what is wrong with it."""
+    record, problem = _json(path)
+    if not record:
+        return None, problem
+    try:
+        found = TuningRecord.from_json(record, origin=TUNING)
+        tuning_run("", found, (), origin=TUNING)
+    except RunError as error:
+        return None, " ".join(str(error).split())
+    return found, ""
+
+
+def _result(record: TuningRecord, lines: list[dict[str, Any]]) -> tuple[str, float | None]:
     """Name and value of the first metric: on test where it is known, else of the last validation."""
-    found = _dict(record.get("merged_metrics")) or _dict(record.get("metrics"))
+    found = plain_metrics(record.saved_metrics)
     found = found or next((_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})
     for split in ("test", "validation"):
         for metric, measure in _dict(found.get(split)).items():

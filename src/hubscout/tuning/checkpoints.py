@@ -5,7 +5,6 @@ The name of a file ends in the first digits of its content's SHA-256: a byte tha
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from hubscout.errors import CheckpointError, TuningError
+from hubscout.runs.atomic_files import temporary_file, why_not_written
 
 _FORMAT = 2
 
@@ -38,17 +38,15 @@ class Checkpoints:
         The file gets its name when it is whole and on disk. A write that fails leaves the older ones alone.
         """
         name = f"step-{step:08d}"
-        partial = self.folder / f"{name}.partial"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
-                torch.save({"format": _FORMAT, "identity": dict(self.identity), "step": step, **state}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            path = self.folder / f"{name}-{_digest(partial)}.pt"
-            partial.replace(path)
+            with temporary_file(self.folder / name) as partial:
+                with partial.open("wb") as file:
+                    torch.save({"format": _FORMAT, "identity": dict(self.identity), "step": step, **state}, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                path = self.folder / f"{name}-{_digest(partial)}.pt"
+                partial.replace(path)
         except (OSError, RuntimeError) as error:
-            partial.unlink(missing_ok=True)
             raise TuningError(self._write_failed(self.folder / name, error)) from error
         for old in self.files()[: -self.keep]:
             old.unlink(missing_ok=True)
@@ -105,16 +103,9 @@ class Checkpoints:
             )
 
     def _write_failed(self, path: Path, error: Exception) -> str:
-        reason = str(error).splitlines()[0]
-        number = getattr(error, "errno", None)
-        cause = error.__context__
-        while number is None and cause is not None:
-            number, cause = getattr(cause, "errno", None), cause.__context__
-        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            reason = f"no room on the disk ({os.strerror(number)})"
         latest = self.latest()
         kept = f"The last good checkpoint is {latest}." if latest else "There is no earlier checkpoint."
-        return f"The checkpoint {path} could not be written: {reason}. {kept} Make room and resume."
+        return f"The checkpoint {path} could not be written: {why_not_written(error)}. {kept} Make room and resume."
 
 
 def _digest(path: Path) -> str:

@@ -15,11 +15,12 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
-from hubscout.json_lines import append_line, read_lines
 from hubscout.ranking.task_reference import TaskReference
+from hubscout.runs.file_names import TRIALS
+from hubscout.runs.json_files import append_line, read_lines
+from hubscout.runs.tuning_record import write_tuning
 from hubscout.tuning.measures import primary
 from hubscout.tuning.readable import read_through
-from hubscout.tuning.saving import write_record
 from hubscout.tuning.spreading import options_elsewhere, trial_job
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def compare(
         raise InputError("compare needs at least one method and one seed.")
     observer = options.pop("observer", None)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
-    journal = Path(out) / "trials.jsonl" if out is not None else None
+    journal = Path(out) / TRIALS if out is not None else None
     identity = _identity(task, target, teachers, options)
     done = _read(journal, identity)
     failures: dict[str, str] = {}
@@ -197,7 +198,7 @@ def _files(tuned: Tuned) -> dict[str, bytes]:
         try:
             tuned.save(folder)
         except NotImplementedError:
-            write_record(folder, tuned.record(), tuned.curves)
+            write_tuning(folder, tuned.tuning_record(), tuned.curves)
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

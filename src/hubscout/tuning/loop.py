@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.errors import DivergedError, InterruptedRunError, TuningError
+from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
+from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.data import TARGET, Batches, Share
-from hubscout.tuning.journal import Finished, Journal, Note, Observer, Progress, Validated
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 from hubscout.tuning.rows import Rows
@@ -60,7 +61,7 @@ class Loop:
     null_loss: float = math.inf
     """The task's loss of a model that says the same of every input."""
     checkpoints: Checkpoints | None = None
-    journal: Journal = field(default_factory=Journal)
+    journal: Curves = field(default_factory=Curves)
     observer: Observer = lambda event: None
     standing: Standing = field(default_factory=Standing)
     restarts: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class Loop:
             self._run(self._shares(self.standing.step, end), end)
         except KeyboardInterrupt as error:
             raise InterruptedRunError(f"stopped after step {self.standing.step}. {self._last_checkpoint()}") from error
-        self.observer(Finished(self.standing.step, time.perf_counter() - started))
+        self.observer(Finished("", time.perf_counter() - started, steps=self.standing.step))
 
     def _shares(self, first: int, end: int) -> Iterator[Share]:
         self.network.train()
@@ -200,7 +201,7 @@ class Loop:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         text = f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated."
-        self.observer(Note(text))
+        self.observer(Message("", text))
         self.journal.add("note", step=self.standing.step, text=text)
 
     def _report(self) -> None:
@@ -227,7 +228,9 @@ class Loop:
         step = self.standing.step
         rate = self.optimizer.param_groups[0]["lr"]
         self.observer(
-            Progress(step, self.steps, step / self.plan.batches_per_epoch, means, rate, samples / max(seconds, 1e-9))
+            Progress(
+                "", step, self.steps, step / self.plan.batches_per_epoch, means, rate, samples / max(seconds, 1e-9)
+            )
         )
         self.accelerator.log({**{f"loss/{name}": value for name, value in means.items()}, "rate": rate}, step=step)
         self.pending, self.reported_at, self.reported_step = [], now, step
@@ -262,7 +265,7 @@ class Loop:
         standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
         epoch = standing.step / self.plan.batches_per_epoch
         self._write("validation", step=standing.step, epoch=epoch, metrics=metrics, best=improved)
-        self.observer(Validated(standing.step, epoch, metrics, improved))
+        self.observer(Validated("", standing.step, epoch, metrics, improved))
         self.accelerator.log({f"validation/{name}": value for name, value in metrics.items()}, step=standing.step)
         self.reported_at = time.perf_counter()
 

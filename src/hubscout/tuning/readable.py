@@ -13,8 +13,8 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, TaskError
 from hubscout.features.preparing import default_threads
+from hubscout.runs.events import Message
 from hubscout.tasks.fingerprint import task_fingerprint
-from hubscout.tuning.journal import Note
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -77,7 +77,7 @@ def without(
     }
     note = f"Left out because they cannot be read: {named}"
     if observer is not None:
-        observer(Note(note))
+        observer(Message("", note))
     kept = replace(
         task,
         splits=splits,

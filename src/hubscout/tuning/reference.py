@@ -7,6 +7,7 @@ validation split, report the test split. Resumable: every finished trial is a li
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
 from hubscout.optional import require
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.file_names import REFERENCE, TRIALS
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.trials import Trial, TrialJournal
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
-
-TRIALS = "trials.jsonl"
-TABLE = "reference.csv"
 
 
 @dataclass(frozen=True)
@@ -63,26 +63,15 @@ class Reference:
     def save(self, path: Path | str) -> Path:
         """The table as CSV, with the columns `model` and `accuracy` that `hubscout evaluate` reads."""
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial_file = target.with_suffix(".partial")
-        with partial_file.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["model", "accuracy", "metric", "validation", "learning_rate", "weight_decay", "trials"])
-            for model in self.models:
-                best = self.best(model)
-                count = sum(trial.model == model for trial in self.trials)
-                writer.writerow(
-                    [
-                        strip_credentials(model),
-                        best.test,
-                        self.metric,
-                        best.validation,
-                        best.learning_rate,
-                        best.weight_decay,
-                        count,
-                    ]
-                )
-        partial_file.replace(target)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(["model", "accuracy", "metric", "validation", "learning_rate", "weight_decay", "trials"])
+        for model in self.models:
+            best = self.best(model)
+            count = sum(trial.model == model for trial in self.trials)
+            results = (best.test, self.metric, best.validation, best.learning_rate, best.weight_decay, count)
+            writer.writerow([strip_credentials(model), *results])
+        write_atomically(target, text.getvalue().encode())
         return target
 
 
@@ -143,7 +132,7 @@ def reference(
     )
     if not result.models:
         raise TuningError("No trial finished: " + "; ".join(f"{m}: {why}" for m, why in result.failures.items()))
-    result.save(folder / TABLE)
+    result.save(folder / REFERENCE)
     return result
 
 
@@ -235,7 +224,7 @@ def _search_tpe(
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
     from hubscout.engines import LocalEngine
     from hubscout.ranking.task_reference import TaskReference
-    from hubscout.tuning.journal import Validated
+    from hubscout.runs.events import Validated
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     rates = (*grid.learning_rates, *grid.beyond)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
-from hubscout.hubs.identifiers import Identifier, IdentifierFromFile
+from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.permission import code_wanted
-from hubscout.json_lines import read_lines
+from hubscout.runs.atomic_files import why_not_written, write_atomically
+from hubscout.runs.file_names import CURVES, TUNING
+from hubscout.runs.json_files import read_lines
+from hubscout.runs.tuning_record import read_tuning, write_tuning
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
     from hubscout.hubs import Backbone
     from hubscout.tuning.tuned import Tuned
-
-RECORD = "tuning.json"
-CURVES = "metrics.jsonl"
-_FORMAT = 1
 
 
 def save(tuned: Tuned, folder: Path) -> Path:
@@ -50,7 +46,7 @@ def save(tuned: Tuned, folder: Path) -> Path:
                 shutil.rmtree(folder / path.name)
             path.replace(folder / path.name)
     except (OSError, SafetensorError) as error:
-        raise TuningError(f"The model could not be saved in {folder}: {_reason(error)}.") from error
+        raise TuningError(f"The model could not be saved in {folder}: {why_not_written(error)}.") from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
@@ -68,67 +64,52 @@ def save_record(tuned: Tuned, folder: Path) -> None:
     from hubscout.hubs.saving import read_description
     from hubscout.tuning.model_card import model_card
 
-    write_record(folder, tuned.record(), tuned.curves)
+    write_tuning(folder, tuned.tuning_record(), tuned.curves)
     card = model_card(tuned, read_description(folder), by_code=opens_by_code(tuned, folder))
-    (folder / "README.md").write_text(strip_credentials(card), encoding="utf-8")
-
-
-def write_record(folder: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
-    """What was run and how it went, without the weights: what a report is made from."""
-    folder.mkdir(parents=True, exist_ok=True)
-    told = {"format": _FORMAT, **record}
-    text = strip_credentials(json.dumps(told, indent=1, ensure_ascii=False))
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    lines = "".join(json.dumps(line) + "\n" for line in curves)
-    (folder / CURVES).write_text(strip_credentials(lines), encoding="utf-8")
-
-
-def _reason(error: Exception) -> str:
-    # safetensors gives the system's error as text alone.
-    number = getattr(error, "errno", None) or next(iter(re.findall(r"os error (\d+)", str(error))), 0)
-    if int(number) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"no room on the disk ({os.strerror(int(number))})"
-    return str(error)
+    write_atomically(folder / "README.md", strip_credentials(card))
 
 
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
     from hubscout.hubs.saving import read_description
-    from hubscout.tuning.tuned import Tuned, read_metrics
+    from hubscout.tuning.measures import Measure
+    from hubscout.tuning.tuned import Tuned
 
-    record = _read_record(folder)
+    record = read_tuning(folder)
     if not allow_code:
-        record["target"], *record["teachers"] = (
-            IdentifierFromFile(str(name), str(folder / RECORD)) for name in (record["target"], *record["teachers"])
+        target, *teachers = (
+            IdentifierFromFile(name, str(folder / TUNING)) for name in (record.target, *record.teachers)
         )
+        record = replace(record, target=target, teachers=tuple(teachers))
     description = read_description(folder)
     names = tuple(description["target_names"])
     try:
         backbone, head = _load_whole(folder, len(names))
     except InputError:
         # Bare weights: only the target's own identifier says how to build the network.
-        backbone, head = _load_parts(folder, record, len(names))
-    merged = record.get("merged_metrics")
+        backbone, head = _load_parts(folder, record.target, len(names))
     known = set(TuningArguments.__dataclass_fields__)
     return Tuned(
         backbone=backbone,
         head=head,
-        loss=TaskLoss(record["kind"], len(names)),
-        task_name=record["task"],
-        task_fingerprint=record["task_fingerprint"],
+        loss=TaskLoss(record.kind, len(names)),
+        task_name=record.task,
+        task_fingerprint=record.task_fingerprint,
         target_names=names,
-        method=record["method"],
-        target=record["target"],
-        teachers=tuple(record["teachers"]),
-        arguments=TuningArguments(**{k: v for k, v in record["arguments"].items() if k in known}),
-        # What lies in the folder is the merged network: its metrics are the ones that hold.
-        metrics=read_metrics(merged if merged is not None else record["metrics"]),
-        curves=_read_curves(folder),
-        best_step=record["best_step"],
-        steps=record["steps"],
-        notes=tuple(record["notes"]),
-        warning=record.get("warning", ""),
-        sizes=record["sizes"],
+        method=record.method,
+        target=record.target,
+        teachers=record.teachers,
+        arguments=TuningArguments(**{k: v for k, v in record.arguments.items() if k in known}),
+        metrics={
+            split: {name: Measure(*interval) for name, interval in found.items()}
+            for split, found in record.saved_metrics.items()
+        },
+        curves=tuple(read_lines(folder / CURVES)),
+        best_step=record.best_step or 0,
+        steps=record.steps,
+        notes=record.notes,
+        warning=record.warning,
+        sizes=record.sizes,
     )
 
 
@@ -174,7 +155,7 @@ def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
     raise RunError(f"{backbone.card.identifier} has no head from {width} features to {outputs} targets.")
 
 
-def _load_parts(folder: Path, record: dict[str, Any], outputs: int) -> tuple[Backbone, nn.Module]:
+def _load_parts(folder: Path, target: str, outputs: int) -> tuple[Backbone, nn.Module]:
     """Weights in two files: the architecture is opened by the target's own identifier."""
     from torch import nn
 
@@ -182,26 +163,9 @@ def _load_parts(folder: Path, record: dict[str, Any], outputs: int) -> tuple[Bac
     from hubscout.hubs.checkpoints import fit_state, read_state
     from hubscout.hubs.saving import HEAD_WEIGHTS
 
-    backbone = load_backbone(record["target"])
+    backbone = load_backbone(target)
     assert backbone.module is not None
     fit_state(backbone.module, read_state(folder / "model.safetensors"), source=str(folder))
     head = nn.Linear(backbone.card.feature_dim, outputs)
     fit_state(head, read_state(folder / HEAD_WEIGHTS), source=str(folder / HEAD_WEIGHTS))
     return backbone, head
-
-
-def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / RECORD
-    if not path.is_file():
-        raise RunError(f"{folder} is no folder of a tuned model: it has no {RECORD}. `hubscout tune --out` makes one.")
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunError(f"{path} cannot be read: {error}.") from error
-    if not isinstance(record, dict) or record.get("format") != _FORMAT:
-        raise RunError(f"{path} is not of a version that this hubscout reads.")
-    return record
-
-
-def _read_curves(folder: Path) -> tuple[dict[str, Any], ...]:
-    return tuple(read_lines(folder / CURVES))

@@ -13,8 +13,11 @@ import numpy as np
 import torch
 
 from hubscout.errors import InputError
+from hubscout.features.opening import downloads_told
 from hubscout.hubs import Backbone
-from hubscout.hubs.downloading import listening, sentences
+from hubscout.runs.events import Message, Observer, silent
+from hubscout.runs.file_names import CURVES
+from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.fingerprint import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
@@ -25,7 +28,6 @@ from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.data import TARGET, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.evaluate import Judge
 from hubscout.tuning.guessing import Verdict, null_loss
-from hubscout.tuning.journal import Journal, Note, Observer, silent
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import TaskLoss, check_trainable
@@ -82,7 +84,7 @@ class SingleRun:
         self.observer = observer if self.accelerator.is_main_process else silent
         self.notes: list[str] = list(restarts)
         self.shared = share_from_main(self.accelerator)
-        with listening(sentences(lambda text: self.observer(Note(text)))):
+        with downloads_told("", self.observer):
             self.target, note = open_target(target, task, arguments, method)
             self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
         for role, backbone in (("target", self.target), *(("teacher", teacher) for teacher in self.teachers)):
@@ -148,7 +150,7 @@ class SingleRun:
             served,
             null_loss(self.task, loss, rows),
             checkpoints,
-            Journal(self.folder / "metrics.jsonl" if self.folder and accelerator.is_main_process else None),
+            Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
         )
         self._start(self.loop, checkpoints, resume)
@@ -309,4 +311,4 @@ class SingleRun:
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
-        self.observer(Note(text))
+        self.observer(Message("", text))

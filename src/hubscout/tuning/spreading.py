@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hubscout.engines import Engine, Job, report
-from hubscout.tuning.display import metrics_text
-from hubscout.tuning.journal import Note, Validated
+from hubscout.runs.events import Message, Validated
+from hubscout.runs.texts import metrics_text
 
 if TYPE_CHECKING:
-    from hubscout.tuning.journal import Event
+    from hubscout.runs.events import Event
 
 
 def trial_job(key: str, work: Callable[[], Any], engine: Engine, device: str, group: str = "") -> Job:
@@ -32,4 +32,4 @@ def options_elsewhere(options: Mapping[str, Any], key: str, engine: Engine, obse
 def tell_validation(key: str, event: Event) -> None:
     """Inside a job: report a validation, with the name of the run."""
     if isinstance(event, Validated):
-        report(Note(f"{key}: epoch {event.epoch:.1f}: {metrics_text(event)}"))
+        report(Message("", f"{key}: epoch {event.epoch:.1f}: {metrics_text(event)}"))

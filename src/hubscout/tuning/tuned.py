@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InputError, RunError
+from hubscout.errors import InputError
+from hubscout.runs.hooks import call
+from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
@@ -193,36 +194,36 @@ class Tuned:
 
     def metrics_record(self) -> dict[str, Any]:
         """The metrics as plain numbers."""
-        return _plain(self.metrics)
+        return plain_metrics(_intervals(self.metrics))
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights and the curves, as plain values."""
-        import dataclasses
+        return self.tuning_record().to_json()
 
-        return {
-            "task": self.task_name,
-            "task_fingerprint": self.task_fingerprint,
-            "kind": self.kind,
-            "target": self.target,
-            "teachers": list(self.teachers),
-            "method": self.method,
-            "metrics": _plain(self.metrics),
-            "merged_metrics": _plain(self.merged_metrics) if self.merged_metrics is not None else None,
-            "best_step": self.best_step,
-            "steps": self.steps,
-            "notes": list(self.notes),
-            "warning": self.warning,
-            "sizes": dict(self.sizes),
-            "arguments": dataclasses.asdict(self.arguments),
-        }
+    def tuning_record(self) -> TuningRecord:
+        """What `tuning.json` holds."""
+        merged = self.merged_metrics
+        return TuningRecord(
+            task=self.task_name,
+            task_fingerprint=self.task_fingerprint,
+            kind=self.kind,
+            target=self.target,
+            teachers=self.teachers,
+            method=self.method,
+            metrics=_intervals(self.metrics),
+            merged_metrics=None if merged is None else _intervals(merged),
+            best_step=self.best_step,
+            steps=self.steps,
+            notes=self.notes,
+            warning=self.warning,
+            sizes=dict(self.sizes),
+            arguments=asdict(self.arguments),
+        )
 
     def plot(self) -> Figure:
         """The validation metric over epochs, as a matplotlib figure."""
-        from hubscout.report import Run
-        from hubscout.report.pictures import draw
-        from hubscout.report.tuning_runs import tuning_run
-
-        return draw(Run(tuning=(tuning_run(self.method, self.record(), self.curves),)), "tuning")
+        run = tuning_run(self.method, self.tuning_record(), self.curves)
+        return call("draw", call("Run", tuning=(run,)), "tuning")
 
     def __rich__(self) -> Table:
         from hubscout.tuning.table import as_table
@@ -248,19 +249,5 @@ class Tuned:
         return "\n".join(lines)
 
 
-def _plain(metrics: Metrics) -> dict[str, Any]:
-    return {
-        split: {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in found.items()}
-        for split, found in metrics.items()
-    }
-
-
-def read_metrics(record: Mapping[str, Any]) -> dict[str, dict[str, Measure]]:
-    """Metrics out of what `Tuned.record` gave."""
-    try:
-        return {
-            split: {name: Measure(m["value"], m["low"], m["high"]) for name, m in found.items()}
-            for split, found in record.items()
-        }
-    except (TypeError, KeyError, AttributeError) as error:
-        raise RunError(f"These are no metrics of a tuned model: {json.dumps(record, default=str)[:80]}") from error
+def _intervals(metrics: Metrics) -> dict[str, dict[str, Interval]]:
+    return {split: {name: (m.value, m.low, m.high) for name, m in found.items()} for split, found in metrics.items()}

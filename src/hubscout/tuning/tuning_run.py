@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
+from hubscout.runs.events import Message, Observer, silent
 from hubscout.tasks import Task
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.journal import Note, Observer, silent
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 
@@ -45,7 +45,7 @@ def tune(
         resume: go on from the last checkpoint in `out`, if there is one; the result is that of a run in one go.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept.
-        observer: hears of progress; see `hubscout.tuning.journal`.
+        observer: hears of progress; see `hubscout.runs.events`.
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
@@ -82,7 +82,7 @@ def tune(
                 raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
             restarts = (*run.restarts, _restarted(error, settled.slower(tried + 1)))
             run.clear()
-        told(Note(restarts[-1]))
+        told(Message("", restarts[-1]))
     if tuned.warning and observer is None:
         warnings.warn(tuned.warning, stacklevel=2)
     return tuned

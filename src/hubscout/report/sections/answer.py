@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hubscout.ranking.table import human_count, human_probability
 from hubscout.report.answer import Answer, answer, budget_words, next_command
 from hubscout.report.markup import Markup, join, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
+from hubscout.runs.texts import human_count, human_probability
 
 NAMED_TIES = 4
 

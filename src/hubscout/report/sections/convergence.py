@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hubscout.ranking.convergence import Convergence
 from hubscout.report.charts.frame import figure
 from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.markup import Markup, table
 from hubscout.report.names import significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, selector
+from hubscout.runs.row import Convergence
 
 MODELS = 12
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.row import Row
 from hubscout.report.charts.frame import figure, legend
 from hubscout.report.charts.scatter import Point, scatter
 from hubscout.report.markup import Markup, join, table
@@ -11,6 +9,8 @@ from hubscout.report.run import Run
 from hubscout.report.sections.ranking import ERRORS_SHOWN
 from hubscout.report.sections.section import Section, switch
 from hubscout.report.view import Cost, View
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.row import Row
 
 
 def cost_section(run: Run) -> Section | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hubscout.ranking.row import Row
 from hubscout.report.charts.frame import figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
+from hubscout.runs.row import Row
 
 FINAL = "before the head"
 

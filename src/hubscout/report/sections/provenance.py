@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.table import human_seconds
 from hubscout.report.answer import command_words
 from hubscout.report.charts.frame import details
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.texts import human_seconds
 
 
 def provenance_section(run: Run) -> Section | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hubscout.ranking.row import Row
-from hubscout.ranking.table import human_count, human_probability, human_seconds
 from hubscout.report.charts.frame import details
 from hubscout.report.charts.scale import Scale, linear
 from hubscout.report.markup import Markup, breakable, join, scrolling, table, tag
@@ -14,6 +12,8 @@ from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
+from hubscout.runs.row import Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds
 
 ERRORS_SHOWN = 2.0
 """Error bars reach this many standard errors each way."""

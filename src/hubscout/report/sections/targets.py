@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubscout.ranking.row import Row
 from hubscout.report.markup import Markup, join, json_script, scrolling, tag
 from hubscout.report.names import shorten
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
+from hubscout.runs.row import Row
 
 MODELS_SHOWN = 16
 TARGETS_SHOWN = 12

@@ -10,7 +10,8 @@ from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.names import listing, short_names
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, switch
-from hubscout.report.tuning_runs import MethodCurve, TuningRun, by_method, loss_curves, validation_curve
+from hubscout.report.tuning_runs import MethodCurve, by_method, loss_curves, validation_curve
+from hubscout.runs.tuning_record import TuningRun
 
 DOTS_UP_TO = 60
 

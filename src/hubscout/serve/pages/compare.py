@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hubscout.evaluation import weighted_tau
-from hubscout.ranking.ranking import Ranking
-from hubscout.ranking.row import Row
-from hubscout.ranking.table import human_seconds
 from hubscout.report.charts.frame import Frame, details, drawing, figure
 from hubscout.report.charts.labels import text_width
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
@@ -16,6 +13,9 @@ from hubscout.report.names import short_names, shorten
 from hubscout.report.run import Run
 from hubscout.report.sections.section import TAU
 from hubscout.report.sections.tuning import tuning_section
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.row import Row
+from hubscout.runs.texts import human_seconds
 from hubscout.serve.pages.frame import address, page
 
 MOST_DRAWN = 24

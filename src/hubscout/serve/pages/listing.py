@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hubscout.ranking.table import human_seconds
 from hubscout.report.markup import Markup, breakable, scrolling, tag
+from hubscout.runs.texts import human_seconds
 from hubscout.serve.pages.frame import address, page, state_badge
 from hubscout.serve.summary import Summary
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from hubscout.ranking.environment import describe_environment, package_versions
+from hubscout.runs.environment import describe_environment, package_versions
 
 
 def test_it_says_what_a_run_was_made_with() -> None:
@@ -18,7 +18,7 @@ def test_it_says_what_a_run_was_made_with() -> None:
 
 def test_looking_does_not_load_torch() -> None:
     code = (
-        "import sys; from hubscout.ranking.environment import describe_environment; describe_environment();"
+        "import sys; from hubscout.runs.environment import describe_environment; describe_environment();"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

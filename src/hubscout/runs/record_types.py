@@ -1,10 +1,10 @@
-"""Whether a record read from a file holds what its dataclass says, before anything relies on it."""
+"""Whether a record read from a file is of a known version and holds what its dataclass says."""
 
 from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -15,13 +15,37 @@ MOST = 1e150
 """Larger numbers are nonsense that arithmetic overflows on."""
 DEEPEST = 50
 
+Migrations = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
+"""From the version of a record to the function that makes it a record of the next version."""
+
+
+def in_version(record: Any, form: str, version: int, migrations: Migrations, *, origin: str) -> dict[str, Any]:
+    """The record as `version` has it.
+
+    >>> older = {"format": "notes", "version": 1, "text": "a"}
+    >>> in_version(older, "notes", 2, {1: lambda record: record | {"lines": [record.pop("text")]}}, origin="it")
+    {'format': 'notes', 'version': 2, 'lines': ['a']}
+    """
+    if not isinstance(record, dict) or record.get("format") != form:
+        raise RunError(f"{origin} is not a saved {form.removeprefix('hubscout-')}.")
+    found = record.get("version")
+    while isinstance(found, int) and found < version and found in migrations:
+        record = {**migrations[found](dict(record)), "version": found + 1}
+        found += 1
+    if found != version or isinstance(found, bool):
+        raise RunError(
+            f"{origin} has version {found!r} of the format; this hubscout reads version {version}. Make it again, or "
+            "install the hubscout that wrote it."
+        )
+    return record
+
 
 def check_types(record: Any, place: str, *, kind: type | None = None) -> None:
     """Go through a dataclass and everything in it; the first value of a wrong type is named in a `RunError`.
 
     With `kind` the record is a mapping with the fields of that dataclass, which it is to become.
 
-    >>> from hubscout.ranking.row import Failure
+    >>> from hubscout.runs.row import Failure
     >>> check_types(Failure(identifier="a", error="b", reason=3), "failure")
     Traceback (most recent call last):
     hubscout.errors.RunError: failure.reason must be str, not 3.

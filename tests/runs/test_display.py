@@ -3,11 +3,11 @@ from __future__ import annotations
 import io
 import re
 import time
-from typing import Any
 
-from hubscout.features import display, extract
-from hubscout.features.progress import Advanced, Downloading, Finished, Message, Started
-from hubscout.features.progress_display import LineDisplay
+import pytest
+
+from hubscout.runs.display import LineDisplay, display
+from hubscout.runs.events import Advanced, Downloading, Finished, Message, Observer, Progress, Started, Validated
 
 
 class Terminal(io.StringIO):
@@ -15,10 +15,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_plain_lines_where_there_is_no_terminal(backbone: Any, task: Any) -> None:
+def extraction(observer: Observer) -> None:
+    for event in (Started("test/conv", 700), Advanced("test/conv", 700), Finished("test/conv", 0.4)):
+        observer(event)
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
     with display(2, stream=stream) as observer:
-        extract(backbone, task, device="cpu", observer=observer)
+        extraction(observer)
         observer(Message("b", "out of memory"))
         observer(Finished("b", 0.0, error="no such model"))
     lines = stream.getvalue().splitlines()
@@ -38,11 +43,11 @@ def test_lines_say_speed_and_time_left() -> None:
     assert re.fullmatch(r"\[1/1\] a: 70/100 samples, [\d.]+/s, \d+ s left", second)
 
 
-def test_bars_on_a_terminal(backbone: Any, task: Any) -> None:
+def test_bars_on_a_terminal() -> None:
     stream = Terminal()
     with display(1, stream=stream) as observer:
         observer(Message("test/conv", "a [message] with brackets"))
-        extract(backbone, task, device="cpu", observer=observer)
+        extraction(observer)
         observer(Finished("x", 1.0, error="broken"))
     text = stream.getvalue()
     assert "\x1b" in text
@@ -51,10 +56,10 @@ def test_bars_on_a_terminal(backbone: Any, task: Any) -> None:
     assert "models" in text
 
 
-def test_quiet_says_nothing(backbone: Any, task: Any) -> None:
+def test_quiet_says_nothing() -> None:
     for stream in (io.StringIO(), Terminal()):
         with display(1, quiet=True, stream=stream) as observer:
-            extract(backbone, task, device="cpu", observer=observer)
+            extraction(observer)
         assert stream.getvalue() == ""
 
 
@@ -77,3 +82,50 @@ def test_downloads_are_lines_or_a_bar() -> None:
         observer(Advanced("hf/a/b", 10))
     assert "hf/a/b: download, MB" in screen.getvalue()
     assert "100/346" in screen.getvalue()
+
+
+def tuning(observer: Observer) -> None:
+    losses = {"task": 1.25, "teachers": 0.5}
+    for event in (
+        Message("", "micro-batches of [4]"),
+        Progress("", 10, 100, 1.0, losses, 0.01, 250.0),
+        Progress("", 20, 100, 2.0, losses, 0.01, 250.0),
+        Validated("", 20, 2.0, {"accuracy": 0.5}, True),
+        Finished("", 12.3, steps=100),
+    ):
+        observer(event)
+
+
+def test_a_tuning_is_told_under_its_title() -> None:
+    stream = io.StringIO()
+    with display(title="fine-tune", stream=stream) as observer:
+        tuning(observer)
+    assert stream.getvalue().splitlines() == [
+        "fine-tune: micro-batches of [4]",
+        "fine-tune: step 10/100: loss 1.750 (task 1.250, teachers 0.500), 250 samples/s",
+        "fine-tune: epoch 2.0: validation accuracy 0.5000 (best)",
+        "fine-tune: 100 steps in 12 s",
+    ]
+
+
+def test_a_tuning_that_starts_anew_counts_anew() -> None:
+    stream = io.StringIO()
+    observer = LineDisplay(stream, title="kd", seconds_between=0.0)
+    for step in (50, 60, 1, 2):
+        observer(Progress("", step, 100, 0.0, {"task": 1.0}, 0.01, 9.0))
+    assert not re.search(r"-\d+ s left", stream.getvalue())
+    assert stream.getvalue().count("s left") == 2
+
+
+def test_a_tuning_is_a_bar_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    screen = Terminal()
+    with display(title="fine-tune", stream=screen) as observer:
+        tuning(observer)
+    text = screen.getvalue()
+    assert "micro-batches of [4]" in text
+    assert "models" not in text
+    last = text.rstrip().splitlines()[-2]
+    assert "fine-tune" in last
+    assert "20/100" in last
+    assert "loss 1.750" in last

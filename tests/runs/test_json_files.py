@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hubscout.errors import RunError
-from hubscout.json_lines import append_line, read_lines
+from hubscout.runs.json_files import append_line, read_lines, write_lines
 
 FIRST, SECOND, THIRD = {"n": 1, "text": "ä{}"}, {"n": 2, "inner": {"a": [1, 2]}}, {"n": 3}
 
@@ -38,3 +38,19 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
     path.write_text('{"n": 1}\n{"n": \n{"n": 3}\n')
     with pytest.raises(RunError, match=r"lines\.jsonl, line 2, is no JSON object"):
         read_lines(path)
+
+
+def test_watchers_pass_over_what_is_broken(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    assert read_lines(path, tolerant=True) == []
+    path.write_bytes(b'{"n": 1}\nnot json\n\n[2]\n\xff\n{"n": 3}\n{"n":')
+    assert read_lines(path, tolerant=True) == [{"n": 1}, {"n": 3}]
+    with pytest.raises(RunError, match="line 2, is no JSON object"):
+        read_lines(path)
+
+
+def test_a_file_is_replaced_by_records(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    append_line(path, FIRST)
+    write_lines(path, [SECOND, THIRD])
+    assert read_lines(path) == [SECOND, THIRD]

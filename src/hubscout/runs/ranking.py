@@ -11,8 +11,9 @@ import numpy as np
 
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
-from hubscout.ranking.comparison import Comparison, compare
-from hubscout.ranking.row import Failure, Row
+from hubscout.runs.comparison import Comparison, compare
+from hubscout.runs.hooks import call
+from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +132,7 @@ class Ranking:
         """(K, K): entry i, j is P(row i better than row j), of the rows of `compared` in their order.
 
         Where the first metric has no block scores there is no doubt to tell: 1, 0, or one half for equal scores.
-        See `hubscout.ranking.comparison` for what the number means.
+        See `hubscout.runs.comparison` for what the number means.
         """
         rows = self.compared
         comparison = _comparison(rows, self.seed)
@@ -180,15 +181,11 @@ class Ranking:
 
     def agreement(self) -> MetricAgreement:
         """How far the metrics of this ranking order the models alike."""
-        from hubscout.ranking.judgement import metric_agreement
-
-        return metric_agreement(self)
+        return call("metric_agreement", self)
 
     def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: Better = "higher") -> Evaluation:
         """Compare with known results of fine-tuning: a mapping from identifiers, or a CSV or JSON file of one."""
-        from hubscout.ranking.judgement import evaluate_ranking
-
-        return evaluate_ranking(self, reference, better=better)
+        return call("evaluate_ranking", self, reference, better=better)
 
     def to_frame(self) -> pd.DataFrame:
         """One line a model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
@@ -197,7 +194,7 @@ class Ranking:
 
     def save(self, folder: str | Path) -> Path:
         """Write `ranking.json` (and `scores.parquet` where pandas and pyarrow are installed) into `folder`."""
-        from hubscout.ranking.storage import save_ranking
+        from hubscout.runs.ranking_storage import save_ranking
 
         return save_ranking(self, Path(folder))
 
@@ -208,37 +205,26 @@ class Ranking:
         A model that this file names opens data only. `allow_code` lets it run code too (`python:` functions,
         `trust_remote_code`) when it is opened later, as a teacher for instance.
         """
-        from hubscout.ranking.storage import load_ranking
+        from hubscout.runs.ranking_storage import load_ranking
 
         return load_ranking(Path(path), allow_code=allow_code)
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page; it loads nothing and opens from a file."""
-        from hubscout.report import Run, write_report
-
-        return write_report(Run(ranking=self), path)
+        return call("write_report", call("Run", ranking=self), path)
 
     def plot(self, what: str = "scores") -> Figure:
         """A matplotlib figure: "scores", "cost", "metrics", "targets", "layers" or "convergence"."""
-        from hubscout.report import Run
-        from hubscout.report.pictures import draw
-
-        return draw(Run(ranking=self), what)
+        return call("draw", call("Run", ranking=self), what)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from hubscout.ranking.table import renderables
-
-        yield from renderables(self, options.max_width)
+        yield from call("renderables", self, options.max_width)
 
     def __str__(self) -> str:
-        from hubscout.ranking.table import as_text
-
-        return as_text(self)
+        return call("as_text", self)
 
     def _repr_html_(self) -> str:
-        from hubscout.ranking.table import as_html
-
-        return as_html(self)
+        return call("as_html", self)
 
 
 def flatten(row: Row) -> dict[str, Any]:

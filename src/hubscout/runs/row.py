@@ -4,8 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from hubscout.ranking.convergence import Convergence
+
+@dataclass(frozen=True, kw_only=True)
+class Convergence:
+    """f(t) of Theorem 1 on a grid: `mapped[i][j]` is f(`t[j]`) of `targets[i]`.
+
+    `fixed_points` has the t that was found for each target, None where the null model is best (t = ∞).
+    """
+
+    targets: tuple[str, ...]
+    t: tuple[float, ...]
+    mapped: tuple[tuple[float, ...], ...]
+    fixed_points: tuple[float | None, ...]
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Convergence:
+        """The inverse of `dataclasses.asdict` after a way through JSON."""
+        found = cls(
+            targets=tuple(record["targets"]),
+            t=tuple(record["t"]),
+            mapped=tuple(tuple(line) for line in record["mapped"]),
+            fixed_points=tuple(record["fixed_points"]),
+        )
+        if {len(line) for line in found.mapped} - {len(found.t)} or not (
+            len(found.targets) == len(found.mapped) == len(found.fixed_points)
+        ):
+            raise ValueError("the parts of convergence differ in length")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, RunError
-from hubscout.hubs.identifiers import IdentifierFromFile
-from hubscout.ranking.checking import check_types
-from hubscout.ranking.convergence import Convergence
-from hubscout.ranking.ranking import Ranking, Stage, TaskSummary
-from hubscout.ranking.reading import read_json
-from hubscout.ranking.row import Dropped, Failure, LayerScore, Row
+from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.file_names import RANKING, SCORES
+from hubscout.runs.json_files import read_json
+from hubscout.runs.ranking import Ranking, Stage, TaskSummary
+from hubscout.runs.record_types import Migrations, check_types, in_version
+from hubscout.runs.row import Convergence, Dropped, Failure, LayerScore, Row
 
+FORM = "hubscout-ranking"
 VERSION = 1
-FILE = "ranking.json"
-TABLE = "scores.parquet"
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then give it its name: readers see all of it or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+MIGRATIONS: Migrations = {}
 
 
 def to_json(ranking: Ranking) -> dict[str, Any]:
@@ -47,7 +32,7 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
         entry["best_layer"] = row.best_layer.name if row.best_layer else None
         rows.append(entry)
     return {
-        "format": "hubscout-ranking",
+        "format": FORM,
         "version": VERSION,
         **record,
         "rows": rows,
@@ -66,13 +51,7 @@ def from_json(record: Any, *, origin: str = "this record", allow_code: bool = Fa
 
 def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[str, Any]:
     """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
-    if not isinstance(record, dict) or record.get("format") != "hubscout-ranking":
-        raise RunError(f"{origin} is not a saved ranking.")
-    if record.get("version") != VERSION:
-        raise RunError(
-            f"{origin} has version {record.get('version')!r} of the format; this hubscout reads version {VERSION}. "
-            "Rank again, or install the hubscout that wrote it."
-        )
+    record = in_version(record, FORM, VERSION, MIGRATIONS, origin=origin)
     try:
         task = TaskSummary(**_tuples(TaskSummary, record["task"]))
         rows = tuple(_row(entry) for entry in record["rows"])
@@ -136,9 +115,9 @@ def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
 def save_ranking(ranking: Ranking, folder: Path) -> Path:
     """Write the ranking into `folder`, each file at once; returns the path of `ranking.json`."""
     text = strip_credentials(json.dumps(to_json(ranking), indent=1, allow_nan=False, default=_plain))
-    path = folder / FILE
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    _save_table(ranking, folder / TABLE)
+    path = folder / RANKING
+    write_atomically(path, text)
+    _save_table(ranking, folder / SCORES)
     return path
 
 
@@ -156,7 +135,7 @@ def _save_table(ranking: Ranking, path: Path) -> None:
         import pyarrow.parquet
     except ModuleNotFoundError:
         return  # the JSON file holds everything; the table is for tools that like tables
-    from hubscout.ranking.ranking import flatten
+    from hubscout.runs.ranking import flatten
 
     rows = [flatten(replace(row, identifier=strip_credentials(row.identifier))) for row in ranking.rows]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -176,8 +155,8 @@ def _column(pyarrow: Any, values: list[Any]) -> Any:
 
 def load_ranking(path: Path, *, allow_code: bool = False) -> Ranking:
     """Open a run folder or the `ranking.json` in it."""
-    file = path / FILE if path.is_dir() else path
+    file = path / RANKING if path.is_dir() else path
     if not os.path.lexists(file):
-        what = f"The folder {path} holds no {FILE}" if path.is_dir() else f"There is no {path}"
+        what = f"The folder {path} holds no {RANKING}" if path.is_dir() else f"There is no {path}"
         raise RunError(f"{what}: give the --out folder of a `hubscout rank`.")
     return from_json(read_json(file), origin=str(file), allow_code=allow_code)

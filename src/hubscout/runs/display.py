@@ -1,0 +1,218 @@
+"""Progress for people: bars on a terminal, lines elsewhere, nothing where it is not wanted."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from hubscout.credentials import strip_credentials
+from hubscout.runs.events import (
+    Advanced,
+    Downloading,
+    Event,
+    Finished,
+    Message,
+    Observer,
+    Progress,
+    Started,
+    Validated,
+    silent,
+)
+from hubscout.runs.texts import download_text, finished_text, losses_text, metrics_text, speed_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def display(
+    models: int = 0, *, title: str = "", quiet: bool = False, stream: TextIO | None = None
+) -> Iterator[Observer]:
+    """An observer that shows how far a run has come, for the time of a `with` block.
+
+    Bars where `stream` (standard error) is a terminal, otherwise plain lines.
+
+    Args:
+        models: how many models will be worked on.
+        title: what the tuning of one model is called.
+        quiet: show nothing.
+        stream: where to write; standard error if None.
+
+    """
+    out = sys.stderr if stream is None else stream
+    if quiet:
+        yield silent
+    elif out.isatty():
+        with _bars(out, transient=not title) as bars:
+            yield BarDisplay(bars, models, title)
+    else:
+        yield LineDisplay(out, models, title)
+
+
+@dataclass
+class _Count:
+    """How far one model is, in samples or steps. `since` is when the first that is not from the cache was started."""
+
+    total: int
+    done: int
+    since: float
+    run: int = 0
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        self.run += count
+
+    def per_second(self, now: float) -> float:
+        return self.run / max(now - self.since, 1e-9)
+
+    def left(self, now: float) -> str:
+        return f", {(self.total - self.done) / self.per_second(now):.0f} s left" if self.run else ""
+
+
+class LineDisplay:
+    """A line when a model starts and ends, one every ten seconds between, at every validation, and every message."""
+
+    def __init__(
+        self, stream: TextIO, models: int = 0, title: str = "", *, seconds_between: float = _SECONDS_BETWEEN_LINES
+    ) -> None:
+        self._stream = stream
+        self._models = models
+        self._title = title
+        self._seconds_between = seconds_between
+        self._current: dict[str, _Count] = {}
+        self._downloads: dict[str, float] = {}
+        self._seen: dict[str, int] = {}
+        self._last = time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        """Print what is worth a line."""
+        now = time.monotonic()
+        due = now - self._last >= self._seconds_between
+        state = self._current.get(event.model)
+        match event:
+            case Started():
+                self._current[event.model] = _Count(event.rows, event.rows_done, now)
+                cached = f", {event.rows_done} of them cached" if event.rows_done else ""
+                self._print(event.model, f"{event.rows} samples{cached}")
+            case Advanced() if state is not None:
+                state.advance(event.rows)
+                if due:
+                    speed = f"{state.per_second(now):.1f}/s{state.left(now)}"
+                    self._print(event.model, f"{state.done}/{state.total} samples, {speed}")
+            case Progress():
+                if state is None or event.step < state.done:  # it may have started anew
+                    state = self._current[event.model] = _Count(event.steps, event.step, now)
+                    due = True
+                state.advance(event.step - state.done)
+                if due:
+                    speed = f"{event.samples_per_second:.0f} samples/s{state.left(now)}"
+                    self._print(event.model, f"step {event.step}/{event.steps}: {losses_text(event)}, {speed}")
+            case Validated():
+                self._print(event.model, f"epoch {event.epoch:.1f}: {metrics_text(event)}")
+            case Downloading():
+                began = event.bytes_done == 0 or event.model not in self._downloads
+                since = self._downloads[event.model] = now if began else self._downloads[event.model]
+                if began or event.bytes_done >= event.bytes_total or due:
+                    self._print(event.model, download_text(event.bytes_done, event.bytes_total, now - since))
+            case Message():
+                self._print(event.model, event.text)
+            case Finished():
+                self._current.pop(event.model, None)
+                self._print(event.model, finished_text(event))
+
+    def _print(self, model: str, text: str) -> None:
+        self._last = time.monotonic()
+        place = self._seen.setdefault(model, len(self._seen) + 1) if model else 0
+        start = f"[{place}/{max(self._models, place)}] {model}" if model else self._title
+        print(strip_credentials(f"{start}: {text}"), file=self._stream, flush=True)
+
+
+class BarDisplay:
+    """A bar for all models, one for each that is being extracted, and one for a tuning."""
+
+    def __init__(self, bars: Bars, models: int, title: str = "") -> None:
+        self._bars = bars
+        self._all = bars.add_task("models", total=models, state="") if models or not title else None
+        self._current: dict[str, tuple[Any, _Count]] = {}
+        self._downloads: dict[str, tuple[Any, float]] = {}
+        self._finished: set[str] = set()
+        self._tuning = bars.add_task(title, total=None, state="") if title else None
+        self._losses = self._metrics = ""
+
+    def __call__(self, event: Event) -> None:
+        """Move the bars."""
+        now = time.monotonic()
+        match event:
+            case Started():
+                self._drop(event.model)
+                bar = self._bars.add_task(event.model, total=event.rows, completed=event.rows_done, state="")
+                self._current[event.model] = (bar, _Count(event.rows, event.rows_done, now))
+            case Advanced() if event.model in self._current:
+                bar, state = self._current[event.model]
+                state.advance(event.rows)
+                self._bars.update(bar, advance=event.rows, state=f"{state.per_second(now):.1f}/s")
+            case Progress():
+                self._losses = losses_text(event)
+                self._show_tuning(total=event.steps, completed=event.step)
+            case Validated():
+                self._metrics = metrics_text(event)
+                self._show_tuning()
+            case Downloading() if event.model not in self._current:  # on another machine the model may run already
+                self._show_download(event, now)
+            case Message():
+                self._say(event.model, event.text, "yellow")
+            case Finished():
+                self._drop(event.model)
+                self._finished.add(event.model)
+                if self._all is not None:
+                    self._bars.update(self._all, completed=len(self._finished))
+                if event.error:
+                    self._say(event.model, finished_text(event), "red")
+
+    def _say(self, model: str, text: str, style: str) -> None:
+        self._bars.console.print(f"{model}: {text}" if model else text, style=style, highlight=False, markup=False)
+
+    def _show_tuning(self, **where: int) -> None:
+        if self._tuning is None:
+            self._tuning = self._bars.add_task("tuning", total=None, state="")
+        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)  # type: ignore[arg-type]
+
+    def _show_download(self, event: Downloading, now: float) -> None:
+        if event.bytes_done == 0 or event.model not in self._downloads:
+            self._drop(event.model)
+            total = max(1, round(event.bytes_total / 1e6))
+            name = f"{event.model}: download, MB" if event.model else "download, MB"
+            self._downloads[event.model] = (self._bars.add_task(name, total=total, state=""), now)
+        bar, since = self._downloads[event.model]
+        speed = speed_text(event.bytes_done / max(now - since, 1e-9))
+        self._bars.update(bar, completed=round(event.bytes_done / 1e6), state=speed)
+        if event.bytes_done >= event.bytes_total:
+            self._drop(event.model)
+
+    def _drop(self, model: str) -> None:
+        for bars in (self._current, self._downloads):
+            if model in bars:
+                self._bars.remove_task(bars.pop(model)[0])
+
+
+@contextmanager
+def _bars(stream: TextIO, *, transient: bool) -> Iterator[Bars]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[state]}", markup=False),
+    )
+    with Bars(*columns, console=Console(file=stream), transient=transient) as bars:
+        yield bars

@@ -1,0 +1,251 @@
+"""Tuning runs on disk: the results of `tuning.json` and the curves of `metrics.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from hubscout.credentials import strip_credentials
+from hubscout.errors import RunError
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.file_names import CURVES, TRIALS, TUNING
+from hubscout.runs.json_files import append_line, read_json, read_lines, write_lines
+from hubscout.runs.record_types import Migrations, check_types, in_version, is_number
+
+FORM = "hubscout-tuning"
+VERSION = 1
+MIGRATIONS: Migrations = {}
+
+Interval = tuple[float, float, float]
+"""A value and the ends of its interval."""
+Metrics = Mapping[str, Mapping[str, Interval]]
+"""Split → metric → value."""
+PRIMARY = "primary metric"
+"""What a comparison's trials measured; they do not say its name."""
+DEEPEST = 3
+"""How many folders below the run folder tuning runs are looked for: METHOD/SEED and one above."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningRecord:
+    """One tuning of one model. `merged_metrics` are of the network in the folder where that is not the tuned one."""
+
+    task: str = ""
+    task_fingerprint: str = ""
+    kind: str = ""
+    target: str = ""
+    teachers: tuple[str, ...] = ()
+    method: str = ""
+    metrics: Metrics = field(default_factory=dict)
+    merged_metrics: Metrics | None = None
+    best_step: int | None = None
+    steps: int = 0
+    notes: tuple[str, ...] = ()
+    warning: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Samples of each split."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def saved_metrics(self) -> Metrics:
+        """What the network in the folder achieves."""
+        return self.metrics if self.merged_metrics is None else self.merged_metrics
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON values."""
+        merged = None if self.merged_metrics is None else plain_metrics(self.merged_metrics)
+        return asdict(self) | {
+            "teachers": list(self.teachers),
+            "metrics": plain_metrics(self.metrics),
+            "merged_metrics": merged,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, record: Any, *, origin: str = TUNING) -> TuningRecord:
+        """The inverse of what `write_tuning` puts into the file; a `RunError` names what is wrong."""
+        known = {part.name for part in fields(cls)}
+        values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
+        for name in ("teachers", "notes"):
+            if isinstance(values.get(name), list):
+                values[name] = tuple(values[name])
+        for name in ("metrics", "merged_metrics"):
+            if values.get(name) is not None:
+                values[name] = read_metrics(values[name], origin=f"{origin}: {name}")
+        found = cls(**values)
+        check_types(found, origin)
+        return found
+
+
+def plain_metrics(metrics: Metrics) -> dict[str, Any]:
+    """Metrics as JSON has them."""
+    return {
+        split: {name: dict(zip(("value", "low", "high"), interval, strict=True)) for name, interval in found.items()}
+        for split, found in metrics.items()
+    }
+
+
+def read_metrics(record: Any, *, origin: str) -> dict[str, dict[str, Interval]]:
+    """The inverse of `plain_metrics`."""
+    try:
+        return {
+            split: {name: (one["value"], one["low"], one["high"]) for name, one in found.items()}
+            for split, found in record.items()
+        }
+    except (TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"{origin} cannot be read: {error!r}.") from error
+
+
+def write_tuning(folder: Path, record: TuningRecord, curves: Iterable[Mapping[str, Any]]) -> None:
+    """What was run and how it went, without the weights: what a report is made from."""
+    text = json.dumps({"format": FORM, "version": VERSION, **record.to_json()}, indent=1, ensure_ascii=False)
+    write_atomically(folder / TUNING, strip_credentials(text) + "\n")
+    write_lines(folder / CURVES, curves)
+
+
+def read_tuning(folder: Path) -> TuningRecord:
+    """The record of the tuned model in a folder."""
+    path = folder / TUNING
+    if not path.is_file():
+        raise RunError(f"{folder} is no folder of a tuned model: it has no {TUNING}. `hubscout tune --out` makes one.")
+    return TuningRecord.from_json(read_json(path), origin=str(path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningRun(TuningRecord):
+    """A record with its curves. `metrics` are empty while the run is going on.
+
+    `validation` has one entry per validation, `losses` one per step.
+    """
+
+    name: str
+    seed: int | None = None
+    validation: tuple[Mapping[str, Any], ...] = ()
+    losses: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def primary(self) -> str | None:
+        """The metric that validation goes by: the first of those measured."""
+        for line in self.validation:
+            return next(iter(line["metrics"]), None)
+        for found in self.metrics.values():
+            return next(iter(found), None)
+        return None
+
+
+@dataclass
+class Curves:
+    """The lines of `metrics.jsonl`, on disk where there is a folder; kept in memory as the run's curves."""
+
+    path: Path | None = None
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def resume(self, lines: list[dict[str, Any]]) -> None:
+        """Go back to what was written up to a checkpoint: later lines will be written again."""
+        self.lines = list(lines)
+        if self.path is not None:
+            write_lines(self.path, self.lines)
+
+    def add(self, kind: str, **values: Any) -> None:
+        """One line."""
+        line = {"event": kind, **{name: _finite(value) for name, value in values.items()}}
+        self.lines.append(line)
+        if self.path is not None:
+            append_line(self.path, line)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def find_tuning_runs(folder: Path) -> list[TuningRun]:
+    """The tuning runs in a folder and in the folders below it, in the order of their names.
+
+    The trials of a comparison (`tune --method all`) whose curves were not kept are runs with results alone.
+    """
+    runs = [_read_run(place, name) for place, name in _places(folder, "", DEEPEST)]
+    known = {(run.method, run.seed) for run in runs}
+    return runs + [run for run in read_trials(folder / TRIALS) if (run.method, run.seed) not in known]
+
+
+def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
+    if (folder / TUNING).is_file() or (folder / CURVES).is_file():
+        yield folder, name or folder.name
+        return
+    if deeper == 0:
+        return
+    for child in sorted(folder.iterdir()):
+        # A link may lead out of the run folder, or in a circle.
+        if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+            yield from _places(child, f"{name}/{child.name}" if name else child.name, deeper - 1)
+
+
+def _read_run(folder: Path, name: str) -> TuningRun:
+    """Read one folder. A run that is still going on has curves only; its last line may be half written."""
+    record = read_tuning(folder) if (folder / TUNING).is_file() else TuningRecord()
+    return tuning_run(name, record, read_lines(folder / CURVES, tolerant=True), origin=str(folder / TUNING))
+
+
+def tuning_run(
+    name: str, record: TuningRecord, lines: Iterable[Mapping[str, Any]], *, origin: str = "This record"
+) -> TuningRun:
+    """A run out of its record and the lines of its curves."""
+    lines = list(lines)
+    metrics = record.saved_metrics
+    if not metrics:
+        result = next((line.get("metrics") or {} for line in lines if line.get("event") == "result"), {})
+        metrics = read_metrics(result, origin=f"{origin}: metrics")
+    told = {part.name: getattr(record, part.name) for part in fields(record)}
+    told |= {"method": record.method or name.partition("/")[0], "metrics": metrics, "merged_metrics": None}
+    run = TuningRun(
+        **told,
+        name=name,
+        seed=record.arguments.get("seed"),
+        validation=tuple(line for line in lines if line.get("event") == "validation" and _drawable(line, "metrics")),
+        losses=tuple(line for line in lines if line.get("event") == "step" and _drawable(line, "parts")),
+    )
+    check_types(run, origin)
+    return run
+
+
+def read_trials(path: Path) -> list[TuningRun]:
+    """The finished trials of a comparison of methods; lines of another kind of search are passed over."""
+    runs = []
+    for line in read_lines(path, tolerant=True):
+        values = {split: line.get(split) for split in ("test", "validation")}
+        if "method" not in line or not _numbers(values) or not isinstance(line.get("seed"), int | None):
+            continue
+        told: Any = line.get("run")
+        told = told if isinstance(told, dict) else {}
+        runs.append(
+            TuningRun(
+                name=f"{line['method']}-{line.get('seed')}",
+                method=str(line["method"]),
+                target=str(told.get("target") or ""),
+                teachers=_texts(told.get("teachers")),
+                seed=line.get("seed"),
+                metrics={split: {PRIMARY: (v, v, v)} for split, v in values.items() if v is not None},
+            )
+        )
+    return runs
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, Mapping) and bool(values) and all(is_number(value) for value in values.values())
+
+
+def _drawable(line: Mapping[str, Any], values: str) -> bool:
+    """Whether a line of a curve has numbers, and a place on the axis for them."""
+    return _numbers(line.get(values)) and is_number(line.get("step")) and is_number(line.get("epoch", 0))
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(str(value) for value in values) if isinstance(values, list | tuple) else ()
