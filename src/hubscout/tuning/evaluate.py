@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hubscout.tasks import Split, Task
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning import measures
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.data import TARGET, Batches
@@ -41,10 +42,8 @@ def predict_split(
 
 def row_targets(split: Split, kind: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The targets by row, and for tagging the sample that each row belongs to."""
-    if kind != "tagging":
-        return np.asarray(split.targets), None
-    lengths = [len(words) for words in split.targets]
-    return np.concatenate([np.asarray(words) for words in split.targets]), np.repeat(np.arange(len(lengths)), lengths)
+    found = kind_of(kind)
+    return found.rows_of(split.targets), found.sample_of_row(split.targets)
 
 
 @dataclass(frozen=True)
