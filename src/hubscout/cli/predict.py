@@ -160,7 +160,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     from hubscout.errors import TaskError
     from hubscout.tasks import Split
     from hubscout.tuning.evaluate import row_targets
-    from hubscout.tuning.measures import measure
+    from hubscout.tuning.task_metrics import values_with_intervals
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
     if not labelled:
@@ -175,7 +175,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
         return ""
     known, groups = row_targets(Split(chosen.values, targets), tuned.kind)
     rows = np.arange(len(inputs)) if predictions.lengths is None else np.repeat(range(len(inputs)), predictions.lengths)
-    found = measure(
+    found = values_with_intervals(
         tuned.kind,
         predictions.values[np.isin(rows, labelled)],
         known,

@@ -17,10 +17,10 @@ from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.json_lines import append_line, read_lines
 from hubscout.tasks.sending import TaskReference
-from hubscout.tuning.measures import primary
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.saving import write_record
 from hubscout.tuning.spreading import options_elsewhere, trial_job
+from hubscout.tuning.task_metrics import primary
 
 if TYPE_CHECKING:
     from rich.table import Table

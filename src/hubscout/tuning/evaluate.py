@@ -11,7 +11,7 @@ import torch
 
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning import measures
+from hubscout.tuning import task_metrics
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.data import TARGET, Batches
 from hubscout.tuning.network import Network
@@ -58,17 +58,17 @@ class Judge:
         """The metrics on a split, the one that validation goes by first."""
         predicted, targets, groups = self._outcome(network, batches, split)
         names = self.task.target_names
-        return measures.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
+        return task_metrics.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
 
     def measure(
         self, network: Network, parts: Mapping[str, tuple[Split, Batches]]
-    ) -> dict[str, dict[str, measures.Measure]]:
+    ) -> dict[str, dict[str, task_metrics.MetricValue]]:
         """The metrics with their intervals, on every split that has samples."""
         found = {}
         for name, (split, batches) in parts.items():
             if len(split):
                 predicted, targets, groups = self._outcome(network, batches, split)
-                found[name] = measures.measure(
+                found[name] = task_metrics.values_with_intervals(
                     self.task.kind,
                     predicted,
                     targets,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning import measures
+from hubscout.tuning import task_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,11 +35,11 @@ class Verdict:
 
     task: Task
 
-    def warning(self, metrics: Mapping[str, Mapping[str, measures.Measure]]) -> str:
+    def warning(self, metrics: Mapping[str, Mapping[str, task_metrics.MetricValue]]) -> str:
         """Empty where the model is at least as good as the guess on every split that was measured."""
         worse = []
         for split, found in metrics.items():
-            name, value = next((name, measure.value) for name, measure in found.items())
+            name, value = next((name, metric.value) for name, metric in found.items())
             best_guess = self._value(self.task.splits[split])
             if not value >= best_guess - 1e-9:  # NaN is worse as well
                 worse.append(f"{split} {name} {value:.4f}, and {best_guess:.4f} by {self._what}")
@@ -54,13 +54,13 @@ class Verdict:
         """The primary metric of the guess on a split."""
         task, kind = self.task, kind_of(self.task.kind)
         targets = kind.rows_of(split.targets)
-        if measures.primary(task.kind, task.target_names) == "mean_average_precision":
+        if task_metrics.primary(task.kind, task.target_names) == "mean_average_precision":
             # Of one and the same score for all it is that of a random order.
             shares = (targets > 0).mean(axis=0)
             return float(shares[shares > 0].mean()) if (shares > 0).any() else 0.0
         said = np.broadcast_to(guess(task), (len(targets), len(task.target_names)))
         groups = kind.sample_of_row(split.targets)
-        found = measures.values(task.kind, said, targets, groups=groups, target_names=task.target_names)
+        found = task_metrics.values(task.kind, said, targets, groups=groups, target_names=task.target_names)
         return next(iter(found.values()))
 
     @property

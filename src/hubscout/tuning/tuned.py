@@ -16,7 +16,7 @@ from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.measures import Measure
+from hubscout.tuning.task_metrics import MetricValue
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hubscout.hubs import Backbone
 
-Metrics = Mapping[str, Mapping[str, Measure]]
+Metrics = Mapping[str, Mapping[str, MetricValue]]
 """Split → metric → value with its interval."""
 
 
@@ -101,7 +101,7 @@ class Tuned:
         """The kind of task."""
         return self.loss.kind
 
-    def metric(self, split: str = "test") -> Measure:
+    def metric(self, split: str = "test") -> MetricValue:
         """The metric that validation goes by, on a split."""
         if split not in self.metrics:
             raise InputError(f"split={split!r}: measured were {', '.join(self.metrics) or 'none'}.")
@@ -251,11 +251,11 @@ def _plain(metrics: Metrics) -> dict[str, Any]:
     }
 
 
-def read_metrics(record: Mapping[str, Any]) -> dict[str, dict[str, Measure]]:
+def read_metrics(record: Mapping[str, Any]) -> dict[str, dict[str, MetricValue]]:
     """Metrics out of what `Tuned.record` gave."""
     try:
         return {
-            split: {name: Measure(m["value"], m["low"], m["high"]) for name, m in found.items()}
+            split: {name: MetricValue(m["value"], m["low"], m["high"]) for name, m in found.items()}
             for split, found in record.items()
         }
     except (TypeError, KeyError, AttributeError) as error:
