@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 
+import hubscout
 from hubscout.errors import TaskError
 from hubscout.tasks import Kind
 from hubscout.tasks.kinds import KINDS, Targets, kind_of
@@ -101,3 +104,17 @@ def test_columns_must_be_as_many_as_the_names_of_numbers() -> None:
         kind.encode({"the inputs": [0.5, 1.0]}, ["x", "y"])
     with pytest.raises(TaskError, match="tagging takes one target column; 2 were given: a, b"):
         kind_of("tagging").encode_columns({"train": []}, ["a", "b"])
+
+
+def test_the_code_asks_the_kind_and_does_not_compare_its_name() -> None:
+    """The mathematics knows nothing of tasks: it has kinds of its own."""
+    package = Path(hubscout.__file__).parent
+    found = []
+    for path in package.rglob("*.py"):
+        if path.relative_to(package).parts[0] in {"evidence", "metrics"}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            compared = ast.walk(node) if isinstance(node, ast.Compare) else ()
+            if any(isinstance(one, ast.Constant) and one.value in KINDS for one in compared):
+                found.append(f"{path.relative_to(package)}:{node.lineno}")
+    assert not found

@@ -158,8 +158,6 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     import numpy as np
 
     from hubscout.errors import TaskError
-    from hubscout.tasks import Split
-    from hubscout.tuning.evaluate import row_targets
     from hubscout.tuning.task_metrics import values_with_intervals
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
@@ -173,13 +171,12 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
             raise
         say(f"note: nothing is measured, for the labels are not those of the model: {error}", quiet=quiet)
         return ""
-    known, groups = row_targets(Split(chosen.values, targets), tuned.kind)
     rows = np.arange(len(inputs)) if predictions.lengths is None else np.repeat(range(len(inputs)), predictions.lengths)
     found = values_with_intervals(
         tuned.kind,
         predictions.values[np.isin(rows, labelled)],
-        known,
-        groups=groups,
+        reader.kind.rows_of(targets),
+        groups=reader.kind.sample_of_row(targets),
         target_names=tuned.target_names,
         resamples=tuned.arguments.bootstrap_resamples,
         confidence=tuned.arguments.confidence,

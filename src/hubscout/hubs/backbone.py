@@ -82,14 +82,7 @@ class ModelCard:
         object.__setattr__(self, "notes", tuple(notes))
 
 
-_INPUTS = {
-    "image": "images",
-    "text": "text",
-    "text-pair": "pairs of texts",
-    "tokens": "lists of words",
-    "audio": "audio",
-    "array": "arrays",
-}
+_INPUTS = {"image": "images", "text-pair": "pairs of texts", "tokens": "lists of words", "array": "arrays"}
 
 
 def check_modality(card: ModelCard, modality: str, *, called: str = "This model") -> None:

@@ -40,12 +40,6 @@ def predict_split(
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 
 
-def row_targets(split: Split, kind: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """The targets by row, and for tagging the sample that each row belongs to."""
-    found = kind_of(kind)
-    return found.rows_of(split.targets), found.sample_of_row(split.targets)
-
-
 @dataclass(frozen=True)
 class Judge:
     """Measures a network on the splits of a task."""
@@ -85,4 +79,5 @@ class Judge:
         """Predictions and targets by row, and the sample of each row where that is a word."""
         size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
         predicted = predict_split(network, batches, len(split), self.accelerator, size)
-        return predicted, *row_targets(split, self.task.kind)
+        kind = kind_of(self.task.kind)
+        return predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets)
