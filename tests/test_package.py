@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +79,22 @@ def test_a_registry():
         registry.add("one", 3)
     with pytest.raises(UnknownNameError, match="Did you mean 'two'"):
         _ = registry["twoo"]
+
+
+def test_a_plug_in_may_register_itself(tmp_path, monkeypatch):
+    """A module that uses the decorator enters more than the object that its entry point names."""
+    registry: Registry[object] = Registry("number", UnknownNameError, group="hubscout.numbers")
+    (tmp_path / "extra-1.dist-info").mkdir()
+    (tmp_path / "extra-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1\n")
+    (tmp_path / "extra-1.dist-info" / "entry_points.txt").write_text(
+        "[hubscout.numbers]\nthree = extra_numbers:three\none = extra_numbers:three\n"
+    )
+    code = "import numbers_under_test as t\ndef three(): pass\nt.registry.add('three', 3)\n"
+    (tmp_path / "extra_numbers.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "numbers_under_test", SimpleNamespace(registry=registry))
+    registry.add("one", 1)
+    assert (registry["three"], registry["one"]) == (3, 1)
 
 
 def test_a_missing_package_says_what_installs_it():

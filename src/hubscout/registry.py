@@ -68,4 +68,5 @@ class Registry(Generic[T]):
         self._looked_outside = True
         for point in entry_points(group=self._group):
             if point.name not in self._entries:
-                self._entries[point.name] = point.load()
+                loaded = point.load()
+                self._entries.setdefault(point.name, loaded)  # the module may have registered it, in its own form

@@ -16,7 +16,7 @@ ELSEWHERE = {"scale.md", "reliability.md", "results.md"}
 
 def pages() -> list[str]:
     found = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").rglob("*.md"))
-    return ["README.md", *found]
+    return ["README.md", "CONTRIBUTING.md", *found]
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -59,6 +59,7 @@ def test_every_page_of_the_plan_is_there() -> None:
     wanted = {
         "tutorial", "how-to/image-folder", "how-to/csv", "how-to/text-pairs", "how-to/named-entities",
         "how-to/regression", "how-to/own-model", "how-to/offline", "how-to/budget", "how-to/cluster", "how-to/report",
+        "how-to/plug-in", "architecture", "public-api",
         "explanation/evidence", "explanation/why-logme", "explanation/what-the-number-means", "explanation/b-tuning",
         "explanation/teachers", "coming-from/thuml-logme", "coming-from/transformer-ranker", "coming-from/tllib",
     }  # fmt: skip

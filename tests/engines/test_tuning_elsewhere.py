@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hubscout.engines import RayEngine
-from hubscout.evaluation.reference import Grid, reference
 from hubscout.tasks import Task
 from hubscout.tuning.comparison import compare
 from hubscout.tuning.journal import Note
+from hubscout.tuning.reference import Grid, reference
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 

@@ -138,7 +138,7 @@ TRIAL = {
 @common
 @given(st.lists(altered(TRIAL), max_size=3))
 def test_trials_of_a_reference_search(records: list[Any]) -> None:
-    from hubscout.evaluation.trials import TrialJournal
+    from hubscout.tuning.trials import TrialJournal
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trials.jsonl"

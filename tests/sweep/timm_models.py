@@ -71,15 +71,17 @@ def check(name: str) -> dict[str, Any]:
     model = backbone.to(DEVICE).module
     pixels = torch.randn(2, *backbone.config.input_size).to(DEVICE)
     taken: list[torch.Tensor] = []
-    classifier = model.get_classifier()
+    encoder = type(model).__name__.endswith("Encoder")
+    classifier = None if encoder else model.get_classifier()
+    num_classes = getattr(model, "num_classes", 0)
     handle = None
     if isinstance(classifier, torch.nn.Linear | torch.nn.Conv2d):
         handle = classifier.register_forward_pre_hook(lambda _module, inputs: taken.append(inputs[0]))
     with torch.inference_mode():
-        logits = model(pixels)
+        logits = None if encoder else model(pixels)
         if handle:
             handle.remove()
-        features = model.forward_head(model.forward_features(pixels), pre_logits=True).flatten(1)
+        features = _features(model, pixels)
         output = backbone({"pixel_values": pixels}, backbone.layer_names)
 
     wrong = []
@@ -87,8 +89,8 @@ def check(name: str) -> dict[str, Any]:
         wrong.append("features differ from those of timm's two halves")
     if taken and (taken[0].numel() != features.numel() or not torch.allclose(taken[0].flatten(1), features, atol=1e-4)):
         wrong.append("features are not what the classifier takes")
-    given = output.features if output.logits is None and not model.num_classes else output.logits
-    if given is None or not torch.allclose(given, logits, rtol=1e-4, atol=1e-5):
+    given = output.features if output.logits is None and not num_classes else output.logits
+    if logits is not None and (given is None or not torch.allclose(given, logits, rtol=1e-4, atol=1e-5)):
         wrong.append("logits differ from those of the model")
     if not torch.isfinite(output.features).all():
         wrong.append("features are not finite")
@@ -114,6 +116,14 @@ def check(name: str) -> dict[str, Any]:
         "layers": len(backbone.layer_names),
         "wrong": wrong,
     }
+
+
+def _features(model: Any, pixels: torch.Tensor) -> torch.Tensor:
+    """What the two halves give; of an encoder without a head the average over the positions."""
+    maps = model.forward_features(pixels)
+    if not type(model).__name__.endswith("Encoder"):
+        return model.forward_head(maps, pre_logits=True).flatten(1)
+    return maps.movedim(list(maps.shape).index(model.num_features, 1), 1).flatten(2).mean(2)
 
 
 def _open(name: str, size: int) -> Any:

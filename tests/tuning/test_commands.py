@@ -113,7 +113,7 @@ def test_without_out_the_model_is_kept_in_a_folder_of_its_own(folder, tmp_path, 
     assert [record["out"] for record in told] == [f"runs/{folder.name}-images-{n}" for n in (1, 2)]
     image = next((folder / "test" / "red").iterdir())
     for record in told:
-        assert "prediction" in run("predict", record["out"], image).stdout
+        assert "prediction" in run("predict", record["out"], image, "--allow-code").stdout
     loud = run(*plain[:-1])  # without --quiet
     assert f"runs/{folder.name}-images-3" in loud.stderr
     assert "give --out" in run(*plain, "--resume", status=2).output
@@ -125,7 +125,7 @@ def test_a_comparison_keeps_its_models(folder, tmp_path, monkeypatch):
     kept = tmp_path / told["out"]
     image = next((folder / "test" / "red").iterdir())
     for method in told["summary"]:
-        assert "prediction" in run("predict", kept / f"{method}-0", image).stdout
+        assert "prediction" in run("predict", kept / f"{method}-0", image, "--allow-code").stdout
         assert {"README.md", "tuning.json", "metrics.jsonl"} <= {path.name for path in (kept / f"{method}-0").iterdir()}
 
 
@@ -160,7 +160,7 @@ def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
     )  # fmt: skip
     assert "Warning: This model is worse than guessing: validation accuracy" in found.stderr
     assert "worse than guessing" in (tmp_path / "model" / "README.md").read_text()
-    assert "prediction" in run("predict", tmp_path / "model", tmp_path / "data" / "test").stdout
+    assert "prediction" in run("predict", tmp_path / "model", tmp_path / "data" / "test", "--allow-code").stdout
 
 
 def test_all_arguments_are_listed_with_what_they_mean():

@@ -7,12 +7,12 @@ from PIL import Image
 from tuning_networks import image_task, weights_of
 
 from hubscout.errors import TaskError
-from hubscout.evaluation.reference import Grid, reference
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
 from hubscout.tuning.comparison import compare
 from hubscout.tuning.journal import Note, Progress
 from hubscout.tuning.readable import read_through
+from hubscout.tuning.reference import Grid, reference
 
 TARGET = "python:tuning_networks:images?seed=1"
 OPTIONS = {"method": "fine-tune", "epochs": 2, "batch_size": 8, "augment": "none", "bootstrap_resamples": 5}

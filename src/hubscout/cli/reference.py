@@ -71,10 +71,10 @@ def reference(
 
     The brute force that a ranking saves: to validate rankings, and for the last percent.
     """
-    from hubscout.evaluation.reference import Grid
-    from hubscout.evaluation.reference import reference as run
     from hubscout.ranking.candidates import find_candidates
     from hubscout.tuning.display import display
+    from hubscout.tuning.reference import Grid
+    from hubscout.tuning.reference import reference as run
 
     task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
     if limit is not None:

@@ -67,7 +67,7 @@ def select(
             method,
             cache=cache,
             device=device,
-            observer=observer,  # type: ignore[arg-type]
+            observer=observer,
         )
     if as_json:
         print_json({"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]})

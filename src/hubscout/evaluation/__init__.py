@@ -1,4 +1,4 @@
-"""Is a ranking any good: rank correlation, relative performance, reference fine-tuning."""
+"""Is a ranking any good: rank correlation, relative performance. Statistics only: imports no other folder."""
 
 from hubscout.evaluation.agreement import Agreement, bootstrap_interval, evaluate
 from hubscout.evaluation.correlation import kendall_tau, permutation_p_value, weighted_tau

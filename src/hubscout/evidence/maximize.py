@@ -121,7 +121,7 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
         return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
     # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
     far = spectrum.mean_coordinates is not None
-    origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
+    origin = (-step if settings.center or far else total.shift) @ spectrum.basis
     if spectrum.mean_coordinates is not None:
         origin = origin + spectrum.mean_coordinates
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]

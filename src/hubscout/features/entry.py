@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,20 +56,13 @@ class LayerFolder:
 
     def change(self, change: Callable[[Manifest], Manifest]) -> None:
         """Read, change and write the manifest, while no other process does."""
-        try:
-            self._lock.acquire()
-        except (OSError, NotImplementedError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CacheError(f"cannot lock the cache folder {self.folder}: {reason}") from error
-        try:
+        with self._changing():
             try:
                 manifest = self.manifest()
             except CorruptCacheError:
                 manifest = self._empty
             # A later run may know of more shards than the one that made the folder.
             change(replace(manifest, shards_expected=self._empty.shards_expected)).write(self.folder)
-        finally:
-            self._lock.release()
 
     def write(self, data: ShardData, arrays: Mapping[str, np.ndarray]) -> None:
         """Write a shard and enter it into the manifest."""
@@ -113,8 +106,18 @@ class LayerFolder:
             return f"cannot be read ({error.strerror})"
         return None
 
-    def _changing(self) -> AbstractContextManager[object]:
-        return self._lock
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Nobody else changes the folder meanwhile."""
+        try:
+            self._lock.acquire()
+        except (OSError, NotImplementedError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CacheError(f"cannot lock the cache folder {self.folder}: {reason}") from error
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _is_stale(self, probe: Probe) -> bool:
         kept = self._read_probe()

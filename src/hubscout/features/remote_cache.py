@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -202,8 +202,9 @@ class RemoteFolder(LayerFolder):
                 f"{self.folder}/{name} was removed or altered during the run: {self._reason(error)}"
             ) from error
 
-    def _changing(self) -> AbstractContextManager[object]:
-        return contextlib.nullcontext()
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        yield  # a store behind a URL has no locks
 
     def _clear(self) -> None:
         self.change(lambda manifest: replace(manifest, shards={}))

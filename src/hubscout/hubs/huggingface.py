@@ -17,7 +17,7 @@ from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_processor import ImageProcessorPreprocessing
 from hubscout.hubs.listing import ModelListing
-from hubscout.hubs.pooling import Pooling, check_pooling, default_pooling
+from hubscout.hubs.pooling import UNTRAINED_POOLER, Pooling, check_pooling, default_pooling
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
@@ -167,7 +167,11 @@ def _load_network(
     # Shapes that differ are let through here, because the library's own error does not name them.
     arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     arguments |= where
-    if automatic is transformers.AutoModel and options.get("pooling") != "pooler" and _has_untrained_pooler(config):
+    if (
+        automatic is transformers.AutoModel
+        and options.get("pooling") != "pooler"
+        and config.model_type in UNTRAINED_POOLER
+    ):
         arguments["add_pooling_layer"] = False
     try:
         model, information = automatic.from_pretrained(source, config=config, **arguments)
@@ -197,15 +201,6 @@ def _load_classifier(transformers: Any, source: str, config: Any, where: dict[st
             source, config=config, dtype=torch.float32, output_loading_info=True, **where
         )
     return model.eval(), set(information["missing_keys"])
-
-
-def _has_untrained_pooler(config: Any) -> bool:
-    # Of these, many checkpoints lack the pooler's weights, and the pooling of the table does not use it.
-    return config.model_type in {
-        "albert", "bert", "big_bird", "camembert", "data2vec-text", "deit", "electra", "ernie", "ibert", "luke",
-        "megatron-bert", "mobilebert", "mpnet", "nezha", "rembert", "roberta", "roberta-prelayernorm", "splinter",
-        "vit", "vit_msn", "xlm-roberta", "xlm-roberta-xl", "xmod", "yolos",
-    }  # fmt: skip
 
 
 def _part_for_features(model: Any, tower: str | None) -> Any:

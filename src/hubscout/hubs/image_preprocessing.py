@@ -75,7 +75,7 @@ def _read_size(value: Any, channels: int) -> tuple[int, int, int]:
     if len(sizes) == 2:
         return channels, *sizes
     if len(sizes) == 3:
-        return tuple(sizes)  # type: ignore[return-value]
+        return tuple(sizes)
     raise InputError(f"input_size must be one side, height and width, or channels, height and width; got {value!r}.")
 
 

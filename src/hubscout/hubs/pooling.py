@@ -40,6 +40,11 @@ _BY_POOLER_WITHOUT_CLASS_TOKEN = frozenset(
 _CAUSAL_TOWERS = frozenset({"clip_text_model", "metaclip_2_text_model", "siglip_text_model", "siglip2_text_model"})
 _MAPS = frozenset({"convnext", "convnextv2", "resnet", "regnet", "mobilenet_v1", "mobilenet_v2", "efficientnet", "bit"})
 _MAPS |= {"poolformer", "van", "cvt", "mobilevit", "mobilevitv2", "levit"}
+UNTRAINED_POOLER = frozenset({"albert", "bert", "big_bird", "camembert", "data2vec-text", "deit", "electra", "ernie"})
+UNTRAINED_POOLER |= {"ibert", "luke", "megatron-bert", "mobilebert", "mpnet", "nezha", "rembert", "roberta"}
+UNTRAINED_POOLER |= {"roberta-prelayernorm", "splinter", "vit", "vit_msn", "xlm-roberta", "xlm-roberta-xl", "xmod"}
+UNTRAINED_POOLER |= {"yolos"}
+"""Many checkpoints of these lack the pooler's weights, and the pooling of the table does not use it."""
 
 
 def default_pooling(model_type: str, modality: str, *, causal: bool) -> Pooling:

@@ -51,16 +51,18 @@ def check_layers(names: Sequence[str], available: Sequence[str], model: str) -> 
 def pool_output(output: Any, *, channels: int | None = None, channels_last: bool = False) -> Tensor:
     """(n, D) from whatever a layer gives; see `pool_map` for a single tensor.
 
-    Several maps are the parts of one, by path or by resolution: they are pooled apart and joined. Of other tuples it
-    is the first tensor that has the known `channels`, and the first one where none has.
+    Of several tensors it is the first that has the known `channels`. Where none has, several maps are the parts of
+    one, by path or by resolution: they are pooled apart and joined. Else it is the first tensor.
     """
     import torch
 
     parts = list(_tensors(output))
-    if len(parts) > 1 and all(part.ndim == 4 for part in parts):
+    for part in parts:
+        if part.ndim > 1 and channels in (part.shape[1], part.shape[-1]):
+            return pool_map(part, channels=channels, channels_last=channels_last)
+    if all(part.ndim == 4 for part in parts):
         return torch.cat([pool_map(part, channels_last=channels_last) for part in parts], dim=1)
-    fitting = (part for part in parts if part.ndim > 1 and channels in (part.shape[1], part.shape[-1]))
-    return pool_map(next(fitting, parts[0]), channels=channels, channels_last=channels_last)
+    return pool_map(parts[0], channels_last=channels_last)
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:

@@ -46,6 +46,7 @@ class TorchBackbone(Backbone):
         self.preprocessing: Preprocessing = ImagePreprocessing(config) if config else ArrayPreprocessing()
         if config:
             self._mean, self._std = torch.tensor(config.mean), torch.tensor(config.std)
+        self._channels_last = getattr(module, "output_fmt", None) == "NHWC"
         self._channels = {name: width for name, width in _levels(self.module).items() if not self.is_head(name)}
         parts = (name for name in _parts_with_weights(self.module) if not self.is_head(name))
         self._layer_names = tuple(self._channels) or tuple(parts)
@@ -75,10 +76,9 @@ class TorchBackbone(Backbone):
 
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         check_layers(layers, self.layer_names, self.identifier)
-        channels_last = getattr(self.module, "output_fmt", None) == "NHWC"
 
         def pool(layer: str, output: Any) -> Tensor:
-            return pool_output(output, channels=self._channels.get(layer), channels_last=channels_last)
+            return pool_output(output, channels=self._channels.get(layer), channels_last=self._channels_last)
 
         with tap(self.module, layers, pool) as taps:
             features, logits = self.run(self._inputs(batch))
@@ -130,6 +130,8 @@ class HalvesBackbone(TorchBackbone):
     def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         module: Any = self.module
         maps = module.forward_features(inputs)
+        if type(module).__name__.endswith("Encoder"):  # Image halves of language models: timm gives them no head.
+            return pool_map(maps, channels=module.num_features, channels_last=self._channels_last), None
         features = module.forward_head(maps, pre_logits=True).flatten(1)
         if self.source_classes is None:
             return features, None

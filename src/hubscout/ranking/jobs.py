@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedPool
     from hubscout.features.progress import Event, Observer
     from hubscout.hubs import Backbone
-    from hubscout.tasks.sending import TaskReference
+    from hubscout.ranking.task_reference import TaskReference
 
 
 @dataclass(frozen=True)

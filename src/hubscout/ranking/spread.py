@@ -21,7 +21,7 @@ from hubscout.ranking.assess import Assessment, Settings, assess_extractions, fe
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.jobs import ScoreJob, SentModel, ShardsJob, Told
 from hubscout.ranking.needs import Needs, guess_params, job_needs
-from hubscout.tasks.sending import TaskReference
+from hubscout.ranking.task_reference import TaskReference
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared

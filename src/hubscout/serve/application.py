@@ -50,7 +50,7 @@ class Answer(JSONResponse):
 def create_app(site: Site) -> FastAPI:
     """The ASGI application of a site."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="hubscout")
-    app.add_middleware(Protect, guard=site.guard, refuse=_refusal)  # type: ignore[arg-type]
+    app.add_middleware(Protect, guard=site.guard, refuse=_refusal)
     _handle_errors(app)
     _add_pages(app, site)
     _add_interface(app, site)

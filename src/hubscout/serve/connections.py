@@ -23,7 +23,7 @@ def guarded_protocol(most: int | None = None, seconds: float = REQUEST_SECONDS) 
     waiting: dict[Any, asyncio.TimerHandle] = {}
     """Connections whose request is not whole, the one that waits longest first."""
 
-    class Guarded(implementation.H11Protocol):  # type: ignore[misc,name-defined]
+    class Guarded(implementation.H11Protocol):  # type: ignore[name-defined]
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             if len(self.connections) > limit:

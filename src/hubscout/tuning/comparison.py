@@ -16,7 +16,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.json_lines import append_line, read_lines
-from hubscout.tasks.sending import TaskReference
+from hubscout.ranking.task_reference import TaskReference
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.saving import write_record
 from hubscout.tuning.spreading import options_elsewhere, trial_job

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
 
 from hubscout.tasks.kinds import kind_of
 
@@ -50,3 +55,40 @@ def rates_of(optimizer: str, modality: str) -> Rates:
     if optimizer == "sgd":
         return _SGD
     return _ADAMW_TEXT if modality in _TEXTS else _ADAMW
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Learning rates × weight decays. Rates `beyond` are tried only next to the best one, where that is at an end.
+
+    By default the paper's seven by seven for SGD, logarithmically spaced; `Grid.of` has those that suit a task.
+
+    >>> len(list(Grid())), Grid().learning_rates[0], Grid().weight_decays[0]
+    (49, 0.1, 1e-06)
+    """
+
+    learning_rates: tuple[float, ...] = rates_of("sgd", "image").tried
+    weight_decays: tuple[float, ...] = rates_of("sgd", "image").weight_decays
+    beyond: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, task: Task, optimizer: str = "auto") -> Grid:
+        """The rates and decays that suit the inputs of a task and the optimiser that `tune` takes for it."""
+        chosen = optimizer if optimizer != "auto" else default_optimizer(task.modality, task.kind)
+        rates = rates_of(chosen, task.modality)
+        return cls(rates.tried, rates.weight_decays, rates.beyond)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return ((rate, decay) for rate in self.learning_rates for decay in self.weight_decays)
+
+    def next_rate(self, tried: Collection[float], best: float) -> float | None:
+        """The next rate past the best of those tried; None where it has one on both sides, or none is left.
+
+        >>> Grid((0.1, 1.0), beyond=(0.01, 10.0)).next_rate([0.1, 1.0], best=1.0)
+        10.0
+        """
+        if best == max(tried):
+            return min((rate for rate in self.beyond if rate > best), default=None)
+        if best == min(tried):
+            return max((rate for rate in self.beyond if rate < best), default=None)
+        return None

@@ -32,7 +32,7 @@ class AggregatedLayer(nn.Module):
         super().__init__()
         first = layers[0]
         self.lite = lite
-        weights: list[Tensor] = [layer.weight.detach() for layer in layers]  # type: ignore[misc, operator, union-attr]
+        weights: list[Tensor] = [layer.weight.detach() for layer in layers]  # type: ignore[operator]
         self.weight = nn.Parameter(torch.stack(weights))
         has_bias = getattr(first, "bias", None) is not None
         self.bias = (
@@ -54,8 +54,8 @@ class AggregatedLayer(nn.Module):
         with torch.no_grad():
             nn.init.kaiming_normal_(self.gate[0].weight, generator=generator)  # type: ignore[arg-type]
             # Every input has the same gates at the start: the mixture departs from there as it learns.
-            self.gate[2].weight.zero_()  # type: ignore[operator, union-attr]
-            self.gate[2].bias.copy_(shares.clamp_min(1e-4).log())  # type: ignore[operator, union-attr]
+            self.gate[2].weight.zero_()  # type: ignore[operator]
+            self.gate[2].bias.copy_(shares.clamp_min(1e-4).log())  # type: ignore[operator]
         self.gate.to(self.weight.device, self.weight.dtype)
         self.register_buffer("mean_gates", shares.to(self.weight.device, self.weight.dtype))
         template = copy.deepcopy(first)
@@ -100,9 +100,9 @@ class AggregatedLayer(nn.Module):
         """A plain layer at the mean gates: what the lite form computes in eval mode."""
         layer = copy.deepcopy(self._template[0]).to(self.weight.device)
         with torch.no_grad():
-            layer.weight.copy_(self._mixed(self.aligned()))  # type: ignore[operator, union-attr]
+            layer.weight.copy_(self._mixed(self.aligned()))  # type: ignore[operator]
             if self.bias is not None:
-                layer.bias.copy_(self._mixed(self.bias))  # type: ignore[operator, union-attr]
+                layer.bias.copy_(self._mixed(self.bias))  # type: ignore[operator]
         for parameter in layer.parameters():
             parameter.requires_grad_(True)
         return layer

@@ -48,7 +48,7 @@ class Distillation(Method):
         # A generator of their own: the head's initial weights must not depend on whether there are teachers.
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
         for linear in self.extra:
-            nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[union-attr, arg-type]
+            nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
         self.cached: list[Tensor] | None = None
         if arguments.teacher_targets != "live":
             library = preparation.library

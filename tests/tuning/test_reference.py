@@ -1,19 +1,14 @@
 from __future__ import annotations
 
 import csv
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tuning"))
-
 from tuning_networks import image_task
 
 from hubscout.errors import InputError, RunError, TuningError
-from hubscout.evaluation import reference as reference_module
-from hubscout.evaluation.reference import Grid, Trial, reference
 from hubscout.tasks import Task
+from hubscout.tuning import reference as reference_module
+from hubscout.tuning.reference import Grid, Trial, reference
 
 MODELS = ["python:tuning_networks:images?seed=1", "python:tuning_networks:images?seed=2&width=12"]
 QUICK = {"epochs": 1, "batch_size": 8}

@@ -7,7 +7,7 @@ validation split, report the test split. Resumable: every finished trial is a li
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,52 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
-from hubscout.evaluation.trials import Trial, TrialJournal
 from hubscout.optional import require
-from hubscout.tuning.rates import default_optimizer, rates_of
+from hubscout.tuning.rates import Grid
+from hubscout.tuning.trials import Trial, TrialJournal
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
 
 TRIALS = "trials.jsonl"
 TABLE = "reference.csv"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Learning rates × weight decays. Rates `beyond` are tried only next to the best one, where that is at an end.
-
-    By default the paper's seven by seven for SGD, logarithmically spaced; `Grid.of` has those that suit a task.
-
-    >>> len(list(Grid())), Grid().learning_rates[0], Grid().weight_decays[0]
-    (49, 0.1, 1e-06)
-    """
-
-    learning_rates: tuple[float, ...] = rates_of("sgd", "image").tried
-    weight_decays: tuple[float, ...] = rates_of("sgd", "image").weight_decays
-    beyond: tuple[float, ...] = ()
-
-    @classmethod
-    def of(cls, task: Task, optimizer: str = "auto") -> Grid:
-        """The rates and decays that suit the inputs of a task and the optimiser that `tune` takes for it."""
-        chosen = optimizer if optimizer != "auto" else default_optimizer(task.modality, task.kind)
-        rates = rates_of(chosen, task.modality)
-        return cls(rates.tried, rates.weight_decays, rates.beyond)
-
-    def __iter__(self) -> Iterator[tuple[float, float]]:
-        return ((rate, decay) for rate in self.learning_rates for decay in self.weight_decays)
-
-    def next_rate(self, tried: Collection[float], best: float) -> float | None:
-        """The next rate past the best of those tried; None where it has one on both sides, or none is left.
-
-        >>> Grid((0.1, 1.0), beyond=(0.01, 10.0)).next_rate([0.1, 1.0], best=1.0)
-        10.0
-        """
-        if best == max(tried):
-            return min((rate for rate in self.beyond if rate > best), default=None)
-        if best == min(tried):
-            return max((rate for rate in self.beyond if rate < best), default=None)
-        return None
 
 
 @dataclass(frozen=True)
@@ -195,7 +158,7 @@ def _search_grid(
     options: Mapping[str, Any],
 ) -> None:
     from hubscout.engines import Job, open_engine
-    from hubscout.tasks.sending import TaskReference
+    from hubscout.ranking.task_reference import TaskReference
     from hubscout.tuning.spreading import options_elsewhere, trial_job
 
     runner = open_engine(engine, **engine_options)
@@ -271,7 +234,7 @@ def _search_tpe(
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
     from hubscout.engines import LocalEngine
-    from hubscout.tasks.sending import TaskReference
+    from hubscout.ranking.task_reference import TaskReference
     from hubscout.tuning.journal import Validated
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
