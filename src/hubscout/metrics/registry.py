@@ -76,6 +76,10 @@ class Metric:
     combine: Callable[[Mapping[str, Mapping[str, float]]], Mapping[str, float]] | None = None
     from_evidence: bool = False
 
+    def __post_init__(self) -> None:
+        if self.from_evidence and "statistics" not in self.needs:
+            object.__setattr__(self, "needs", ("statistics", *self.needs))
+
     @property
     def summary(self) -> str:
         """The first line of the docstring."""
@@ -105,7 +109,7 @@ def metric(
     if level == "zoo" and combine is None:
         raise ValueError(f"The zoo-level metric {name!r} needs combine=.")
 
-    wanted: tuple[Need, ...] = ("statistics", *(needs or ())) if from_evidence else needs or ("features",)
+    wanted: tuple[Need, ...] = needs or (() if from_evidence else ("features",))
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         METRICS.add(name, Metric(name, function, wanted, tuple(kinds), level, higher_is_better, combine, from_evidence))
