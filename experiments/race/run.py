@@ -32,7 +32,8 @@ from pool import run_jobs
 from references import vision_identifier
 
 from hubscout.tasks import Task
-from hubscout.tasks.splitting import split_off, strata
+from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.splitting import split_off
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments")) / "race"
 STEPS = 300
@@ -68,7 +69,7 @@ def pooled(set_name: str) -> tuple[list[Any], np.ndarray, Task]:
 def fold(set_name: str, number: int) -> Task:
     """The set with its `number`-th fifth as validation."""
     inputs, targets, task = pooled(set_name)
-    groups = strata(targets, "classification")
+    groups = kind_of("classification").strata(targets)
     rest, taken = np.arange(len(targets)), np.empty(0, np.int64)
     for _ in range(number + 1):
         stay, part = split_off(groups[rest], len(targets) // FOLDS, seed=1)
@@ -137,11 +138,11 @@ class Arm:
 
         def look(name: str, *, tested: bool = False) -> None:
             network = run.loop.network
-            predicted, targets, _ = run.judge._outcome(network, run.validation, task.validation)
+            predicted, targets, _ = run.judge.outcome(network, run.validation, task.validation)
             kept[f"{name}_loglik"] = np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12)).astype("f2")
             kept[f"{name}_right"] = predicted.argmax(axis=1) == targets
             if tested:
-                predicted, targets, _ = run.judge._outcome(network, test, task.test)
+                predicted, targets, _ = run.judge.outcome(network, test, task.test)
                 kept[f"{name}_test"] = np.array((predicted.argmax(axis=1) == targets).mean())
 
         if self.schedule != "wsd":

@@ -83,6 +83,10 @@ class ModelError(HubscoutError):
     """A model cannot be loaded or run. One such model does not end a ranking: it becomes a row with this reason."""
 
 
+class ModalityError(ModelError, InputError):
+    """A model that does not read the inputs of the task: images, text, arrays."""
+
+
 class ModelNotFoundError(ModelError):
     """The hub has no such model, or it is not on this machine and the hub cannot be reached."""
 

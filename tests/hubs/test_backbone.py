@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hubscout.errors import InputError, ModelError
 from hubscout.hubs import ModelCard
+from hubscout.hubs.backbone import check_modality
 
 
 def card(**facts: Any) -> ModelCard:
@@ -54,3 +56,14 @@ def test_a_fact_of_a_wrong_type_is_a_gap_with_a_note(fact: str, said: Any, taken
 def test_nothing_said_is_no_note() -> None:
     assert card().notes == ()
     assert card(licence=None, flops=None).notes == ()
+
+
+@pytest.mark.parametrize("error", [ModelError, InputError])
+def test_a_model_of_another_modality_is_refused_in_one_sentence(error: type[Exception]) -> None:
+    check_modality(card(), "image")
+    check_modality(card(modalities=()), "image")
+    with pytest.raises(error, match=r"^This model takes images, but the task's inputs are text\.$"):
+        check_modality(card(), "text")
+    reader = card(modalities=("text", "text-pair"))
+    with pytest.raises(error, match=r"^The teacher takes text or pairs of texts, but the task's inputs are lists of "):
+        check_modality(reader, "tokens", called="The teacher")

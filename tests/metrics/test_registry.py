@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hubscout.errors import InputError, UnknownMetricError, UnknownNameError
-from hubscout.metrics import METRICS, Score, available, combine_zoo, metric, score, score_parts, score_zoo
+from hubscout.metrics import METRICS, Metric, Score, available, combine_zoo, metric, score, score_parts, score_zoo
 
 EXPECTED = {
     "logme", "leep", "nce", "h-score", "n-leep", "transrate", "gbc", "parc", "sfda", "pactran", "laplace",
@@ -114,3 +114,10 @@ def test_score_zoo_is_parts_then_combine_and_serves_model_metrics(data, make_dat
     assert combine_zoo("ncti", parts) == score_zoo("ncti", zoo, targets=data.classes, kind="classification")
     found = score_zoo("knn", zoo, targets=data.classes, kind="classification")
     assert found["good"] == score("knn", features=zoo["good"], targets=data.classes, kind="classification")
+
+
+def test_what_is_read_from_the_evidence_needs_statistics_however_it_is_registered():
+    direct = Metric("x", lambda evidence: evidence.gain, needs=("card",), kinds=("regression",), from_evidence=True)
+    assert direct.needs == METRICS["logme-capacity"].needs == ("statistics", "card")
+    assert METRICS["logme"].needs == ("statistics",)
+    assert METRICS["knn"].needs == ("features",)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubscout.errors import TaskError
-from hubscout.tasks.splitting import canonical_split, check_fraction, split_off, strata, stratified_sample
+from hubscout.tasks.splitting import canonical_split, check_fraction, split_off, stratified_sample
 
 groups_of = st.lists(st.integers(0, 5), min_size=1, max_size=120).map(lambda values: np.array(values))
 
@@ -40,14 +40,6 @@ def test_seeds_differ_and_repeat() -> None:
     first = stratified_sample(groups, 20, seed=0)
     np.testing.assert_array_equal(first, stratified_sample(groups, 20, seed=0))
     assert not np.array_equal(first, stratified_sample(groups, 20, seed=1))
-
-
-def test_strata_take_the_rarest_label() -> None:
-    matrix = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [0, 0, 0]])
-    np.testing.assert_array_equal(strata(matrix, "multilabel"), [1, 0, 2, -1])
-    sentences = [np.array([0, 0, 1]), np.array([0, 0]), np.array([], dtype=np.int64)]
-    np.testing.assert_array_equal(strata(sentences, "tagging"), [1, 0, -1])
-    np.testing.assert_array_equal(strata(np.array([[0.5], [1.0]]), "regression"), [0, 0])
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubscout.errors import InputError
-from hubscout.tuning import measures
+from hubscout.tuning import task_metrics
 from hubscout.tuning.entities import count_entities, f1_of_counts, tag_scheme
+from hubscout.tuning.task_metrics import values_with_intervals
 
 
 def entity_f1(said: str, true: str) -> float:
@@ -19,7 +20,7 @@ def entity_f1(said: str, true: str) -> float:
     groups = np.repeat(np.arange(len(lengths)), lengths)
     guesses, targets = ([names.index(tag) for tag in tags.replace("|", " ").split()] for tags in (said, true))
     predicted = np.eye(len(names))[guesses]
-    return measures.values("tagging", predicted, np.array(targets), groups=groups, target_names=names)["entity_f1"]
+    return task_metrics.values("tagging", predicted, np.array(targets), groups=groups, target_names=names)["entity_f1"]
 
 
 @pytest.mark.parametrize(
@@ -87,12 +88,12 @@ def test_any_tags_in_any_order(data):
 
 
 def test_which_metric_validation_goes_by():
-    assert measures.primary("tagging", ["B-PER", "I-PER", "O"]) == "entity_f1"
-    assert measures.primary("tagging", ["B-PER", "NOUN", "O"]) == "macro_f1"
-    assert measures.names_of("tagging", ["LOC", "O", "PER"]) == ("macro_f1", "entity_f1", "accuracy")
-    assert measures.names_of("tagging", ["NOUN", "VERB"]) == ("macro_f1", "accuracy")
-    assert measures.names_of("tagging", ["O"]) == ("macro_f1", "accuracy")
-    assert measures.primary("classification", ["B-PER", "I-PER", "O"]) == "accuracy"
+    assert task_metrics.primary("tagging", ["B-PER", "I-PER", "O"]) == "entity_f1"
+    assert task_metrics.primary("tagging", ["B-PER", "NOUN", "O"]) == "macro_f1"
+    assert task_metrics.names_of("tagging", ["LOC", "O", "PER"]) == ("macro_f1", "entity_f1", "accuracy")
+    assert task_metrics.names_of("tagging", ["NOUN", "VERB"]) == ("macro_f1", "accuracy")
+    assert task_metrics.names_of("tagging", ["O"]) == ("macro_f1", "accuracy")
+    assert task_metrics.primary("classification", ["B-PER", "I-PER", "O"]) == "accuracy"
 
 
 def test_the_interval_is_over_sentences_and_covers_the_value():
@@ -101,8 +102,10 @@ def test_the_interval_is_over_sentences_and_covers_the_value():
     groups = np.repeat(np.arange(40), 5)
     targets = generator.integers(0, 3, size=200)
     guesses = np.where(generator.random(200) < 0.8, targets, generator.integers(0, 3, size=200))
-    found = measures.measure("tagging", np.eye(3)[guesses], targets, groups=groups, target_names=names, resamples=200)
+    found = values_with_intervals(
+        "tagging", np.eye(3)[guesses], targets, groups=groups, target_names=names, resamples=200
+    )
     assert next(iter(found)) == "entity_f1"
     assert found["entity_f1"].low < found["entity_f1"].value < found["entity_f1"].high
     with pytest.raises(InputError, match="sentence of each word"):
-        measures.values("tagging", np.eye(3)[guesses], targets, target_names=names)
+        task_metrics.values("tagging", np.eye(3)[guesses], targets, target_names=names)

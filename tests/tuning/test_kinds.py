@@ -11,9 +11,12 @@ from tuning_networks import image_task, make_task, perceptron, weights_of
 
 from hubscout.errors import TaskError
 from hubscout.hubs import Backbone, ModelCard, Output
+from hubscout.metrics.registry import KINDS as METRIC_KINDS
 from hubscout.tasks import Split, Task
+from hubscout.tasks.kinds import KINDS
 from hubscout.tuning import tune
-from hubscout.tuning.losses import TaskLoss, check_trainable
+from hubscout.tuning.losses import LIKELIHOODS, TaskLoss, check_trainable
+from hubscout.tuning.task_metrics import TASK_METRICS
 
 WORDS = ("paris", "rome", "anna", "ben", "runs", "sees")
 TAGS = (0, 0, 1, 1, 2, 2)
@@ -143,3 +146,15 @@ def test_a_really_pretrained_network(tmp_path):
     assert tuned.metric().value >= 0.9
     assert tuned.save(tmp_path / "model").joinpath("config.json").is_file()
     assert Path(tmp_path / "run" / "checkpoints").is_dir()
+
+
+def test_every_table_has_every_kind():
+    assert set(KINDS) == set(LIKELIHOODS) == set(TASK_METRICS) == set(METRIC_KINDS)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_outputs_of_is_decode_backwards(kind):
+    values = np.array([[0.2, 0.5, 0.3], [0.7, 0.1, 0.2]])
+    scaling = {"offset": np.array([1.0, -2.0, 0.0]), "scale": np.array([2.0, 3.0, 1.0])} if kind == "regression" else {}
+    loss = TaskLoss(kind, 3, **scaling)
+    np.testing.assert_allclose(loss.decode(loss.outputs_of(values)), values, rtol=1e-6)

@@ -215,11 +215,13 @@ def test_bad_arguments(task):
     with pytest.raises(InputError, match="Did you mean 'learning_rate'"):
         tune(task, perceptron(0), method="fine-tune", learning_rat=1)
     images = Task("pictures", "classification", "image", task.target_names, task.splits, "x")
-    with pytest.raises(InputError, match="reads array, but the inputs of 'pictures' are image"):
+    with pytest.raises(InputError, match="perceptron-0-16' takes arrays, but the task's inputs are images"):
         tune(images, perceptron(0), method="fine-tune")
     teacher = perceptron(1)
     object.__setattr__(teacher.card, "modalities", ("text",))
-    with pytest.raises(InputError, match="teacher 'small/perceptron-1-16' reads text"):
+    with pytest.raises(
+        InputError, match="teacher 'small/perceptron-1-16' takes text, but the task's inputs are arrays"
+    ):
         tune(task, perceptron(0), [teacher])
 
 

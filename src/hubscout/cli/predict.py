@@ -109,15 +109,16 @@ def _reader(tuned: Tuned, text: list[str] | None, image: str | None, label: list
     from hubscout.cli.values import split_list
     from hubscout.errors import InputError
     from hubscout.tasks.inputs import Reader
+    from hubscout.tasks.kinds import kind_of
 
     modalities = tuned.backbone.card.modalities
     if not set(modalities) & {"image", "text", "text-pair", "tokens"}:
         raise InputError(f"The command predicts for images and texts; this model reads {', '.join(modalities)}.")
     if "image" in modalities and text:
         raise InputError("This model reads images: name their column with --image.")
-    role = "tokens" if tuned.kind == "tagging" else "text"
-    columns = {"image": image, role: split_list(text or []) or None}
-    return Reader(modalities, tuned.kind, tuned.target_names, columns, split_list(label or []) or None)
+    kind = kind_of(tuned.kind)
+    columns = {"image": image, kind.text_role: split_list(text or []) or None}
+    return Reader(modalities, kind, tuned.target_names, columns, split_list(label or []) or None)
 
 
 def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
@@ -157,9 +158,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     import numpy as np
 
     from hubscout.errors import TaskError
-    from hubscout.tasks import Split
-    from hubscout.tuning.evaluate import row_targets
-    from hubscout.tuning.measures import measure
+    from hubscout.tuning.task_metrics import values_with_intervals
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
     if not labelled:
@@ -172,13 +171,12 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
             raise
         say(f"note: nothing is measured, for the labels are not those of the model: {error}", quiet=quiet)
         return ""
-    known, groups = row_targets(Split(chosen.values, targets), tuned.kind)
     rows = np.arange(len(inputs)) if predictions.lengths is None else np.repeat(range(len(inputs)), predictions.lengths)
-    found = measure(
+    found = values_with_intervals(
         tuned.kind,
         predictions.values[np.isin(rows, labelled)],
-        known,
-        groups=groups,
+        reader.kind.rows_of(targets),
+        groups=reader.kind.sample_of_row(targets),
         target_names=tuned.target_names,
         resamples=tuned.arguments.bootstrap_resamples,
         confidence=tuned.arguments.confidence,
@@ -211,20 +209,23 @@ def _shown(record: dict[str, Any]) -> str:
 
 def _write(out: Path, records: list[dict[str, Any]], tuned: Tuned) -> None:
     """One row per input: prediction (one column per target of a regression), probability, label, error."""
-    predicted = list(tuned.target_names) if tuned.kind == "regression" else ["prediction"]
+    from hubscout.tasks.kinds import kind_of
+
+    kind = kind_of(tuned.kind)
+    predicted = list(tuned.target_names) if kind.is_real_valued else ["prediction"]
     names = ["input", *predicted, *(name for name in ("probability", "label", "error") if _has(records, name))]
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, extrasaction="ignore")
         writer.writeheader()
         for record in records:
-            writer.writerow(_flat(record, tuned.kind))
+            writer.writerow(_flat(record, kind.separator))
 
 
 def _has(records: list[dict[str, Any]], name: str) -> bool:
     return any(("probabilities" if name == "probability" else name) in record for record in records)
 
 
-def _flat(record: dict[str, Any], kind: str) -> dict[str, Any]:
+def _flat(record: dict[str, Any], separator: str) -> dict[str, Any]:
     row = dict(record)
     if "probabilities" in record:
         row["probability"] = record["probabilities"][record["prediction"]]
@@ -232,7 +233,7 @@ def _flat(record: dict[str, Any], kind: str) -> dict[str, Any]:
     if isinstance(value, dict):
         row |= value
     elif isinstance(value, list):
-        row["prediction"] = (" " if kind == "tagging" else ";").join(value)
+        row["prediction"] = separator.join(value)
     if isinstance(record.get("label"), list | tuple):
-        row["label"] = (" " if kind == "tagging" else ";").join(map(str, record["label"]))
+        row["label"] = separator.join(map(str, record["label"]))
     return row

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.tasks.kinds import kind_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -35,7 +37,7 @@ class BlockAccumulator:
     ) -> None:
         from hubscout.evidence.statistics import Statistics
 
-        self._statistics = Statistics("classification" if kind == "tagging" else kind, target_names)
+        self._statistics = Statistics(kind_of(kind).row_kind, target_names)
         self._flush_rows = flush_rows
         self._device = device
         self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}

@@ -11,6 +11,7 @@ import numpy as np
 from hubscout.errors import InputError, TaskError
 from hubscout.features.fingerprint import describe, identity
 from hubscout.features.sharding import assign_blocks, check_indices, cut
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
@@ -81,16 +82,11 @@ class Job:
 
     def counts(self, rows: np.ndarray) -> np.ndarray:
         """How many rows of features each sample gives."""
-        if self.task.kind != "tagging":
-            return np.ones(len(rows), dtype=np.int64)
-        return np.array([len(self.split.targets[row]) for row in rows], dtype=np.int64)
+        return kind_of(self.task.kind).row_counts(self.split.targets, rows)
 
     def targets(self, rows: np.ndarray) -> np.ndarray:
         """Targets of the rows of features of these samples."""
-        if self.task.kind != "tagging":
-            return np.asarray(self.split.targets)[rows]
-        tags = [np.asarray(self.split.targets[row], dtype=np.int64) for row in rows]
-        return np.concatenate(tags) if tags else np.zeros(0, dtype=np.int64)
+        return kind_of(self.task.kind).rows_of(self.split.targets, rows)
 
     def blocks(self, rows: np.ndarray) -> np.ndarray:
         """The block of each row of features; all words of a sentence are in one."""

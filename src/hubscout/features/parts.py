@@ -18,6 +18,7 @@ from hubscout.features.accumulate import BlockAccumulator
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.sharding import assign_blocks
 from hubscout.features.shards import LOGITS, MemoryStore, ShardData
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
@@ -174,14 +175,10 @@ class Merger:
         return accumulator.finish()
 
     def _targets(self, rows: np.ndarray) -> np.ndarray:
-        targets = self._task.splits[self._split].targets
-        if self._task.kind == "tagging":
-            return np.concatenate([np.asarray(targets[row], dtype=np.int64) for row in rows])
-        return np.asarray(targets)[rows]
+        return kind_of(self._task.kind).rows_of(self._task.splits[self._split].targets, rows)
 
     def _blocks_of(self, rows: np.ndarray) -> np.ndarray:
         split = self._task.splits[self._split]
         if self._block_of_row is None:
             self._block_of_row = assign_blocks(len(split), self._blocks, self._task.fingerprint)
-        counts = [len(split.targets[row]) for row in rows] if self._task.kind == "tagging" else 1
-        return np.repeat(self._block_of_row[rows], counts)
+        return np.repeat(self._block_of_row[rows], kind_of(self._task.kind).row_counts(split.targets, rows))

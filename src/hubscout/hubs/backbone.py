@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hubscout.errors import ModalityError
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
@@ -78,6 +80,20 @@ class ModelCard:
             object.__setattr__(self, name, taken)
         object.__setattr__(self, "architecture", self.architecture or "unknown")
         object.__setattr__(self, "notes", tuple(notes))
+
+
+_INPUTS = {"image": "images", "text-pair": "pairs of texts", "tokens": "lists of words", "array": "arrays"}
+
+
+def check_modality(card: ModelCard, modality: str, *, called: str = "This model") -> None:
+    """Raise where a model does not read inputs of a modality, before it fails in a stranger way.
+
+    A card without modalities says nothing, and the model is tried. `called` names the model in the message.
+    """
+    if card.modalities and modality not in card.modalities:
+        *most, last = (_INPUTS.get(name, name) for name in card.modalities)
+        takes = f"{', '.join(most)} or {last}" if most else last
+        raise ModalityError(f"{called} takes {takes}, but the task's inputs are {_INPUTS.get(modality, modality)}.")
 
 
 def _text(said: object) -> str | None:

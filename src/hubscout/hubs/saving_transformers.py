@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-4
 _TEXT = "Shares fell sharply on Monday, after a long week of trading in London."
+_OVER_WORDS = frozenset({"tagging"})
+"""Kinds of task whose head says something of every word."""
+_PROBLEM_TYPES = {"regression": "regression", "multilabel": "multi_label_classification"}
 _POOLING_NAMES = {"cls": "cls", "mean": "mean", "max": "max", "last": "lasttoken"}
 
 
@@ -46,12 +49,17 @@ def save_transformer(
     folder.mkdir(parents=True, exist_ok=True)
     base = copy.deepcopy(backbone._base).cpu()
     automatic = {"image": "AutoModelForImageClassification"}.get(backbone.modality)
-    if backbone.modality == "text" and kind == "tagging":
+    if backbone.modality == "text" and kind in _OVER_WORDS:
         automatic = "AutoModelForTokenClassification"
     elif backbone.modality == "text" and not getattr(base.config, "is_encoder_decoder", False):
         automatic = "AutoModelForSequenceClassification"
     saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind) if automatic else None
-    if saved_as is None and backbone.modality == "text" and kind != "tagging" and backbone.pooling in _POOLING_NAMES:
+    if (
+        saved_as is None
+        and backbone.modality == "text"
+        and kind not in _OVER_WORDS
+        and backbone.pooling in _POOLING_NAMES
+    ):
         saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
     if saved_as is None:
         saved_as = _save_beside(base, layer, backbone, folder)
@@ -68,7 +76,7 @@ def save_sentence_encoder(
     from sentence_transformers import SentenceTransformer
 
     width = backbone.card.feature_dim
-    if kind == "tagging" or _head_width(head) != width:
+    if kind in _OVER_WORDS or _head_width(head) != width:
         # A head over words or over siamese pairs has no place in a chain of parts.
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
@@ -117,10 +125,7 @@ def _save_as(
     config.num_labels = len(target_names)
     config.id2label = dict(enumerate(target_names))
     config.label2id = {name: index for index, name in enumerate(target_names)}
-    config.problem_type = {
-        "regression": "regression",
-        "multilabel": "multi_label_classification",
-    }.get(kind, "single_label_classification")
+    config.problem_type = _PROBLEM_TYPES.get(kind, "single_label_classification")
     if isinstance(backbone.preprocessing, TextPreprocessing) and config.pad_token_id is None:
         # Classifiers of the last token look for the padding by its id.
         config.pad_token_id = backbone.preprocessing.pad_id

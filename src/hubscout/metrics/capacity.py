@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hubscout.metrics.logme import logme
 from hubscout.metrics.registry import KINDS, Score, metric
 from hubscout.metrics.static import flops
+
+if TYPE_CHECKING:
+    from hubscout.evidence import Evidence
 
 NATS = 0.1
 """Of a factor e in compute. Chosen by leaving out one data set at a time, see experiments/classification."""
 
 
-@metric("logme-capacity", needs=("statistics", "card"), kinds=KINDS)
-def logme_capacity(
-    features: Any = None,
-    targets: Any = None,
-    kind: str = "classification",
-    statistics: Any = None,
-    card: Any = None,
-    *,
-    nats: float = NATS,
-    center: bool | None = None,
-) -> Score:
+@metric("logme-capacity", needs=("card",), kinds=KINDS, from_evidence=True)
+def logme_capacity(evidence: Evidence, card: Any, *, nats: float = NATS) -> Score:
     """LogME plus 0.1 nats for every factor e in multiply-adds: evidence, and a prior for networks that can adapt.
 
         score = LogME + 0.1 · log(flops / 10⁹)
@@ -44,19 +37,13 @@ def logme_capacity(
     >>> import numpy as np
     >>> labels = np.repeat([0, 1], 20)
     >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
-    >>> small, large = (logme_capacity(features, labels, card={"flops": 10**power}).value for power in (8, 9))
+    >>> from hubscout.evidence import logme
+    >>> found = logme(features, labels)
+    >>> small, large = (logme_capacity(found, {"flops": 10**power}).value for power in (8, 9))
     >>> round(large - small, 3)
     0.23
     """
-    found = logme(features, targets, kind, statistics, center=center)
-    return with_capacity(found, card, nats=nats)
-
-
-def with_capacity(found: Score, card: Any, *, nats: float = NATS) -> Score:
-    """A score of LogME raised by the prior of its model; so are the pseudo-values of the jackknife."""
     bonus = nats * math.log(flops(card) / 1e9)
-    evidence = found.evidence
-    details = dict(found.details)
-    if evidence is not None:
-        details["evidence"] = dataclasses.replace(evidence, block_scores=evidence.block_scores + bonus)
-    return Score(found.value + bonus, standard_error=found.standard_error, details=details)
+    # The pseudo-values of the jackknife rise with the score.
+    raised = dataclasses.replace(evidence, block_scores=evidence.block_scores + bonus)
+    return Score(evidence.score + bonus, standard_error=evidence.standard_error, details={"evidence": raised})

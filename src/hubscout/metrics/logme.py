@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hubscout.metrics.registry import KINDS, Score, metric
 
+if TYPE_CHECKING:
+    from hubscout.evidence import Evidence
 
-@metric("logme", needs=("statistics",), kinds=KINDS)
-def logme(
-    features: Any = None,
-    targets: Any = None,
-    kind: str = "classification",
-    statistics: Any = None,
-    *,
-    center: bool | None = None,
-    solver: str = "newton",
-    blocks: int = 10,
-) -> Score:
+
+@metric("logme", kinds=KINDS, from_evidence=True)
+def logme(evidence: Evidence) -> Score:
     """Log of the maximum evidence of the labels, given the features, per sample and averaged over targets.
 
         LogME = (1/nC) Σ_c max_{α,β} log ∫ N(w | 0, α⁻¹I) N(y_c | Fw, β⁻¹I) dw
@@ -27,7 +21,7 @@ def logme(
     to the order of rows and of targets; duplicated columns change nothing. Works from `statistics` alone, without any
     features kept; where both are given the statistics are used. The mathematics is in `hubscout.evidence`; the whole
     `Evidence` is in `score.evidence`. The standard error is a block jackknife. Cost: O(nD² + D³), with n and D
-    exchanged where n < D. `center` takes the means away first; None does so for regression.
+    exchanged where n < D. The option `center` takes the means away first; None does so for regression.
 
     You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, and Ranking and
     Tuning Pre-trained Models, JMLR 2022.
@@ -35,15 +29,9 @@ def logme(
     >>> import numpy as np
     >>> labels = np.repeat([0, 1], 20)
     >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
-    >>> found = logme(features, labels)
+    >>> from hubscout.metrics import score
+    >>> found = score("logme", features=features, targets=labels, kind="classification")
     >>> found.value == found.evidence.score and found.value > found.evidence.null_score
     True
     """
-    # Here and not above, so that metrics of other kinds can be listed and used without loading the evidence.
-    from hubscout import evidence
-
-    if statistics is not None:
-        result = evidence.maximize_evidence(statistics, solver=solver, center=center)
-    else:
-        result = evidence.logme(features, targets, kind=kind, center=center, solver=solver, blocks=blocks)
-    return Score(result.score, standard_error=result.standard_error, details={"evidence": result})
+    return Score(evidence.score, standard_error=evidence.standard_error, details={"evidence": evidence})

@@ -20,7 +20,9 @@ Need = Literal["features", "statistics", "logits", "card"]
 
 KINDS = ("classification", "multilabel", "regression", "tagging")
 CLASSES = ("classification", "tagging")
-"""Kinds with one class a row: tagging is classification over words, flattened."""
+"""Kinds with one class per row."""
+_ROW_KINDS = {"tagging": "classification"}
+"""Kinds with several rows per sample, and what those are: tagging is classification over words, flattened."""
 
 _INPUT_NAMES = {
     "features": "features= (an array of n rows and D columns)",
@@ -60,8 +62,9 @@ class Metric:
     """A registered metric.
 
     `needs` names the inputs that must be given. A metric that needs `statistics` also takes `features` in their
-    place. At `level="zoo"` the function gives a mapping of parts for one model, and `combine` turns the parts of all
-    models into one value each, because the value depends on which models stand beside it.
+    place. A metric `from_evidence` is a function of the `Evidence` that LogME is: where that is given, nothing is
+    computed again. At `level="zoo"` the function gives a mapping of parts for one model, and `combine` turns the parts
+    of all models into one value each, because the value depends on which models stand beside it.
     """
 
     name: str
@@ -71,6 +74,11 @@ class Metric:
     level: Level = "model"
     higher_is_better: bool = True
     combine: Callable[[Mapping[str, Mapping[str, float]]], Mapping[str, float]] | None = None
+    from_evidence: bool = False
+
+    def __post_init__(self) -> None:
+        if self.from_evidence and "statistics" not in self.needs:
+            object.__setattr__(self, "needs", ("statistics", *self.needs))
 
     @property
     def summary(self) -> str:
@@ -84,22 +92,27 @@ METRICS: Registry[Metric] = Registry("metric", UnknownMetricError, group="hubsco
 def metric(
     name: str,
     *,
-    needs: tuple[Need, ...] = ("features",),
+    needs: tuple[Need, ...] | None = None,
     kinds: Iterable[str] = CLASSES,
     level: Level = "model",
     higher_is_better: bool = True,
     combine: Callable[[Mapping[str, Mapping[str, float]]], Mapping[str, float]] | None = None,
+    from_evidence: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a metric; the function stays an ordinary function.
 
-    The function takes, by name, those of `features`, `logits`, `statistics`, `card`, `targets` and `kind` that stand
-    in its signature, and its own options. It returns a float or a `Score`; at zoo level, a mapping of parts.
+    The function takes, by name, those of `features`, `logits`, `statistics`, `card`, `evidence`, `targets` and `kind`
+    that stand in its signature, and its own options. It returns a float or a `Score`; at zoo level, a mapping of parts.
+    `needs` is `("features",)` by default. With `from_evidence` the function takes `evidence`, `needs` names what it
+    needs beside, and callers may give the options of the evidence: `center`, `solver`, `blocks`.
     """
     if level == "zoo" and combine is None:
         raise ValueError(f"The zoo-level metric {name!r} needs combine=.")
 
+    wanted: tuple[Need, ...] = needs or (() if from_evidence else ("features",))
+
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        METRICS.add(name, Metric(name, function, needs, tuple(kinds), level, higher_is_better, combine))
+        METRICS.add(name, Metric(name, function, wanted, tuple(kinds), level, higher_is_better, combine, from_evidence))
         return function
 
     return enter
@@ -127,6 +140,7 @@ def score(
     logits: Any = None,
     statistics: Any = None,
     card: Any = None,
+    evidence: Any = None,
     targets: Any = None,
     kind: str,
     **options: Any,
@@ -134,7 +148,8 @@ def score(
     """Score one model with the metric `name`.
 
     `features` are (n, D), `logits` (n, Z) outputs of the source head, `targets` as in `hubscout.tasks` (for tagging
-    flattened, one id a word, or one array a sentence). Options go to the metric.
+    flattened, one id per word, or one array per sentence). `evidence` is that of the features, for a metric that is
+    read from it. Options go to the metric.
 
     >>> import numpy as np
     >>> features = np.array([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]])
@@ -146,7 +161,8 @@ def score(
         raise InputError(
             f"The metric {name!r} compares the models of a zoo and has no value for one model alone: use score_zoo()."
         )
-    result = _call(entry, features, logits, statistics, card, targets, kind, options)
+    inputs = {"features": features, "logits": logits, "statistics": statistics, "card": card, "evidence": evidence}
+    result = _call(entry, inputs, targets, kind, options)
     return _finish(entry, result)
 
 
@@ -157,6 +173,7 @@ def score_parts(
     logits: Any = None,
     statistics: Any = None,
     card: Any = None,
+    evidence: Any = None,
     targets: Any = None,
     kind: str,
     **options: Any,
@@ -168,7 +185,8 @@ def score_parts(
     entry = lookup(name, kind)
     if entry.level != "zoo":
         raise InputError(f"The metric {name!r} scores one model at a time: use score().")
-    parts = _call(entry, features, logits, statistics, card, targets, kind, options)
+    inputs = {"features": features, "logits": logits, "statistics": statistics, "card": card, "evidence": evidence}
+    parts = _call(entry, inputs, targets, kind, options)
     for part, value in parts.items():
         _check_finite(entry, part, value)
     return {part: float(value) for part, value in parts.items()}
@@ -227,34 +245,40 @@ class UnknownKindError(UnknownNameError):
     what = "kind of task"
 
 
-def _call(
-    entry: Metric,
-    features: Any,
-    logits: Any,
-    statistics: Any,
-    card: Any,
-    targets: Any,
-    kind: str,
-    options: Mapping[str, Any],
-) -> Any:
-    inputs = {"features": features, "logits": logits, "statistics": statistics, "card": card}
+def _call(entry: Metric, inputs: dict[str, Any], targets: Any, kind: str, options: Mapping[str, Any]) -> Any:
+    features, statistics, evidence = inputs["features"], inputs["statistics"], inputs["evidence"]
     for need in entry.needs:
-        stand_in = features if need == "statistics" else None
-        if inputs[need] is None and stand_in is None:
+        stand_ins = (features, evidence) if need == "statistics" else ()
+        if inputs[need] is None and all(stand_in is None for stand_in in stand_ins):
             raise InputError(f"The metric {entry.name!r} needs {_INPUT_NAMES[need]}; it was not given.")
-    if targets is None and "card" not in entry.needs and statistics is None:
+    if targets is None and statistics is None and evidence is None and set(entry.needs) != {"card"}:
         raise InputError(f"The metric {entry.name!r} needs targets=; it was not given.")
-    if kind == "tagging" and isinstance(targets, list | tuple) and targets and np.ndim(targets[0]) == 1:
-        targets = np.concatenate([np.asarray(sentence) for sentence in targets])
+    if kind in _ROW_KINDS and isinstance(targets, list | tuple) and targets and np.ndim(targets[0]) == 1:
+        targets = np.concatenate([np.asarray(sample) for sample in targets])
 
+    kind = _ROW_KINDS.get(kind, kind)
     parameters = inspect.signature(entry.function).parameters
-    own = set(parameters) - {"features", "logits", "statistics", "card", "targets", "kind"}
+    makes_evidence = entry.from_evidence and evidence is None
+    own = set(parameters) - {*inputs, "targets", "kind"} | ({"center", "solver", "blocks"} if makes_evidence else set())
     unknown = set(options) - own
     if unknown:
         known = ", ".join(sorted(own)) or "none"
         raise InputError(f"The metric {entry.name!r} has no option {sorted(unknown)[0]!r}; it has: {known}.")
-    given = {**inputs, "targets": targets, "kind": "classification" if kind == "tagging" else kind}
-    return entry.function(**{key: value for key, value in given.items() if key in parameters}, **options)
+    if makes_evidence:
+        to_evidence = {name: value for name, value in options.items() if name not in parameters}
+        inputs = {**inputs, "evidence": _evidence(features, targets, statistics, kind, **to_evidence)}
+    given = {**inputs, "targets": targets, "kind": kind, **options}
+    return entry.function(**{key: value for key, value in given.items() if key in parameters})
+
+
+def _evidence(features: Any, targets: Any, statistics: Any, kind: str, *, blocks: int = 10, **options: Any) -> Evidence:
+    """From the statistics where there are any, from the features otherwise."""
+    # Here and not above, so that the other metrics can be listed and used without loading the evidence.
+    from hubscout.evidence import logme, maximize_evidence
+
+    if statistics is not None:
+        return maximize_evidence(statistics, **options)
+    return logme(features, targets, kind=kind, blocks=blocks, **options)
 
 
 def _finish(entry: Metric, result: Score | float) -> Score:

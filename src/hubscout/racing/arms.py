@@ -129,15 +129,12 @@ def live(reference: TaskReference, arm: Arm, arguments: TuningArguments, folder:
 
 def judge(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    from hubscout.tuning import measures
-    from hubscout.tuning.evaluate import predict_split, row_targets
+    from hubscout.tuning import task_metrics
 
     task: Task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
-    size = run.arguments.evaluation_batch_size or 2 * run.arguments.batch_size
-    predicted = predict_split(run.loop.network, run.validation, len(some), run.accelerator, size)
-    targets, groups = row_targets(some, task.kind)
-    values: Mapping[str, float] = measures.values(
+    predicted, targets, groups = run.judge.outcome(run.loop.network, run.validation, some)
+    values: Mapping[str, float] = task_metrics.values(
         task.kind, predicted, targets, groups=groups, target_names=task.target_names
     )
     scale = run.loop.network.loss.scale

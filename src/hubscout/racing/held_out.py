@@ -8,8 +8,9 @@ import numpy as np
 
 from hubscout.tasks import Split, Task
 from hubscout.tasks.fingerprint import derived_fingerprint
+from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import Chained
-from hubscout.tasks.splitting import split_off, strata
+from hubscout.tasks.splitting import split_off
 
 SHARE = 0.2
 """Of train and validation together: what is held out, at least."""
@@ -28,7 +29,7 @@ def for_race(task: Task, seed: int = 0) -> Task:
     train, validation = task.train, task.validation
     note: tuple[str, ...] = ()
     if missing:
-        stay, taken = split_off(strata(task.train.targets, task.kind), missing, seed)
+        stay, taken = split_off(kind_of(task.kind).strata(task.train.targets), missing, seed)
         joined = task.train.take(taken)
         train, validation = task.train.take(stay), joined_splits(task.validation, joined)
         note = (f"race: {len(validation):,} samples are held out to judge by, {missing:,} of them taken from train",)
@@ -73,15 +74,29 @@ def log_likelihoods(
     Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean over
     them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
     """
-    if kind == "regression":
-        errors = (predicted - targets) / (scale if scale is not None else 1.0)
-        values = -0.5 * (errors**2).mean(axis=1)
-    elif kind == "multilabel":
-        true = np.where(np.asarray(targets) > 0, predicted, 1 - predicted)
-        values = np.log(np.maximum(true, 1e-12)).mean(axis=1)
-    else:
-        values = np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12))
+    values = _BY_KIND[kind](predicted, np.asarray(targets), scale)
     values = np.maximum(values, FLOOR)
     if groups is None:
         return values
     return np.bincount(groups, weights=values) / np.bincount(groups)
+
+
+def _of_classes(predicted: np.ndarray, targets: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+    return np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12))
+
+
+def _of_labels(predicted: np.ndarray, targets: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+    true = np.where(targets > 0, predicted, 1 - predicted)
+    return np.log(np.maximum(true, 1e-12)).mean(axis=1)
+
+
+def _of_numbers(predicted: np.ndarray, targets: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+    return -0.5 * (((predicted - targets) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
+
+
+_BY_KIND = {
+    "classification": _of_classes,
+    "tagging": _of_classes,
+    "multilabel": _of_labels,
+    "regression": _of_numbers,
+}

@@ -333,7 +333,7 @@ class _Contest:
     def _outcome(
         self, winner: Arm, steps: int, rungs: tuple[Rung, ...], spent: Mapping[str, float], tuned: Tuned
     ) -> Race:
-        from hubscout.tuning.measures import primary
+        from hubscout.tuning.task_metrics import primary
 
         return Race(
             task_name=self.task.name,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hubscout.errors import InputError, ModelError
+from hubscout.errors import InputError
+from hubscout.hubs.backbone import check_modality
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.convergence import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
-_EVIDENCE = frozenset({"logme", "logme-capacity"})
-"""Metrics that are read from the evidence of the layers."""
-_TEXT_LIKE = {"text", "text-pair", "tokens"}
 _CARD_FACTS = (
     "architecture", "modalities", "source_data", "source_accuracy", "source_classes", "licence", "downloads",
     "commit", "weights_fingerprint",
@@ -70,7 +68,7 @@ def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequenc
     """
     started = time.perf_counter()
     backbone = candidate.open(settings.observer)
-    check_modality(backbone.card, task)
+    check_modality(backbone.card, task.modality)
     if len(pieces) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
     extractions = [_extract(backbone, task, settings, piece) for piece in pieces]
@@ -122,15 +120,6 @@ def assess_extractions(
         notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
     )
     return Assessment(row, parts)
-
-
-def check_modality(card: ModelCard, task: Task) -> None:
-    """Refuse a text model for images and the like, before it fails in a stranger way."""
-    if not card.modalities or task.modality in card.modalities:
-        return
-    if task.modality in _TEXT_LIKE and _TEXT_LIKE & set(card.modalities):
-        return
-    raise ModelError(f"It takes {' or '.join(card.modalities)}, and the inputs of the task are {task.modality}.")
 
 
 def needs(settings: Settings, kind: str) -> set[str]:
@@ -191,11 +180,10 @@ def _score(
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
     from hubscout.evidence.table import doubts
     from hubscout.metrics import lookup, score, score_parts
-    from hubscout.metrics.capacity import with_capacity
 
     layers: tuple[LayerScore, ...] = ()
-    by_layer: dict[str, Score] = {}
-    if not _EVIDENCE.isdisjoint(settings.metrics):
+    by_layer: dict[str, Evidence] = {}
+    if any(lookup(name, task.kind).from_evidence for name in settings.metrics):
         layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.blocks)
     chosen = _chosen_layer(layers, settings)
     wanted = needs(settings, task.kind)
@@ -203,6 +191,7 @@ def _score(
         "features": _joined([e.features(chosen) for e in extractions]) if "features" in wanted else None,
         "logits": _joined([e.logits for e in extractions]) if "logits" in wanted else None,
         "card": card,
+        "evidence": by_layer.get(chosen),
         "targets": _joined([e.targets for e in extractions]),
         "kind": task.kind,
     }
@@ -212,24 +201,18 @@ def _score(
     for name in settings.metrics:
         entry = lookup(name, task.kind)
         try:
-            if name == "logme":
-                scores[name] = by_layer[chosen]
-            elif name == "logme-capacity":
-                scores[name] = with_capacity(by_layer[chosen], card)
-            elif entry.level == "zoo":
+            if entry.level == "zoo":
                 parts[name] = score_parts(name, **inputs)
-            else:
-                more: dict[str, Any] = (
-                    {"statistics": merged(extractions, chosen)} if "statistics" in entry.needs else {}
-                )
-                scores[name] = score(name, **inputs, **more)
+                continue
+            sums = "statistics" in entry.needs and not entry.from_evidence
+            scores[name] = score(name, **inputs, statistics=merged(extractions, chosen) if sums else None)
         except InputError as error:
             # A model without a source head has no LEEP: that is a gap in the table, unless it is what ranks.
             if name == settings.metrics[0]:
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    evidence = next((score.evidence for score in scores.values() if score.evidence is not None), None)
+    evidence = by_layer.get(chosen)
     if evidence is not None:
         remarks += doubts(evidence)
     return scores, parts, remarks, layers, evidence

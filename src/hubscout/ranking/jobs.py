@@ -15,7 +15,8 @@ from hubscout.engines.memory import remembered
 from hubscout.engines.reporting import report
 from hubscout.errors import NothingReadableError
 from hubscout.features.parts import Part, pack, sums_are_smaller
-from hubscout.ranking.assess import Assessment, Settings, assess, check_modality, features_are_needed, needs
+from hubscout.hubs.backbone import check_modality
+from hubscout.ranking.assess import Assessment, Settings, assess, features_are_needed, needs
 from hubscout.ranking.candidates import Candidate
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class ShardsJob:
 
         task, settings = self.task.open(), self.settings
         backbone = self.model.open(self._tell)
-        check_modality(backbone.card, task)
+        check_modality(backbone.card, task.modality)
         piece = None if self.piece is None else self.piece.get()
         keep = features_are_needed(settings, task.kind, self.rows_in_all, backbone.card.feature_dim)
         sums = not keep and sums_are_smaller(self.rows_a_part, backbone.card.feature_dim, settings.blocks)

@@ -10,11 +10,11 @@ import numpy as np
 
 from hubscout.errors import EvidenceWarning
 from hubscout.runs.row import LayerScore
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
-    from hubscout.evidence import Statistics
+    from hubscout.evidence import Evidence, Statistics
     from hubscout.features import Extraction
-    from hubscout.metrics import Score
     from hubscout.tasks import Task
 
 FEW_ROWS = 4096
@@ -23,17 +23,18 @@ FEW_ROWS = 4096
 
 def scan_layers(
     extractions: Sequence[Extraction], task: Task, *, center: bool, blocks: int
-) -> tuple[tuple[LayerScore, ...], dict[str, Score]]:
-    """LogME of every layer there is; the sums of one layer are in memory at a time."""
-    found: dict[str, Score] = {}
+) -> tuple[tuple[LayerScore, ...], dict[str, Evidence]]:
+    """LogME and the evidence of every layer there is; the sums of one layer are in memory at a time."""
+    from hubscout.metrics import score
+
+    found: dict[str, Evidence] = {}
     layers: list[LayerScore] = []
     for name in extractions[0].layers:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvidenceWarning)  # it becomes a note of the row
-            value = score_layer(extractions, name, task, center=center, blocks=blocks)
-        found[name] = value
-        evidence = value.evidence
-        assert evidence is not None
+            evidence = layer_evidence(extractions, name, task, center=center, blocks=blocks)
+        found[name] = evidence
+        value = score("logme", evidence=evidence, kind=task.kind)
         layers.append(
             LayerScore(
                 name=name, score=value.value, standard_error=value.standard_error, gain=float(evidence.gain),
@@ -43,32 +44,30 @@ def scan_layers(
     return (tuple(layers) if len(layers) > 1 else ()), found
 
 
-def score_layer(extractions: Sequence[Extraction], layer: str, task: Task, *, center: bool, blocks: int) -> Score:
-    """LogME of one layer over all extractions together.
+def layer_evidence(extractions: Sequence[Extraction], layer: str, task: Task, *, center: bool, blocks: int) -> Evidence:
+    """The evidence of one layer over all extractions together.
 
     Where there are fewer rows than dimensions and the features were kept, they are used themselves: an n×n problem
     in place of a D×D one, and no digits are lost to sums of squares when the labels are fitted without residue.
     """
-    from hubscout.evidence import logme
-    from hubscout.metrics import Score, score
+    from hubscout.evidence import logme, maximize_evidence
 
     n = sum(extraction.n for extraction in extractions)
     if n <= FEW_ROWS and all(_kept(extraction, layer) for extraction in extractions):
         features = np.concatenate([extraction.features(layer) for extraction in extractions])
         if n < features.shape[1]:
-            classes = task.kind in ("classification", "tagging")
-            evidence = logme(
+            kind = kind_of(task.kind)
+            return logme(
                 features,
                 np.concatenate([extraction.targets for extraction in extractions]),
-                kind="classification" if classes else task.kind,
-                classes=range(len(task.target_names)) if classes else None,
+                kind=kind.row_kind,
+                classes=range(len(task.target_names)) if kind.has_classes else None,
                 target_names=task.target_names,
                 center=center,
                 blocks=np.concatenate([block_of_rows(extraction, task, blocks) for extraction in extractions]),
                 keep_spectrum=False,
             )
-            return Score(evidence.score, evidence.standard_error, "logme", details={"evidence": evidence})
-    return score("logme", statistics=merged(extractions, layer), kind=task.kind, center=center)
+    return maximize_evidence(merged(extractions, layer), center=center)
 
 
 def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray:
@@ -76,9 +75,7 @@ def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray
     from hubscout.features.sharding import assign_blocks
 
     of_samples = assign_blocks(len(task.train), blocks, task.fingerprint)[extraction.rows]
-    if task.kind != "tagging":
-        return of_samples
-    return np.repeat(of_samples, [len(task.train.targets[row]) for row in extraction.rows])
+    return np.repeat(of_samples, kind_of(task.kind).row_counts(task.train.targets, extraction.rows))
 
 
 def merged(extractions: Sequence[Extraction], layer: str) -> Statistics:

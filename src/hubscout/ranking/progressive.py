@@ -72,9 +72,10 @@ def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:
 
 def nested_rows(task: Task, n: int, seed: int) -> np.ndarray:
     """The `n` train rows of a stratified subset; that of a smaller `n` and the same seed is a part of it."""
-    from hubscout.tasks.splitting import strata, stratified_sample
+    from hubscout.tasks.kinds import kind_of
+    from hubscout.tasks.splitting import stratified_sample
 
-    return stratified_sample(strata(task.train.targets, task.kind), n, seed)
+    return stratified_sample(kind_of(task.kind).strata(task.train.targets), n, seed)
 
 
 def pieces_of(task: Task, sizes: Sequence[int], seed: int) -> list[np.ndarray]:

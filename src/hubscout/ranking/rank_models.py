@@ -18,6 +18,7 @@ from hubscout.ranking.progressive import parse_seconds
 from hubscout.ranking.run import Run
 from hubscout.ranking.spread import Spread
 from hubscout.runs.ranking import Ranking
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
@@ -100,7 +101,6 @@ def rank(
         InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
 
     """
-    from hubscout.evidence.checks import default_center
     from hubscout.features.decoded import PreparedPool
 
     started = time.perf_counter()
@@ -109,7 +109,7 @@ def rank(
         ENGINES[engine]  # a wrong name is said before data is read
     opened = _open(task)
     names = _metric_names(metrics, opened.kind)
-    centred = default_center(opened.kind) if center is None else center
+    centred = kind_of(opened.kind).center if center is None else center
     if layer not in ("final", "best"):
         raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
     subset = _subset(opened, limit, seed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
 from hubscout.runs.model_names import listing
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
@@ -22,11 +23,8 @@ def title(ranking: Ranking) -> str:
     """What was ranked on what."""
     task = ranking.task
     n = max((row.n for row in ranking.rows), default=ranking.task.rows.get("train", 0))
-    unit = "words" if task.kind == "tagging" else "samples"
-    targets = len(task.target_names)
-    what = {"classification": "classes", "multilabel": "labels", "tagging": "tags"}.get(task.kind, "targets")
-    what = {"classes": "class"}.get(what, what[:-1]) if targets == 1 else what
-    return f"{task.name}: {task.kind}, {targets} {what}, {n:,} training {unit}"
+    kind = kind_of(task.kind)
+    return f"{task.name}: {task.kind}, {kind.count_targets(len(task.target_names))}, {n:,} training {kind.unit}"
 
 
 def remarks(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from hubscout.credentials import lacks_credentials
 from hubscout.errors import InputError, ModelError
 from hubscout.runs.ranking import Ranking
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
@@ -98,12 +99,13 @@ def select_teachers(
         raise InputError(f"pool must be at least k: {pool} models cannot give {k} teachers.")
     data = _data_of(ranking, task)
     features, targets = _cached_features(ranking, data, cache, pool, device, observer)
-    rows_kept = _rows(targets, data.kind, max_samples, ranking.seed)
+    row_kind = kind_of(data.kind).row_kind
+    rows_kept = _rows(targets, row_kind, max_samples, ranking.seed)
     return greedy_joint(
         {name: matrix[rows_kept] for name, matrix in features.items()},
         targets[rows_kept],
         k,
-        kind="classification" if data.kind == "tagging" else data.kind,
+        kind=row_kind,
         target_names=data.target_names,
         center=bool(ranking.settings.get("center")),
     )
@@ -129,7 +131,7 @@ def greedy_joint(
     """
     from hubscout.evidence import logme
 
-    classes = range(len(target_names)) if kind == "classification" else None
+    classes = range(len(target_names)) if kind_of(kind).has_classes else None
     scaled = {name: _normalised(name, matrix) for name, matrix in features.items()}
     chosen: list[str] = []
     steps: list[Step] = []
@@ -224,6 +226,6 @@ def _cached_features(
 def _rows(targets: np.ndarray, kind: str, most: int, seed: int) -> np.ndarray:
     if len(targets) <= most:
         return np.arange(len(targets))
-    from hubscout.tasks.splitting import strata, stratified_sample
+    from hubscout.tasks.splitting import stratified_sample
 
-    return stratified_sample(strata(targets, "classification" if kind == "tagging" else kind), most, seed)
+    return stratified_sample(kind_of(kind).strata(targets), most, seed)

@@ -24,6 +24,7 @@ from hubscout.report.sections.section import Section
 from hubscout.report.sections.targets import targets_section
 from hubscout.report.sections.tuning import tuning_section
 from hubscout.runs.atomic_files import write_atomically
+from hubscout.tasks.kinds import kind_of
 
 ORDER: tuple[Callable[[Run], Section | None], ...] = (
     answer_section,
@@ -115,7 +116,7 @@ def _subtitle(run: Run) -> str:
     if run.ranking is None:
         return ""
     task = run.ranking.task
-    unit = "words" if task.kind == "tagging" else "samples"
+    unit = kind_of(task.kind).unit
     n = max((row.n for row in run.ranking.rows), default=task.rows.get("train", 0))
     pieces = [f"{task.kind}, {task.modality}", f"{len(task.target_names)} targets", f"{n:,} training {unit}"]
     started = str(run.ranking.environment.get("started") or "")[:10]

@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import KINDS, MODALITIES, assemble, check_choice, check_fit
+from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays
 from hubscout.tasks.images import Images
-from hubscout.tasks.labels import (
-    check_lists,
-    encode_classes,
-    encode_label_sets,
-    encode_numbers,
-    encode_tags,
-    guess_kind,
-)
-from hubscout.tasks.task import Split, Targets, Task
+from hubscout.tasks.kinds import KINDS, kind_of
+from hubscout.tasks.labels import guess_kind
+from hubscout.tasks.task import Split, Task
 from hubscout.tasks.unlabelled import unlabelled_rows
 
 
@@ -50,7 +44,7 @@ def from_arrays(
     >>> task.kind, task.modality, task.target_names, len(task.train)
     ('classification', 'array', ('a', 'b'), 7)
     """
-    check_choice("kind", kind, KINDS)
+    check_choice("kind", kind, tuple(KINDS))
     check_choice("modality", modality, MODALITIES)
     pairs = {"train": (inputs, targets)}
     if validation is not None:
@@ -69,11 +63,12 @@ def from_arrays(
         inputs, targets = parts.pop(split)
         if not rows.all():
             parts[split] = _take(inputs, ~rows), _take(targets, ~rows)
-    names, encoded = _encode({split: pair[1] for split, pair in parts.items()}, kind, target_names)
+    labels = {split: pair[1] for split, pair in parts.items()}
+    chosen = kind_of(kind)
+    names, encoded = chosen.encode(labels) if target_names is None else chosen.encode_ids(labels, target_names)
     splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
-    if kind == "tagging":
-        for split, part in splits.items():
-            check_lengths(part.inputs, part.targets, split)
+    for split, part in splits.items():
+        chosen.check_lengths(part.inputs, part.targets, split)
     return assemble(
         name=name,
         kind=kind,
@@ -85,13 +80,6 @@ def from_arrays(
         test_size=test_size,
         seed=seed,
     )
-
-
-def check_lengths(inputs: Sequence[Any], targets: Targets, split: str) -> None:
-    """Every sentence has as many tags as words."""
-    for row, (words, tags) in enumerate(zip(inputs, targets, strict=True)):
-        if len(words) != len(tags):
-            raise TaskError(f"{split}, row {row}: {len(words)} words but {len(tags)} tags.")
 
 
 def guess_modality(inputs: Sequence[Any]) -> str:
@@ -165,69 +153,6 @@ def _guess_kind(modality: str, targets: Sequence[Any]) -> tuple[str, str]:
     if modality == "tokens":
         return "tagging", "the inputs are lists of words"
     return guess_kind(list(targets[:100_000]))
-
-
-def _encode(
-    parts: Mapping[str, Sequence[Any]], kind: str, target_names: Sequence[str] | None
-) -> tuple[Sequence[str], Mapping[str, Targets]]:
-    if kind == "regression":
-        matrices = {split: _columns(values, split) for split, values in parts.items()}
-        widths = {matrix.shape[1] for matrix in matrices.values()}
-        names = list(target_names or ([f"y{i}" for i in range(max(widths))] if max(widths) > 1 else ["y"]))
-        if widths != {len(names)}:
-            raise TaskError(f"The targets have {sorted(widths)} columns, but there are {len(names)} target names.")
-        return names, {split: encode_numbers(matrix.tolist(), names, split) for split, matrix in matrices.items()}
-    if kind == "tagging":
-        for split, rows in parts.items():
-            check_lists(rows, "tags", split)
-        if target_names is not None:
-            parts = {
-                split: [[_named(tag, target_names) for tag in row] for row in rows] for split, rows in parts.items()
-            }
-        return encode_tags(parts)
-    if kind == "multilabel":
-        return _encode_multilabel(parts, target_names)
-    if target_names is None:
-        return encode_classes({split: list(values) for split, values in parts.items()})
-    named = {split: [_named(value, target_names) for value in values] for split, values in parts.items()}
-    return encode_classes(named, names=[str(target) for target in target_names])
-
-
-def _named(value: Any, names: Sequence[str]) -> Any:
-    """The name a whole number is the id of; other labels are names already."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        if not 0 <= value < len(names):
-            raise TaskError(
-                f"The label {int(value)} is no id into the {len(names)} target names (0 to {len(names) - 1})."
-            )
-        return str(names[int(value)])
-    return value
-
-
-def _columns(values: Sequence[Any], split: str) -> np.ndarray:
-    try:
-        matrix = np.asarray(values)
-    except ValueError as error:
-        raise TaskError(f"The targets of {split} are not equally long rows of numbers: {error}.") from error
-    if matrix.ndim not in (1, 2):
-        raise TaskError(f"The targets of {split} must be (n,) or (n, C); their shape is {matrix.shape}.")
-    return matrix.reshape(len(matrix), -1)
-
-
-def _encode_multilabel(
-    parts: Mapping[str, Sequence[Any]], target_names: Sequence[str] | None
-) -> tuple[Sequence[str], Mapping[str, Targets]]:
-    arrays = {split: np.asarray(values) for split, values in parts.items() if isinstance(values, np.ndarray)}
-    if len(arrays) < len(parts) or any(array.ndim != 2 for array in arrays.values()):
-        return encode_label_sets({split: list(values) for split, values in parts.items()}, names=target_names)
-    widths = {array.shape[1] for array in arrays.values()}
-    names = [str(target) for target in target_names or range(max(widths))]
-    if widths != {len(names)}:
-        raise TaskError(f"The label matrices have {sorted(widths)} columns, but there are {len(names)} target names.")
-    for split, array in arrays.items():
-        if not np.isin(array, (0, 1)).all():
-            raise TaskError(f"A multi-label matrix must hold 0 and 1; that of {split} holds other values.")
-    return names, {split: array.astype(np.int64) for split, array in arrays.items()}
 
 
 def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.tasks.fingerprint import fingerprints
-from hubscout.tasks.splitting import SPLIT_NAMES, check_fraction, split_off, strata
-from hubscout.tasks.task import Kind, Modality, Split, Task
+from hubscout.tasks.kinds import Kind, TaskKind, kind_of
+from hubscout.tasks.splitting import SPLIT_NAMES, check_fraction, split_off
+from hubscout.tasks.task import Modality, Split, Task
 
-KINDS: tuple[str, ...] = ("classification", "multilabel", "regression", "tagging")
 MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
 
 
@@ -25,7 +25,7 @@ def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
 
 def check_fit(kind: str, modality: str) -> None:
     """Tags go with words, and words with tags."""
-    if (kind == "tagging") != (modality == "tokens"):
+    if kind_of(kind).rows_are_words != (modality == "tokens"):
         raise TaskError(f"Tagging goes with lists of words, and they with tagging; {kind} of {modality} was asked for.")
 
 
@@ -43,7 +43,7 @@ def assemble(
     seed: int = 0,
 ) -> Task:
     """A task with all three splits. `splits` has `train` at least; the sizes are shares of the rows it then has."""
-    check_choice("kind", kind, KINDS)
+    asked = kind_of(kind)
     check_choice("modality", modality, MODALITIES)
     check_fit(kind, modality)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -56,8 +56,8 @@ def assemble(
     for split, part in parts.items():
         if len(part.inputs) != len(part.targets):
             raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
-    parts = _complete(parts, kind, said, validation_size=validation_size, test_size=test_size, seed=seed)
-    _check_targets(name, kind, target_names, parts, said)
+    parts = _complete(parts, asked, said, validation_size=validation_size, test_size=test_size, seed=seed)
+    _check_targets(name, asked, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:
         _count_empty(parts, said)
     fingerprint, of_inputs = fingerprints(kind, modality, target_names, parts)
@@ -74,7 +74,7 @@ def assemble(
 
 
 def _complete(
-    given: Mapping[str, Split], kind: str, notes: list[str], *, validation_size: float, test_size: float, seed: int
+    given: Mapping[str, Split], kind: TaskKind, notes: list[str], *, validation_size: float, test_size: float, seed: int
 ) -> dict[str, Split]:
     """Split off train what the data does not have: test first, then validation."""
     shares = {"test": check_fraction("test_size", test_size)}
@@ -89,9 +89,9 @@ def _complete(
         wanted = round(whole * shares[split])
         if shares[split] and not wanted and len(train) > 1:
             wanted = 1
-        stay, taken = split_off(strata(train.targets, kind), wanted, seed)
+        stay, taken = split_off(kind.strata(train.targets), wanted, seed)
         parts["train"], parts[split] = train.take(stay), train.take(taken)
-        how = "stratified" if kind != "regression" else "shuffled"
+        how = "shuffled" if kind.is_real_valued else "stratified"
         notes.append(
             f"no {split} split in the data: {len(taken):,} of {whole:,} rows split off train ({how}, seed {seed})"
         )
@@ -101,28 +101,24 @@ def _complete(
 
 
 def _check_targets(
-    name: str, kind: str, target_names: Sequence[str], parts: Mapping[str, Split], notes: list[str]
+    name: str, kind: TaskKind, target_names: Sequence[str], parts: Mapping[str, Split], notes: list[str]
 ) -> None:
     if not target_names:
         raise TaskError(f"{name}: there are no labels at all.")
     targets = parts["train"].targets
-    if kind == "regression":
+    if kind.is_real_valued:
         matrix = np.asarray(targets)
         constant = [column for column, values in zip(target_names, matrix.T, strict=True) if np.ptp(values) == 0]
         if constant:
             notes.append(f"constant in train, so nothing can be learnt of it: {_some(constant)}")
         return
-    if kind in {"classification", "tagging"}:
-        ids = np.asarray(targets) if kind == "classification" else np.concatenate(list(targets))
-        counts = np.bincount(ids, minlength=len(target_names))
-        if np.count_nonzero(counts) < 2:
-            only = target_names[int(np.argmax(counts))]
-            raise TaskError(
-                f"{name}: train has the one class {only!r}, and a task needs two or more. "
-                "Check the labels, or that the path is the folder above the class folders."
-            )
-    else:
-        counts = np.asarray(targets).sum(axis=0)
+    counts = kind.target_counts(targets, len(target_names))
+    if kind.has_classes and np.count_nonzero(counts) < 2:
+        only = target_names[int(np.argmax(counts))]
+        raise TaskError(
+            f"{name}: train has the one class {only!r}, and a task needs two or more. "
+            "Check the labels, or that the path is the folder above the class folders."
+        )
     absent = [target for target, count in zip(target_names, counts, strict=True) if count == 0]
     single = [target for target, count in zip(target_names, counts, strict=True) if count == 1]
     if absent:

@@ -8,24 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.arrays import check_lengths
 from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets
 from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.folder import missing_path, walk
 from hubscout.tasks.images import EXTENSIONS, Images
-from hubscout.tasks.labels import (
-    check_lists,
-    encode_classes,
-    encode_indicators,
-    encode_label_sets,
-    encode_numbers,
-    is_missing,
-)
+from hubscout.tasks.kinds import Targets, TaskKind
+from hubscout.tasks.labels import is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
 from hubscout.tasks.rows import gather, inputs_of
 from hubscout.tasks.sequences import Rows, join
 from hubscout.tasks.splitting import canonical_split
-from hubscout.tasks.task import Targets
 
 _TEXT_LIKE = frozenset({"text", "text-pair", "tokens"})
 
@@ -67,7 +59,7 @@ class Reader:
     """
 
     modalities: Sequence[str]
-    kind: str
+    kind: TaskKind
     target_names: Sequence[str]
     columns: Mapping[str, str | Sequence[str] | None]
     target: str | Sequence[str] | None = None
@@ -93,7 +85,7 @@ class Reader:
             return self._read_images(path)
         if path.is_dir():
             raise TaskError(f"{str(path)!r} is a folder, and this model reads text: name the files in it.")
-        if self.kind == "tagging" and is_conll_name(path) and path.suffix != ".txt":
+        if self.kind.rows_are_words and is_conll_name(path) and path.suffix != ".txt":
             sentences = read_sentences(path)
             words = [words for words, _ in sentences]
             return Inputs([" ".join(one) for one in words], words, [tags for _, tags in sentences])
@@ -102,7 +94,7 @@ class Reader:
 
     def texts(self, lines: Sequence[str]) -> Inputs:
         """Texts; one with a tab in it is a pair of texts, for tagging a text is split into words at its blanks."""
-        if self.kind == "tagging":
+        if self.kind.rows_are_words:
             values: list[Any] = [line.split() for line in lines]
         else:
             values = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
@@ -114,7 +106,7 @@ class Reader:
         files = [file for file in walk(path) if file.suffix.lower() in EXTENSIONS]
         labels = [_class_folder(file.relative_to(path)) for file in files]
         # Folders that are no classes of the model sort the images by something else.
-        known = self.kind == "classification" and all(label in self.target_names for label in labels)
+        known = self.kind.classes_of_samples and all(label in self.target_names for label in labels)
         return Inputs([str(file) for file in files], Images(files), labels if known else [None] * len(files))
 
     def _read_table(self, table: Table, notes: list[str]) -> Inputs:
@@ -122,11 +114,11 @@ class Reader:
         columns = dict(self.columns)
         free = [name for name in table.columns if name not in targets]
         if len(free) == 1 and not any(columns.values()):
-            columns["image" if "image" in self.modalities else "tokens" if self.kind == "tagging" else "text"] = free
+            columns["image" if "image" in self.modalities else self.kind.text_role] = free
         modality, inputs = find_inputs(table, columns, taken={*targets}, notes=notes)
-        fits = (modality == "tokens") == (self.kind == "tagging") if modality in _TEXT_LIKE else True
+        fits = (modality == "tokens") == self.kind.rows_are_words if modality in _TEXT_LIKE else True
         if modality not in self.modalities or not fits:
-            reads = "lists of words" if self.kind == "tagging" else " or ".join(self.modalities)
+            reads = "lists of words" if self.kind.rows_are_words else " or ".join(self.modalities)
             raise TaskError(
                 f"{table.origin}: {', '.join(map(repr, inputs))} was taken for the inputs ({modality}), but this model "
                 f"reads {reads}. Name the column that holds them."
@@ -141,15 +133,15 @@ class Reader:
     def _target_columns(self, table: Table) -> tuple[str, ...]:
         if self.target is not None:
             return as_columns(self.target, table)
-        if all(name in table.columns for name in self.target_names) and self.kind in {"regression", "multilabel"}:
+        if all(name in table.columns for name in self.target_names) and self.kind.takes_columns:
             return tuple(self.target_names)
         lower = {name.lower(): name for name in table.columns}
-        usual = TAG_NAMES if self.kind == "tagging" else TARGET_NAMES
+        usual = TAG_NAMES if self.kind.rows_are_words else TARGET_NAMES
         return next(((lower[name],) for name in usual if name in lower), ())
 
     def _only_other_column(self, table: Table, modality: str, inputs: Sequence[str]) -> tuple[str, ...]:
         """A column that a task would take for the labels, if it holds nothing but classes of the model."""
-        if self.kind != "classification":
+        if not self.kind.classes_of_samples:
             return ()
         try:
             (name,) = guess_targets(table, modality, taken={*inputs})
@@ -161,24 +153,17 @@ class Reader:
 
     def _is_no_label(self, value: Any) -> bool:
         # The mark of benchmarks for a label that is not given away.
-        marked = self.kind == "classification" and str(value).strip() == "-1" and "-1" not in self.target_names
+        marked = self.kind.classes_of_samples and str(value).strip() == "-1" and "-1" not in self.target_names
         return marked or is_missing(value)
 
     def encode(self, inputs: Inputs) -> Targets:
         """The labels of inputs that all have one as targets of the model; an error where they are not its targets."""
-        labels, names, part = inputs.labels, self.target_names, "the inputs"
-        if self.kind == "regression":
-            return encode_numbers([label if isinstance(label, tuple) else (label,) for label in labels], names, part)
-        if self.kind == "multilabel" and all(isinstance(label, tuple) for label in labels):
-            return encode_indicators(labels, names, part)
-        if self.kind == "multilabel":
-            return encode_label_sets({part: labels}, names=names)[1][part]
-        if self.kind == "tagging":
-            check_lists(labels, "tags", part)
-            tagged = [encode_classes({part: list(tags)}, names)[1][part] for tags in labels]
-            check_lengths(inputs.values, tagged, part)
-            return tagged
-        return encode_classes({part: labels}, names)[1][part]
+        kind, labels, part = self.kind, inputs.labels, "the inputs"
+        if kind.takes_columns and all(isinstance(label, tuple) for label in labels):
+            return kind.encode_columns({part: labels}, self.target_names)[1][part]
+        targets = kind.encode({part: labels}, self.target_names)[1][part]
+        kind.check_lengths(inputs.values, targets, part)
+        return targets
 
 
 def _class_folder(path: Path) -> str | None:

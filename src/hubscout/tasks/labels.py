@@ -163,15 +163,19 @@ def check_lists(rows: Sequence[Any], what: str, part: str) -> None:
             raise TaskError(f"The {what} must be a list a row; {part}, row {row} is {value!r:.60}.")
 
 
-def encode_tags(parts: Mapping[str, Sequence[Sequence[Any]]]) -> tuple[tuple[str, ...], dict[str, list[np.ndarray]]]:
-    """As `encode_classes`, for a list of tags a row."""
+def encode_tags(
+    parts: Mapping[str, Sequence[Sequence[Any]]], names: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], dict[str, list[np.ndarray]]]:
+    """As `encode_classes`, for a list of tags per row."""
     for part, rows in parts.items():
         check_lists(rows, "tags", part)
     _check_one_family({part: (tag for row in rows for tag in row) for part, rows in parts.items()})
     named = {part: [[class_name(tag, f" ({part})") for tag in row] for row in rows] for part, rows in parts.items()}
-    names = sort_names(tag for rows in named.values() for row in rows for tag in row)
-    places = {name: place for place, name in enumerate(names)}
-    return names, {part: [_look_up(row, places, part) for row in rows] for part, rows in named.items()}
+    chosen = (
+        sort_names(tag for rows in named.values() for row in rows for tag in row) if names is None else tuple(names)
+    )
+    places = {name: place for place, name in enumerate(chosen)}
+    return chosen, {part: [_look_up(row, places, part) for row in rows] for part, rows in named.items()}
 
 
 def find_separator(values: Iterable[Any]) -> str:
@@ -270,3 +274,14 @@ def encode_numbers(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: 
                 )
             matrix[row, column] = number
     return matrix
+
+
+def number_matrix(values: Sequence[Any], part: str) -> np.ndarray:
+    """(n, C) out of numbers, or of equally long rows of them."""
+    try:
+        matrix = np.asarray(values)
+    except ValueError as error:
+        raise TaskError(f"The targets of {part} are not equally long rows of numbers: {error}.") from error
+    if matrix.ndim not in (1, 2):
+        raise TaskError(f"The targets of {part} must be (n,) or (n, C); their shape is {matrix.shape}.")
+    return matrix.reshape(len(matrix), -1)

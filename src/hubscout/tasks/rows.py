@@ -9,26 +9,16 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.arrays import check_lengths
-from hubscout.tasks.assembly import KINDS, assemble, check_choice, check_fit
+from hubscout.tasks.assembly import assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays, Sounds
 from hubscout.tasks.columns import Roles, find_roles
 from hubscout.tasks.images import Images
-from hubscout.tasks.labels import (
-    as_number,
-    check_lists,
-    encode_classes,
-    encode_indicators,
-    encode_label_sets,
-    encode_numbers,
-    encode_tags,
-    guess_kind,
-    is_missing,
-)
+from hubscout.tasks.kinds import KINDS, Encoded, TaskKind, kind_of
+from hubscout.tasks.labels import as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import Pairs, Rows, join
 from hubscout.tasks.splitting import canonical_split, known_split_names
-from hubscout.tasks.task import Split, Targets, Task
+from hubscout.tasks.task import Split, Task
 from hubscout.tasks.unlabelled import unlabelled_rows
 
 
@@ -49,7 +39,7 @@ def task_from_tables(
     **splitting: Any,
 ) -> Task:
     """A task out of tables by split; under None, tables that do not say by themselves which split they are."""
-    check_choice("kind", kind, KINDS)
+    check_choice("kind", kind, tuple(KINDS))
     if split is True:
         raise TaskError("split= takes the name of a column, or False to ignore such a column.")
     said = list(notes)
@@ -74,16 +64,16 @@ def task_from_tables(
         kind, why = _guess_kind(roles, parts)
         said.append(f"kind guessed as {kind}: {why}")
     check_fit(kind, roles.modality)
-    parts = {part: _with_labels(part, data, roles, kind, said) for part, data in parts.items()}
+    chosen = kind_of(kind)
+    parts = {part: _with_labels(part, data, roles, chosen, said) for part, data in parts.items()}
     if len(roles.targets) == 1:
         labels = {part: columns[roles.targets[0]] for part, columns in parts.items()}
         for part, rows in unlabelled_rows(labels, kind, said).items():
             parts[part] = _take(parts[part], np.flatnonzero(~rows))
-    names, targets = _targets(parts, roles, kind, separator)
+    names, targets = _targets(parts, roles, chosen, separator)
     splits = {part: Split(inputs_of(parts[part], roles), targets[part]) for part in parts}
-    if kind == "tagging":
-        for part, one in splits.items():
-            check_lengths(one.inputs, one.targets, part)
+    for part, one in splits.items():
+        chosen.check_lengths(one.inputs, one.targets, part)
     return assemble(
         name=name,
         kind=kind,
@@ -168,9 +158,9 @@ def _guess_kind(roles: Roles, parts: Mapping[str, Columns]) -> tuple[str, str]:
     return "regression", "the target columns hold numbers"
 
 
-def _with_labels(part: str, columns: Columns, roles: Roles, kind: str, notes: list[str]) -> Columns:
+def _with_labels(part: str, columns: Columns, roles: Roles, kind: TaskKind, notes: list[str]) -> Columns:
     """The rows that have a label: for several targets, those that have all of them."""
-    if kind == "multilabel" and len(roles.targets) == 1:
+    if kind.has_label_sets and len(roles.targets) == 1:
         # An empty cell of text is the empty set of labels; None is no answer.
         gone = [value is None for value in columns[roles.targets[0]]]
     else:
@@ -183,24 +173,9 @@ def _with_labels(part: str, columns: Columns, roles: Roles, kind: str, notes: li
     return _take(columns, np.flatnonzero(~np.array(gone)))
 
 
-def _targets(
-    parts: Mapping[str, Columns], roles: Roles, kind: str, separator: str | None
-) -> tuple[Sequence[str], Mapping[str, Targets]]:
-    several = {
-        part: list(zip(*(columns[name] for name in roles.targets), strict=True)) for part, columns in parts.items()
-    }
-    if kind == "regression":
-        return roles.targets, {part: encode_numbers(rows, roles.targets, part) for part, rows in several.items()}
-    if kind == "multilabel" and len(roles.targets) > 1:
-        return roles.targets, {part: encode_indicators(rows, roles.targets, part) for part, rows in several.items()}
-    if len(roles.targets) > 1:
-        raise TaskError(f"{kind} takes one target column; {len(roles.targets)} were given: {', '.join(roles.targets)}.")
-    labels = {part: columns[roles.targets[0]] for part, columns in parts.items()}
-    if kind == "multilabel":
-        return encode_label_sets(labels, separator=separator)
-    if kind == "tagging":
-        return encode_tags(labels)
-    return encode_classes(labels)
+def _targets(parts: Mapping[str, Columns], roles: Roles, kind: TaskKind, separator: str | None) -> Encoded:
+    rows = {part: list(zip(*(columns[name] for name in roles.targets), strict=True)) for part, columns in parts.items()}
+    return kind.encode_columns(rows, roles.targets, separator)
 
 
 def inputs_of(columns: Columns, roles: Roles) -> Sequence[Any]:

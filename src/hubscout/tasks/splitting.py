@@ -7,8 +7,6 @@ so subsets of growing size are nested and work done on a small one is not lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hubscout.errors import TaskError
@@ -35,27 +33,6 @@ def canonical_split(name: object) -> str | None:
 def known_split_names() -> str:
     """Every name that is understood, for messages."""
     return "; ".join(f"{name} ({', '.join(aliases[1:])})" for name, aliases in _ALIASES.items())
-
-
-def strata(targets: np.ndarray | Sequence[np.ndarray], kind: str) -> np.ndarray:
-    """One integer a row: rows of the same integer are interchangeable for a split.
-
-    The class for classification. For multi-label rows and tagged sentences, the rarest of their labels, so that rare
-    labels are spread as well as they can be. Regression has one stratum.
-    """
-    if kind == "classification":
-        return np.asarray(targets, dtype=np.int64)
-    if kind == "regression":
-        return np.zeros(len(targets), dtype=np.int64)
-    if kind == "multilabel":
-        matrix = np.asarray(targets)
-        present = [np.flatnonzero(row) for row in matrix]
-        counts = matrix.sum(axis=0)
-    else:
-        present = [np.unique(row) for row in targets]
-        size = 1 + max((int(tags[-1]) for tags in present if len(tags)), default=0)
-        counts = np.bincount(np.concatenate([*present, np.empty(0, dtype=np.int64)]), minlength=size)
-    return np.array([tags[np.argmin(counts[tags])] if len(tags) else -1 for tags in present], dtype=np.int64)
 
 
 def _proportional_order(groups: np.ndarray, generator: np.random.Generator, *, hold_back: bool) -> np.ndarray:

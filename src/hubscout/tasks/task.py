@@ -11,15 +11,11 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.tasks.fingerprint import content_digest, derived_fingerprint
+from hubscout.tasks.kinds import Kind, Targets, kind_of
 from hubscout.tasks.sequences import Rows
-from hubscout.tasks.splitting import strata, stratified_sample
+from hubscout.tasks.splitting import stratified_sample
 
-Kind = Literal["classification", "multilabel", "regression", "tagging"]
 Modality = Literal["image", "text", "text-pair", "tokens", "audio", "array"]
-
-Targets = np.ndarray | list[np.ndarray]
-"""By kind: classification (n,) int64 ids into `target_names`; multilabel (n, C) of 0 and 1; regression (n, C)
-float64; tagging, one int64 array a sentence, as long as the sentence has words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +133,7 @@ class Task:
             raise TaskError(f"subset: n must be a whole number of rows, 1 or more; it was {n!r}.")
         if n >= len(self.train):
             return self
-        rows = stratified_sample(strata(self.train.targets, self.kind), int(n), seed)
+        rows = stratified_sample(kind_of(self.kind).strata(self.train.targets), int(n), seed)
         fingerprint = derived_fingerprint(self.fingerprint, subset=int(n), seed=seed)
         source = None
         if self.source is not None:
@@ -178,12 +174,7 @@ class Task:
 
     @property
     def _what_targets(self) -> str:
-        one, many = {
-            "regression": ("target", "targets"),
-            "multilabel": ("label", "labels"),
-            "tagging": ("tag", "tags"),
-        }.get(self.kind, ("class", "classes"))
-        return f"{len(self.target_names)} {one if len(self.target_names) == 1 else many}"
+        return kind_of(self.kind).count_targets(len(self.target_names))
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in self.splits.values())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
+from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.labels import as_number
 
 
@@ -23,7 +24,8 @@ def unlabelled_rows(labels: Mapping[str, Sequence[Any]], kind: str, notes: list[
     >>> unlabelled_rows({"train": [-1, 1], "test": [-1, 1]}, "classification", [])
     {}
     """
-    if kind not in {"classification", "regression"}:
+    asked = kind_of(kind)
+    if asked.has_label_sets or asked.rows_are_words:
         return {}
     numbers: dict[str, np.ndarray] = {}
     for part, values in labels.items():
@@ -37,9 +39,10 @@ def unlabelled_rows(labels: Mapping[str, Sequence[Any]], kind: str, notes: list[
         return {}
     train = known.get("train", np.empty(0))
     if (train == -1).any():
-        _check_train(train, kind)
+        if not asked.is_real_valued:
+            _check_train(train)
         return {}
-    if kind == "regression":
+    if asked.is_real_valued:
         marked = {part: rows for part, rows in marked.items() if len(known[part]) and (known[part] == -1).all()}
     marked = {part: rows for part, rows in marked.items() if rows.any()}
     for part, rows in marked.items():
@@ -50,8 +53,8 @@ def unlabelled_rows(labels: Mapping[str, Sequence[Any]], kind: str, notes: list[
     return marked
 
 
-def _check_train(train: np.ndarray, kind: str) -> None:
-    if kind == "regression" or set(train) == {-1.0, 1.0}:
+def _check_train(train: np.ndarray) -> None:
+    if set(train) == {-1.0, 1.0}:
         return
     others = sorted({int(value) for value in train} - {-1})
     beside = f"beside {', '.join(map(str, others[:5]))}{', …' if len(others) > 5 else ''}" if others else "in all rows"

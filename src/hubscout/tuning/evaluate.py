@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from hubscout.tasks import Split, Task
-from hubscout.tuning import measures
+from hubscout.tasks.kinds import kind_of
+from hubscout.tuning import task_metrics
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.data import TARGET, Batches
 from hubscout.tuning.network import Network
@@ -39,14 +40,6 @@ def predict_split(
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 
 
-def row_targets(split: Split, kind: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """The targets by row, and for tagging the sample that each row belongs to."""
-    if kind != "tagging":
-        return np.asarray(split.targets), None
-    lengths = [len(words) for words in split.targets]
-    return np.concatenate([np.asarray(words) for words in split.targets]), np.repeat(np.arange(len(lengths)), lengths)
-
-
 @dataclass(frozen=True)
 class Judge:
     """Measures a network on the splits of a task."""
@@ -57,19 +50,19 @@ class Judge:
 
     def values(self, network: Network, batches: Batches, split: Split) -> dict[str, float]:
         """The metrics on a split, the one that validation goes by first."""
-        predicted, targets, groups = self._outcome(network, batches, split)
+        predicted, targets, groups = self.outcome(network, batches, split)
         names = self.task.target_names
-        return measures.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
+        return task_metrics.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
 
     def measure(
         self, network: Network, parts: Mapping[str, tuple[Split, Batches]]
-    ) -> dict[str, dict[str, measures.Measure]]:
+    ) -> dict[str, dict[str, task_metrics.MetricValue]]:
         """The metrics with their intervals, on every split that has samples."""
         found = {}
         for name, (split, batches) in parts.items():
             if len(split):
-                predicted, targets, groups = self._outcome(network, batches, split)
-                found[name] = measures.measure(
+                predicted, targets, groups = self.outcome(network, batches, split)
+                found[name] = task_metrics.values_with_intervals(
                     self.task.kind,
                     predicted,
                     targets,
@@ -80,10 +73,11 @@ class Judge:
                 )
         return found
 
-    def _outcome(
+    def outcome(
         self, network: Network, batches: Batches, split: Split
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Predictions and targets by row, and the sample of each row where that is a word."""
         size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
         predicted = predict_split(network, batches, len(split), self.accelerator, size)
-        return predicted, *row_targets(split, self.task.kind)
+        kind = kind_of(self.task.kind)
+        return predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets)

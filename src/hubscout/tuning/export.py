@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from hubscout.errors import TuningError
 from hubscout.hubs import Backbone
 from hubscout.optional import require
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.tuning.tuned import Tuned
@@ -84,7 +85,7 @@ def _example(tuned: Tuned) -> dict[str, Tensor]:
         samples = [generator.integers(0, 256, size=(256, 320, 3), dtype=np.uint8) for _ in range(2)]
     elif modality in ("text", "text-pair", "tokens"):
         texts = ["the quick brown fox jumps", "a small cat"]
-        samples = [text.split() if tuned.kind == "tagging" else text for text in texts]
+        samples = [text.split() if kind_of(tuned.kind).rows_are_words else text for text in texts]
     else:
         raise TuningError(f"ONNX export knows images and text, not {modality} inputs.")
     preprocessing = tuned.backbone.preprocessing

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from hubscout.tuning import measures
-from hubscout.tuning.evaluate import row_targets
+from hubscout.tasks.kinds import kind_of
+from hubscout.tuning import task_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,22 +20,13 @@ if TYPE_CHECKING:
 
 def guess(task: Task) -> np.ndarray:
     """(C,) what to say of every input: the mean of the numbers, or how frequent each class or label is in train."""
-    targets, _ = row_targets(task.train, task.kind)
-    if task.kind in ("regression", "multilabel"):
-        return np.asarray(targets, dtype=np.float64).mean(axis=0)
-    return np.bincount(targets, minlength=len(task.target_names)) / len(targets)
+    return kind_of(task.kind).null_prediction(task.train.targets, len(task.target_names))
 
 
 def null_loss(task: Task, loss: TaskLoss, rows: Rows) -> float:
     """The mean loss of the guess on the train split."""
-    said = guess(task)
-    if task.kind == "regression":
-        constant = loss.encode(said[None])
-    else:
-        shares = torch.as_tensor(said, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
-        constant = (shares.logit() if task.kind == "multilabel" else shares.log())[None]
     targets = rows.targets.cpu()
-    return float(loss(constant.double().expand(len(targets), -1), targets).mean())
+    return float(loss(loss.outputs_of(guess(task)[None]).expand(len(targets), -1), targets).mean())
 
 
 @dataclass(frozen=True)
@@ -45,11 +35,11 @@ class Verdict:
 
     task: Task
 
-    def warning(self, metrics: Mapping[str, Mapping[str, measures.Measure]]) -> str:
+    def warning(self, metrics: Mapping[str, Mapping[str, task_metrics.MetricValue]]) -> str:
         """Empty where the model is at least as good as the guess on every split that was measured."""
         worse = []
         for split, found in metrics.items():
-            name, value = next((name, measure.value) for name, measure in found.items())
+            name, value = next((name, metric.value) for name, metric in found.items())
             best_guess = self._value(self.task.splits[split])
             if not value >= best_guess - 1e-9:  # NaN is worse as well
                 worse.append(f"{split} {name} {value:.4f}, and {best_guess:.4f} by {self._what}")
@@ -62,19 +52,17 @@ class Verdict:
 
     def _value(self, split: Split) -> float:
         """The primary metric of the guess on a split."""
-        task = self.task
-        targets, groups = row_targets(split, task.kind)
-        if task.kind == "multilabel":  # average precision of one and the same score is that of a random order
-            shares = (np.asarray(targets) > 0).mean(axis=0)
+        task, kind = self.task, kind_of(self.task.kind)
+        targets = kind.rows_of(split.targets)
+        if task_metrics.primary(task.kind, task.target_names) == "mean_average_precision":
+            # Of one and the same score for all it is that of a random order.
+            shares = (targets > 0).mean(axis=0)
             return float(shares[shares > 0].mean()) if (shares > 0).any() else 0.0
         said = np.broadcast_to(guess(task), (len(targets), len(task.target_names)))
-        found = measures.values(task.kind, said, targets, groups=groups, target_names=task.target_names)
+        groups = kind.sample_of_row(split.targets)
+        found = task_metrics.values(task.kind, said, targets, groups=groups, target_names=task.target_names)
         return next(iter(found.values()))
 
     @property
     def _what(self) -> str:
-        if self.task.kind == "regression":
-            return "always saying the mean of train"
-        if self.task.kind == "multilabel":
-            return "a random order"
-        return f"always saying {self.task.target_names[int(guess(self.task).argmax())]!r}"
+        return kind_of(self.task.kind).null_words(guess(self.task), self.task.target_names)

@@ -11,6 +11,7 @@ import numpy as np
 
 from hubscout.evidence import Evidence, maximize_evidence
 from hubscout.features import Extraction, extract
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features import FeatureCache
@@ -62,11 +63,7 @@ class Library:
 
     def labels(self) -> np.ndarray:
         """(rows, C) labels of the train split: 0/1 for classes, numbers for regression."""
-        task = self.task
-        if task.kind in ("multilabel", "regression"):
-            return np.asarray(task.train.targets, dtype=np.float64).reshape(len(task.train), -1)
-        ids = np.concatenate([np.atleast_1d(row) for row in task.train.targets])
-        return np.eye(len(task.target_names))[ids]
+        return kind_of(self.task.kind).target_columns(self.task.train.targets, len(self.task.target_names))
 
     def forget(self) -> None:
         """Let go of the features, which can be large; posteriors stay."""

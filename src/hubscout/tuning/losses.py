@@ -6,6 +6,7 @@ whole batch, so that micro-batches and processes of unequal size weigh as they s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,42 @@ from torch.nn import functional
 
 from hubscout.errors import TaskError
 from hubscout.tasks import Task
+from hubscout.tasks.kinds import kind_of
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor, label_smoothing: float) -> Tensor:
+    return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=label_smoothing)
+
+
+def _binary_cross_entropy(outputs: Tensor, targets: Tensor, label_smoothing: float) -> Tensor:
+    wanted = targets.to(outputs.dtype)
+    return functional.binary_cross_entropy_with_logits(outputs, wanted, reduction="none").mean(dim=1)
+
+
+def _squared_error(outputs: Tensor, targets: Tensor, label_smoothing: float) -> Tensor:
+    return functional.mse_loss(outputs, targets.to(outputs.dtype), reduction="none").mean(dim=1)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What the outputs of a head mean: the loss of each row, and the way between outputs and probabilities."""
+
+    loss: Callable[[Tensor, Tensor, float], Tensor]
+    to_values: Callable[[Tensor], Tensor] | None = None
+    """Outputs to probabilities; None where outputs are the numbers themselves."""
+    to_outputs: Callable[[Tensor], Tensor] | None = None
+    takes_ids: bool = False
+    middle: float = 0.0
+    """The value between the targets 0 and 1 whose output is 0; 0 where only differences between outputs count."""
+
+
+_SOFTMAX = Likelihood(_cross_entropy, lambda outputs: outputs.softmax(dim=1), torch.log, takes_ids=True)
+LIKELIHOODS = {
+    "classification": _SOFTMAX,
+    "multilabel": Likelihood(_binary_cross_entropy, torch.sigmoid, torch.logit, middle=0.5),
+    "regression": Likelihood(_squared_error),
+    "tagging": _SOFTMAX,
+}
 
 
 @dataclass(frozen=True)
@@ -36,15 +73,20 @@ class TaskLoss:
     def of(cls, task: Task, *, label_smoothing: float = 0.0) -> TaskLoss:
         """The loss of a task, with what it needs to know of the train split."""
         outputs = len(task.target_names)
-        if task.kind != "regression":
+        if not kind_of(task.kind).is_real_valued:
             return cls(task.kind, outputs, label_smoothing=label_smoothing)
         targets = np.asarray(task.train.targets, dtype=np.float64)
         deviation = targets.std(axis=0)
         return cls(task.kind, outputs, offset=targets.mean(axis=0), scale=np.where(deviation > 0, deviation, 1.0))
 
+    @property
+    def likelihood(self) -> Likelihood:
+        """What the outputs mean."""
+        return LIKELIHOODS[kind_of(self.kind).name]
+
     def encode(self, targets: np.ndarray) -> Tensor:
         """Targets as the loss takes them."""
-        if self.kind in ("classification", "tagging"):
+        if self.likelihood.takes_ids:
             return torch.as_tensor(np.asarray(targets, dtype=np.int64))
         values = np.asarray(targets, dtype=np.float64)
         if self.offset is not None and self.scale is not None:
@@ -52,55 +94,42 @@ class TaskLoss:
         return torch.as_tensor(values, dtype=torch.float32)
 
     def __call__(self, predictions: Tensor, targets: Tensor) -> Tensor:
-        """One loss a row."""
-        if self.kind in ("classification", "tagging"):
-            return functional.cross_entropy(
-                predictions, targets, reduction="none", label_smoothing=self.label_smoothing
-            )
-        targets = targets.to(predictions.dtype)
-        if self.kind == "multilabel":
-            return functional.binary_cross_entropy_with_logits(predictions, targets, reduction="none").mean(dim=1)
-        return functional.mse_loss(predictions, targets, reduction="none").mean(dim=1)
+        """One loss per row."""
+        return self.likelihood.loss(predictions, targets, self.label_smoothing)
 
     def decode(self, predictions: Tensor) -> np.ndarray:
         """Head outputs as a user reads them: probabilities, or values in the targets' own units."""
-        values = predictions.double()
-        if self.kind in ("classification", "tagging"):
-            return values.softmax(dim=1).cpu().numpy()
-        if self.kind == "multilabel":
-            return values.sigmoid().cpu().numpy()
-        outputs = values.cpu().numpy()
-        return outputs if self.offset is None or self.scale is None else outputs * self.scale + self.offset
+        outputs, to_values = predictions.double(), self.likelihood.to_values
+        values = (outputs if to_values is None else to_values(outputs)).cpu().numpy()
+        return values if self.offset is None or self.scale is None else values * self.scale + self.offset
+
+    def outputs_of(self, values: np.ndarray) -> Tensor:
+        """The head outputs that `decode` turns into these values; probabilities of 0 and 1 are moved inwards."""
+        to_outputs = self.likelihood.to_outputs
+        if to_outputs is None:
+            return self.encode(values).double()
+        return to_outputs(torch.as_tensor(values, dtype=torch.float64).clamp(1e-12, 1 - 1e-12))
 
 
 def check_trainable(task: Task) -> None:
     """Raise where the train split cannot teach what the other splits ask."""
     if len(task.train) == 0:
         raise TaskError(f"The train split of {task.name!r} is empty.")
-    if task.kind == "regression":
+    kind, width = kind_of(task.kind), len(task.target_names)
+    if kind.is_real_valued:
         if not np.isfinite(np.asarray(task.train.targets, dtype=np.float64)).all():
             raise TaskError(
                 f"The train targets of {task.name!r} hold values that are not finite: leave those rows out."
             )
         return
-    seen = _classes_seen(task.kind, task.train.targets)
-    asked: set[int] = set()
-    for name, split in task.splits.items():
-        if name != "train" and len(split):
-            asked |= _classes_seen(task.kind, split.targets)
-    if missing := sorted(asked - seen):
+    counts = kind.target_counts(task.train.targets, width)
+    others = [split.targets for name, split in task.splits.items() if name != "train" and len(split)]
+    asked = sum((kind.target_counts(targets, width) for targets in others), np.zeros(width))
+    if len(missing := np.flatnonzero((asked > 0) & (counts == 0))):
         names = ", ".join(task.target_names[i] for i in missing[:10]) + (", …" if len(missing) > 10 else "")
         raise TaskError(
             f"The train split of {task.name!r} has no sample of {len(missing)} of {len(task.target_names)} labels that "
             f"validation or test ask for: {names}. Split the data anew, or leave these samples out."
         )
-    if task.kind == "classification" and len(seen) < 2:
+    if kind.has_classes and np.count_nonzero(counts) < 2:
         raise TaskError(f"The train split of {task.name!r} has a single class: there is nothing to learn.")
-
-
-def _classes_seen(kind: str, targets: np.ndarray | list[np.ndarray]) -> set[int]:
-    if kind == "multilabel":
-        return set(np.flatnonzero(np.asarray(targets).any(axis=0)).tolist())
-    if kind == "tagging":
-        return set(np.unique(np.concatenate([np.asarray(words) for words in targets])).tolist())
-    return set(np.unique(np.asarray(targets)).tolist())

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hubscout.tasks.kinds import kind_of
+
 if TYPE_CHECKING:
     from hubscout.tuning.tuned import Tuned
 
@@ -37,7 +39,7 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = 
         + ", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items())
         + f" (fingerprint `{tuned.task_fingerprint}`)",
         f"- licence of the target's weights: {tuned.backbone.card.licence or 'not stated'}",
-        f"- {'columns' if tuned.kind == 'regression' else 'labels'}: {shown}",
+        f"- {'columns' if kind_of(tuned.kind).is_real_valued else 'labels'}: {shown}",
         "",
         "## Metrics",
         "",

@@ -9,6 +9,7 @@ from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.identifiers import Identifier
 from hubscout.tasks import Task
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
 
 
@@ -35,7 +36,7 @@ def open_target(model: Any, task: Task, arguments: TuningArguments, method: str)
     and any model whose `pooling` the caller named.
     """
     backbone = open_model(model)
-    if isinstance(model, Backbone) or task.kind == "tagging" or task.modality not in ("text", "text-pair"):
+    if isinstance(model, Backbone) or kind_of(task.kind).rows_are_words or task.modality not in ("text", "text-pair"):
         return backbone, None
     if arguments.freeze or arguments.lora_rank or arguments.head_init != "random" or method == "zoo":
         return backbone, None
@@ -51,15 +52,6 @@ def open_target(model: Any, task: Task, arguments: TuningArguments, method: str)
         "The target is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
         "transformers model; for ranking its features are the mean of the tokens. ?pooling=mean tunes those."
     )
-
-
-def check_modality(role: str, backbone: Backbone, task: Task) -> None:
-    """Raise where a model cannot read the task's inputs."""
-    if task.modality not in backbone.card.modalities:
-        raise InputError(
-            f"{role} {backbone.card.identifier!r} reads {' and '.join(backbone.card.modalities)}, but the inputs of "
-            f"{task.name!r} are {task.modality}: target and teachers must share the task's inputs."
-        )
 
 
 def same_model(first: Backbone, second: Backbone) -> bool:

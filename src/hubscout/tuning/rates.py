@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hubscout.tasks import Task
 
+from hubscout.tasks.kinds import kind_of
+
 _TEXTS = ("text", "text-pair", "tokens")
 _HALF_DECADES = tuple(float(f"{10 ** -(2 + k / 2):.6g}") for k in range(-2, 5))
 
@@ -41,7 +43,7 @@ def default_optimizer(modality: str, kind: str) -> str:
     >>> default_optimizer("image", "classification"), default_optimizer("image", "regression")
     ('sgd', 'adamw')
     """
-    return "adamw" if modality in _TEXTS or kind == "regression" else "sgd"
+    return "adamw" if modality in _TEXTS or kind_of(kind).is_real_valued else "sgd"
 
 
 def rates_of(optimizer: str, modality: str) -> Rates:

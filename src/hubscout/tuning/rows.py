@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hubscout.tasks import Split
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.losses import TaskLoss
 
 
@@ -23,12 +24,11 @@ class Rows:
     @classmethod
     def of(cls, split: Split, loss: TaskLoss, device: torch.device | str = "cpu") -> Rows:
         """The rows of a split."""
-        if loss.kind != "tagging":
-            return cls(loss.encode(np.asarray(split.targets)).to(device), None)
-        sentences = [np.asarray(words) for words in split.targets]
-        starts = np.concatenate([[0], np.cumsum([len(words) for words in sentences])])
-        words = np.concatenate(sentences) if sentences else np.empty(0, np.int64)
-        return cls(loss.encode(words).to(device), torch.as_tensor(starts))
+        kind = kind_of(loss.kind)
+        targets = loss.encode(kind.rows_of(split.targets)).to(device)
+        if not kind.rows_are_words:
+            return cls(targets, None)
+        return cls(targets, torch.as_tensor(np.concatenate([[0], np.cumsum(kind.row_counts(split.targets))])))
 
     def count(self, samples: np.ndarray) -> int:
         """How many rows these samples have."""

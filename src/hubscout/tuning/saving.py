@@ -72,7 +72,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
     from hubscout.hubs.saving import read_description
-    from hubscout.tuning.measures import Measure
+    from hubscout.tuning.task_metrics import MetricValue
     from hubscout.tuning.tuned import Tuned
 
     record = read_tuning(folder)
@@ -101,7 +101,7 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         teachers=record.teachers,
         arguments=TuningArguments(**{k: v for k, v in record.arguments.items() if k in known}),
         metrics={
-            split: {name: Measure(*interval) for name, interval in found.items()}
+            split: {name: MetricValue(*interval) for name, interval in found.items()}
             for split, found in record.saved_metrics.items()
         },
         curves=tuple(read_lines(folder / CURVES)),

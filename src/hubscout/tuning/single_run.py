@@ -15,11 +15,13 @@ import torch
 from hubscout.errors import InputError
 from hubscout.features.opening import downloads_told
 from hubscout.hubs import Backbone
+from hubscout.hubs.backbone import check_modality
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.fingerprint import task_fingerprint
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions.head import new_head, start_from_posterior
@@ -34,7 +36,7 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
-from hubscout.tuning.models import check_modality, fingerprint, open_model, open_target, same_model
+from hubscout.tuning.models import fingerprint, open_model, open_target, same_model
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, plain_values, share_from_main
@@ -88,7 +90,7 @@ class SingleRun:
             self.target, note = open_target(target, task, arguments, method)
             self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
         for role, backbone in (("target", self.target), *(("teacher", teacher) for teacher in self.teachers)):
-            check_modality(role, backbone, task)
+            check_modality(backbone.card, task.modality, called=f"The {role} {backbone.card.identifier!r}")
         if self.target.module is None:
             raise InputError(
                 f"target={self.target.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
@@ -124,7 +126,7 @@ class SingleRun:
         views, served = distinct_views({TARGET: self.target.preprocessing, **live})
         train = self._batches(self.task.train, views, augment=arguments.augment == "standard")
         augments = arguments.augment == "standard" and views[TARGET].augmented().key != views[TARGET].key
-        if augments and self.task.kind == "regression":
+        if augments and kind_of(self.task.kind).is_real_valued:
             self._note(
                 "Images are cropped and mirrored at random while their numbers stay: where those say where something "
                 "is or how large, set augment='none'."

@@ -14,9 +14,10 @@ from hubscout.errors import InputError
 from hubscout.runs.hooks import call
 from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.measures import Measure
+from hubscout.tuning.task_metrics import MetricValue
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from hubscout.hubs import Backbone
 
-Metrics = Mapping[str, Mapping[str, Measure]]
+Metrics = Mapping[str, Mapping[str, MetricValue]]
 """Split → metric → value with its interval."""
 
 
@@ -49,20 +50,15 @@ class Predictions:
     @property
     def labels(self) -> list[Any]:
         """By kind: the most probable class; the labels of at least one half; the numbers; a list of tags."""
-        names = self.target_names
-        if self.kind == "multilabel":
-            return [[names[c] for c in np.flatnonzero(row >= 0.5)] for row in self.values]
-        if self.kind == "regression":
-            return [dict(zip(names, row.tolist(), strict=True)) for row in self.values]
-        best = [names[c] for c in self.values.argmax(axis=1)]
+        labels = kind_of(self.kind).labels_of(self.values, self.target_names)
         if self.lengths is None:
-            return best
-        words = iter(best)
+            return labels
+        words = iter(labels)
         return [[next(words) for _ in range(length)] for length in self.lengths]
 
     def records(self, top: int = 1) -> list[dict[str, Any]]:
         """One plain dictionary an input; for classes with the `top` most probable and their probabilities."""
-        if self.kind != "classification":
+        if not kind_of(self.kind).classes_of_samples:
             return [{"prediction": label} for label in self.labels]
         order = np.argsort(-self.values, axis=1)[:, :top]
         return [
@@ -106,7 +102,7 @@ class Tuned:
         """The kind of task."""
         return self.loss.kind
 
-    def metric(self, split: str = "test") -> Measure:
+    def metric(self, split: str = "test") -> MetricValue:
         """The metric that validation goes by, on a split."""
         if split not in self.metrics:
             raise InputError(f"split={split!r}: measured were {', '.join(self.metrics) or 'none'}.")
@@ -131,7 +127,7 @@ class Tuned:
             for start in range(0, len(inputs), batch_size):
                 samples = [preprocessing(inputs[i]) for i in range(start, min(start + batch_size, len(inputs)))]
                 outputs.append(self._outputs(preprocessing.collate(samples)))
-        lengths = tuple(len(words) for words in inputs) if self.kind == "tagging" else None
+        lengths = tuple(len(words) for words in inputs) if kind_of(self.kind).rows_are_words else None
         return Predictions(self.kind, self.target_names, self.loss.decode(torch.cat(outputs)), lengths)
 
     def _outputs(self, batch: Mapping[str, Tensor]) -> Tensor:

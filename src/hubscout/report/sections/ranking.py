@@ -14,6 +14,7 @@ from hubscout.report.sections.section import Section
 from hubscout.report.view import View
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.tasks.kinds import kind_of
 
 ERRORS_SHOWN = 2.0
 """Error bars reach this many standard errors each way."""
@@ -33,7 +34,7 @@ def ranking_section(run: Run) -> Section | None:
     count = len(run.ranking.rows)
     tied = len(run.ranking.tied_with_best)
     n = max((row.n for row in run.ranking.rows), default=0)
-    unit = "words" if run.ranking.task.kind == "tagging" else "samples"
+    unit = kind_of(run.ranking.task.kind).unit
     lead = f"{count} {'model' if count == 1 else 'models'} on {n:,} training {unit} of {run.ranking.task.name}."
     if not count:
         lead = ""

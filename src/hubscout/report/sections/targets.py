@@ -10,10 +10,10 @@ from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
 from hubscout.runs.row import Row
+from hubscout.tasks.kinds import kind_of
 
 MODELS_SHOWN = 16
 TARGETS_SHOWN = 12
-NOUNS = {"classification": "class", "multilabel": "label", "tagging": "tag", "regression": "target"}
 
 
 def targets_section(run: Run) -> Section | None:
@@ -26,8 +26,8 @@ def targets_section(run: Run) -> Section | None:
     rows = [(index, row) for index, row in enumerate(view.rows) if row.per_target and len(row.per_target) == len(names)]
     if len(names) < 2 or not rows:
         return None
-    noun = NOUNS.get(task.kind, "target")
-    plural = f"{noun}es" if noun == "class" else f"{noun}s"
+    kind = kind_of(task.kind)
+    noun, plural = kind.noun, kind.plural
     gains = np.array([row.per_target for _, row in rows])
     order = order_by_spread(gains)
     shown = order[:TARGETS_SHOWN]

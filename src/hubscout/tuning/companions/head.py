@@ -21,7 +21,7 @@ def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
     Random weights times large features miss the numbers by many deviations, and the first steps spoil the backbone.
     """
     head = nn.Linear(feature_dim, loss.outputs)
-    if loss.kind == "regression":
+    if loss.likelihood.to_values is None:
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         return head
@@ -47,9 +47,10 @@ def start_from_posterior(
     if loss.offset is not None and loss.scale is not None:
         weights = weights / torch.as_tensor(loss.scale)[:, None]
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
-    if loss.kind == "multilabel":
-        bias = bias - 0.5
-    stretch = 1.0 if loss.kind == "regression" else _best_stretch(values @ weights.T + bias, targets.cpu(), loss)
+    bias = bias - loss.likelihood.middle
+    stretch = (
+        1.0 if loss.likelihood.to_values is None else _best_stretch(values @ weights.T + bias, targets.cpu(), loss)
+    )
     with torch.no_grad():
         head.weight.copy_(stretch * weights)
         head.bias.copy_(stretch * bias)

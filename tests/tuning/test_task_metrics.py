@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from hubscout.tuning import measures
+from hubscout.tuning import task_metrics
+from hubscout.tuning.task_metrics import values_with_intervals
 
 
 @pytest.fixture
@@ -15,15 +16,19 @@ def generator():
 def test_against_scikit_learn(generator):
     predicted, targets = generator.dirichlet(np.ones(4), size=60), generator.integers(0, 4, size=60)
     guesses = predicted.argmax(axis=1)
-    assert measures.accuracy(predicted, targets) == metrics.accuracy_score(targets, guesses)
-    assert measures.macro_f1(predicted, targets) == pytest.approx(metrics.f1_score(targets, guesses, average="macro"))
+    assert task_metrics.accuracy(predicted, targets) == metrics.accuracy_score(targets, guesses)
+    assert task_metrics.macro_f1(predicted, targets) == pytest.approx(
+        metrics.f1_score(targets, guesses, average="macro")
+    )
     scores, labels = generator.random((60, 3)), generator.integers(0, 2, size=(60, 3))
     expected = metrics.average_precision_score(labels, scores, average="macro")
-    assert measures.mean_average_precision(scores, labels) == pytest.approx(expected)
-    assert measures.micro_f1(scores, labels) == pytest.approx(metrics.f1_score(labels, scores >= 0.5, average="micro"))
+    assert task_metrics.mean_average_precision(scores, labels) == pytest.approx(expected)
+    assert task_metrics.micro_f1(scores, labels) == pytest.approx(
+        metrics.f1_score(labels, scores >= 0.5, average="micro")
+    )
     values, truth = generator.normal(size=(60, 2)), generator.normal(size=(60, 2))
-    assert measures.r_squared(values, truth) == pytest.approx(metrics.r2_score(truth, values))
-    assert measures.root_mean_squared_error(values, truth) == pytest.approx(
+    assert task_metrics.r_squared(values, truth) == pytest.approx(metrics.r2_score(truth, values))
+    assert task_metrics.root_mean_squared_error(values, truth) == pytest.approx(
         metrics.mean_squared_error(truth.ravel(), values.ravel()) ** 0.5
     )
 
@@ -32,7 +37,7 @@ def test_intervals_cover_the_value_and_shrink_with_data(generator):
     def width(n):
         targets = generator.integers(0, 2, size=n)
         predicted = np.eye(2)[np.where(generator.random(n) < 0.8, targets, 1 - targets)]
-        found = measures.measure("classification", predicted, targets, resamples=300)["accuracy"]
+        found = values_with_intervals("classification", predicted, targets, resamples=300)["accuracy"]
         assert found.low <= found.value <= found.high
         return found.high - found.low
 
@@ -47,6 +52,6 @@ def test_words_are_resampled_by_sentence(generator):
     targets = np.repeat(generator.integers(0, 2, size=20), 10)
     right = np.repeat(generator.random(20) < 0.7, 10)
     predicted = np.eye(2)[np.where(right, targets, 1 - targets)]
-    by_word = measures.measure("tagging", predicted, targets, resamples=300)["accuracy"]
-    by_sentence = measures.measure("tagging", predicted, targets, groups=groups, resamples=300)["accuracy"]
+    by_word = values_with_intervals("tagging", predicted, targets, resamples=300)["accuracy"]
+    by_sentence = values_with_intervals("tagging", predicted, targets, groups=groups, resamples=300)["accuracy"]
     assert by_sentence.high - by_sentence.low > 2 * (by_word.high - by_word.low)

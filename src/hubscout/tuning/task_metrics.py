@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.entities import count_entities, f1_of_counts, tag_scheme
 
 ENTITY_F1 = "entity_f1"
@@ -16,7 +17,7 @@ Statistic = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
-class Measure:
+class MetricValue:
     """A metric's value on a split, with a percentile bootstrap interval over samples (sentences for tagging)."""
 
     value: float
@@ -25,17 +26,6 @@ class Measure:
 
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
-
-
-def measures_of(kind: str) -> dict[str, Statistic]:
-    """The metrics of a kind of task that are sums over rows, as functions of decoded predictions and targets."""
-    if kind == "multilabel":
-        return {"mean_average_precision": mean_average_precision, "micro_f1": micro_f1}
-    if kind == "regression":
-        return {"r2": r_squared, "rmse": root_mean_squared_error}
-    if kind == "tagging":
-        return {"macro_f1": macro_f1, "accuracy": accuracy}
-    return {"accuracy": accuracy, "macro_f1": macro_f1}
 
 
 def names_of(kind: str, target_names: Sequence[str] = ()) -> tuple[str, ...]:
@@ -47,8 +37,9 @@ def names_of(kind: str, target_names: Sequence[str] = ()) -> tuple[str, ...]:
     >>> names_of("tagging", ["B-PER", "I-PER", "O"]), names_of("tagging", ["NOUN", "VERB"])
     (('entity_f1', 'macro_f1', 'accuracy'), ('macro_f1', 'accuracy'))
     """
-    names = tuple(measures_of(kind))
-    scheme = tag_scheme(target_names) if kind == "tagging" else None
+    asked = kind_of(kind)
+    names = tuple(TASK_METRICS[asked.name])
+    scheme = tag_scheme(target_names) if asked.rows_are_words else None
     if scheme is None:
         return names
     return (ENTITY_F1, *names) if scheme.prefixed else (names[0], ENTITY_F1, *names[1:])
@@ -110,7 +101,16 @@ def root_mean_squared_error(predicted: Predicted, targets: np.ndarray) -> float:
     return float(np.sqrt(((targets - predicted) ** 2).mean()))
 
 
-def measure(
+TASK_METRICS: dict[str, dict[str, Statistic]] = {
+    "classification": {"accuracy": accuracy, "macro_f1": macro_f1},
+    "multilabel": {"mean_average_precision": mean_average_precision, "micro_f1": micro_f1},
+    "regression": {"r2": r_squared, "rmse": root_mean_squared_error},
+    "tagging": {"macro_f1": macro_f1, "accuracy": accuracy},
+}
+"""For each kind of task those that are functions of decoded predictions and targets by row, the main one first."""
+
+
+def values_with_intervals(
     kind: str,
     predicted: Predicted,
     targets: np.ndarray,
@@ -120,7 +120,7 @@ def measure(
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> dict[str, Measure]:
+) -> dict[str, MetricValue]:
     """All metrics of a task with intervals. `groups` holds the sample each row belongs to, where rows are words."""
     data = _Data(kind, predicted, targets, groups, target_names)
     names = names_of(kind, target_names)
@@ -135,7 +135,7 @@ def measure(
     for name, column in zip(names, resampled.T, strict=True):
         point = data.value(name)
         low, high = np.quantile(column, ends) if resamples else (point, point)
-        found[name] = Measure(point, float(low), float(high))
+        found[name] = MetricValue(point, float(low), float(high))
     return found
 
 
@@ -153,7 +153,7 @@ def values(
 
 
 class _Data:
-    """Predictions and targets of a split, to be measured over all samples or over a draw of them."""
+    """Predictions and targets of a split, to be evaluated over all samples or over a draw of them."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Data:
         target_names: Sequence[str],
     ) -> None:
         self.predicted, self.targets = predicted, targets
-        self.statistics = measures_of(kind)
+        self.statistics = TASK_METRICS[kind_of(kind).name]
         self.members: list[np.ndarray] | None = None
         if groups is not None:
             self.members = np.split(np.arange(len(targets)), np.flatnonzero(np.diff(groups)) + 1)

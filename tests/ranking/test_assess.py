@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hubscout import rank
+from hubscout.errors import InputError
+from hubscout.evidence import Evidence, logme
+from hubscout.metrics import METRICS, Score, metric, score
+from hubscout.tasks import Task
+
+
+@pytest.fixture
+def posterior_norm() -> Iterator[str]:
+    """A metric of its own that is read from the evidence."""
+    name = "test-posterior-norm"
+
+    @metric(name, from_evidence=True, kinds=("classification",))
+    def posterior_norm(evidence: Evidence, *, power: float = 2.0) -> Score:
+        """The size of the posterior weights."""
+        value = float((np.abs(evidence.weights) ** power).sum())
+        return Score(value, evidence.standard_error, details={"evidence": evidence})
+
+    yield name
+    METRICS._entries.pop(name)
+
+
+def test_a_new_metric_read_from_the_evidence_touches_nothing_else(
+    posterior_norm: str, array_task: Task, zoo: str
+) -> None:
+    model = f"python:{zoo}:look?first=0&last=20"
+    alone = rank(array_task, model, metrics=posterior_norm, cache=False).best
+    beside = rank(array_task, model, metrics=("logme", posterior_norm), cache=False, layers="all", layer="best").best
+    assert alone.score == alone.scores[posterior_norm] > 0
+    assert alone.gain is not None
+    assert alone.block_scores
+    plain = rank(array_task, model, cache=False, layers="all", layer="best").best
+    assert (beside.score, beside.layer) == (plain.score, plain.layer)
+    assert beside.layer != ""  # of the layer that was chosen, so another number than that of the final features
+    assert beside.scores[posterior_norm] != alone.scores[posterior_norm]
+
+
+def test_it_is_scored_from_arrays_as_well(posterior_norm: str) -> None:
+    generator = np.random.default_rng(0)
+    features, labels = generator.standard_normal((60, 5)), generator.integers(0, 3, 60)
+    given = {"features": features, "targets": labels, "kind": "classification"}
+    for center in (False, True):
+        weights = logme(features, labels, center=center).weights
+        found = score(posterior_norm, **given, center=center, power=1.0)
+        assert found.value == pytest.approx(np.abs(weights).sum())
+    ready = score(posterior_norm, evidence=logme(features, labels), kind="classification")
+    assert ready == score(posterior_norm, **given)
+    with pytest.raises(InputError, match="has no option 'center'; it has: power"):
+        score(posterior_norm, evidence=logme(features, labels), kind="classification", center=True)
