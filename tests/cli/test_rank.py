@@ -234,7 +234,7 @@ def test_passwords_in_urls_are_written_nowhere(
         hubscout("report", run),
         hubscout("select", run, "-k", "2", "--method", "joint", "--allow-code"),
         hubscout("tune", data, "-t", f"{zoo}:colours", "--method", "fine-tune", "--epochs", "1", "--out", model,
-                 "--cache", cache, "--set", "freeze=all"),
+                 "--cache", cache, "--set", "freeze=all", "--set", "head_init=posterior"),
         hubscout("rank", "memory://me:s3cret@nowhere/colours", "-m", f"{zoo}:red"),
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", "nosuch://me:s3cret@store/x", "--out", tmp_path / "b"),
     ]  # fmt: skip
