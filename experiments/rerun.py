@@ -53,6 +53,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/references.py --family text --workers {workers}"
         " --out experiments/language/results/references.jsonl",
     ),
+    "race": (
+        "experiments/race/run.py arms --workers {workers} --out experiments/race/results",
+        "experiments/race/run.py truth --workers {workers} --out experiments/race/results",
+        "experiments/race/evidence.py",
+    ),
     "few_shot": ("experiments/few_shot/run.py",),
     "head_retraining": ("experiments/head_retraining/run.py",),
     "tuning": (

@@ -87,7 +87,7 @@ def measured(name: str) -> Measured:
             else:
                 brute.setdefault(model, []).append(float(kept["end_right"].mean()))
     models = tuple(sorted(model for model, tests in truth.items() if len(tests) >= LEAST_SEEDS))
-    evidence = json.loads((RESULTS / "evidence.json").read_text())[name]
+    evidence = evidence_of(name)
     held_out = len(next(kept["rung15_right"] for kept in arms.values() if "rung15_right" in kept))
     return Measured(
         name=name,
@@ -101,6 +101,17 @@ def measured(name: str) -> Measured:
         params=np.array([evidence[model]["params"] for model in models], dtype=float),
         flops=np.array([evidence[model]["flops"] for model in models], dtype=float),
     )
+
+
+def evidence_of(name: str) -> dict[str, dict[str, float]]:
+    """Model → LogME and sizes. Large sets have LogME of all their train images, from the classification experiment."""
+    known = json.loads((RESULTS / "evidence.json").read_text())
+    if name in known:
+        return known[name]
+    file = RESULTS.parents[1] / "classification" / "results" / "scores" / f"{name}-layers.json"
+    rows = json.loads(file.read_text())["rows"]
+    sizes = next(iter(known.values()))
+    return {model: {**sizes[model], "logme": rows[model]["scores"]["logme"]} for model in sizes}
 
 
 def standardised(values: np.ndarray) -> np.ndarray:

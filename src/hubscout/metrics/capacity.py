@@ -27,10 +27,10 @@ def logme_capacity(evidence: Evidence, card: Any, *, nats: float = NATS) -> Scor
     little the size does. The second term has the units of the first, nats a sample, and acts as a prior over models.
 
     Range: unbounded both ways. Invariant as LogME is; the compute is of one sample at the model's own input size, so
-    the same network at a larger input scores higher. The standard error is LogME's. The weight was fitted to 17
-    convolutional networks on five small image sets by leaving out one set at a time; for other kinds of models it is a
-    guess. It speaks for networks that are much larger than the others: among those of one size LogME alone is as good.
-    Cost: LogME's.
+    the same network at a larger input scores higher. The standard error is LogME's. Cost: LogME's.
+
+    Not recommended: the weight was fitted to 17 convolutional networks on five small image sets and did not carry over
+    to sets that it was not fitted on, where LogME alone was better (experiments/race). Use `logme`, or a race.
 
     LogME: You et al., ICML 2021; the capacity term is this project's own, measured in experiments/classification.
 
