@@ -44,6 +44,7 @@ _TITLES = {
     "metrics": "Metrics: the registry",
     "ranking": "Ranking",
     "tuning": "Tuning",
+    "racing": "Race",
     "evaluation": "Evaluation: is a ranking any good",
     "engines": "Engines: where the work runs",
     "report": "Report",

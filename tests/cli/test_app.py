@@ -72,7 +72,7 @@ def _complete(words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("hubscout ra", ["rank"]),
+        ("hubscout ra", ["rank", "race"]),
         ("hubscout rank data --metrics log", ["logme", "logme-capacity"]),
         ("hubscout rank data --metrics knn,log", ["knn,logme", "knn,logme-capacity"]),
         ("hubscout rank data --models tim", ["timm/"]),

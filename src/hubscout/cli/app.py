@@ -17,9 +17,20 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError, UnknownNameError
 
 COMMANDS = (
-    "demo", "rank", "race", "models", "select", "tune", "predict", "evaluate", "reference", "report", "serve", "cache",
+    "demo",
+    "rank",
+    "race",
+    "models",
+    "select",
+    "tune",
+    "predict",
+    "evaluate",
+    "reference",
+    "report",
+    "serve",
+    "cache",
     "doctor",
-)  # fmt: skip
+)
 """In the order of the help: each is a module of `hubscout.cli` with a typer app called `app`."""
 
 EXIT_ERROR = 1

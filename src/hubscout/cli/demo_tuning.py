@@ -19,9 +19,15 @@ FOLDERS = {"b-tuning": "model", "fine-tune": "model-without-teachers"}
 # AdamW, because the smallest network may be one without norms, for which SGD's usual rate is too high. No augmentation:
 # a digit that is flipped or cropped is another digit.
 SETTINGS: dict[str, Any] = {
-    "epochs": 5, "batch_size": 32, "optimizer": "adamw", "learning_rate": 3e-4, "augment": "none",
-    "frozen_norm_statistics": True, "data_in_memory": True, "keep_checkpoints": 1,
-}  # fmt: skip
+    "epochs": 5,
+    "batch_size": 32,
+    "optimizer": "adamw",
+    "learning_rate": 3e-4,
+    "augment": "none",
+    "frozen_norm_statistics": True,
+    "data_in_memory": True,
+    "keep_checkpoints": 1,
+}
 
 
 def smallest(ranking: Ranking) -> str:

@@ -126,9 +126,13 @@ def tune(
     from hubscout.features import FeatureCache
 
     options: dict[str, Any] = {
-        "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "trade_off": trade_off,
-        "teacher_targets": teacher_targets, "processes": processes,
-    }  # fmt: skip
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "trade_off": trade_off,
+        "teacher_targets": teacher_targets,
+        "processes": processes,
+    }
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
     options["cache"] = None if no_cache else FeatureCache(cache)
@@ -244,9 +248,16 @@ def _compare(
 
     with display(quiet=quiet, title="compare") as observer:
         found = compare(
-            task, target, teachers, seeds=range(seeds), out=out, engine=place[0],
-            engine_options=engine_options(*place), observer=observer, **options,
-        )  # fmt: skip
+            task,
+            target,
+            teachers,
+            seeds=range(seeds),
+            out=out,
+            engine=place[0],
+            engine_options=engine_options(*place),
+            observer=observer,
+            **options,
+        )
     if as_json:
         print_json({**found.record(), "out": out})
     else:

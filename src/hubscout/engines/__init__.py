@@ -12,5 +12,15 @@ from hubscout.engines.ray_engine import RayEngine
 from hubscout.engines.reporting import report
 from hubscout.engines.shared import Shared
 
-__all__ = ["ENGINES", "Engine", "Job", "JobResult", "LocalEngine", "RayEngine", "Shared", "open_engine", "remembered",
-           "report"]  # fmt: skip
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Job",
+    "JobResult",
+    "LocalEngine",
+    "RayEngine",
+    "Shared",
+    "open_engine",
+    "remembered",
+    "report",
+]

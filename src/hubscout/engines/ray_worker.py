@@ -150,6 +150,6 @@ def sendable(error: Exception) -> Exception:
         except Exception:
             pass
         for base in kind.__mro__[1:]:
-            if issubclass(base, HubscoutError) and base.__init__ is Exception.__init__:
+            if issubclass(base, HubscoutError) and base.__init__ is HubscoutError.__init__:
                 return base(str(error))
     return EngineError(f"{kind.__name__}: {error}")

@@ -5,7 +5,7 @@ the winner to its end. Nothing here knows how a model is trained: that is `hubsc
 """
 
 from hubscout.racing.arms import Arm, Look
+from hubscout.racing.outcome import Race
 from hubscout.racing.race_models import race
-from hubscout.racing.result import Race
 
 __all__ = ["Arm", "Look", "Race", "race"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.engines.memory import remembered
-from hubscout.racing.held_out import log_likelihoods
+from hubscout.racing.held_out_samples import log_likelihoods
 
 if TYPE_CHECKING:
     from hubscout.ranking.task_reference import TaskReference

@@ -17,9 +17,9 @@ from hubscout.engines import Engine, Job, JobResult, open_engine
 from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
 from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
 from hubscout.racing.elimination import survivors
-from hubscout.racing.held_out import for_race, with_validation
-from hubscout.racing.plan import ETA, Field, Rung, choose_field, rungs_of
-from hubscout.racing.result import Race
+from hubscout.racing.held_out_samples import for_race, with_validation
+from hubscout.racing.outcome import Race
+from hubscout.racing.rungs import ETA, Field, Rung, choose_field, rungs_of
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.progressive import parse_seconds
 from hubscout.ranking.task_reference import TaskReference

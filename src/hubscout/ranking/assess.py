@@ -27,9 +27,16 @@ if TYPE_CHECKING:
     from hubscout.tasks import Task
 
 _CARD_FACTS = (
-    "architecture", "modalities", "source_data", "source_accuracy", "source_classes", "licence", "downloads",
-    "commit", "weights_fingerprint",
-)  # fmt: skip
+    "architecture",
+    "modalities",
+    "source_data",
+    "source_accuracy",
+    "source_classes",
+    "licence",
+    "downloads",
+    "commit",
+    "weights_fingerprint",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,9 +138,12 @@ def evaluation_table(found: Evaluation) -> Table:
     called = dict(zip(found.models, short_names(found.models), strict=True))
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
     table = Table(
-        title=Text(f"{len(found.models)} models"), title_justify="left", header_style="bold",
-        caption=None if warning is None else Text(warning), caption_justify="left",
-    )  # fmt: skip
+        title=Text(f"{len(found.models)} models"),
+        title_justify="left",
+        header_style="bold",
+        caption=None if warning is None else Text(warning),
+        caption_justify="left",
+    )
     for head in ("score", "weighted tau", "95% interval", "p", "tau", "Rel@1", "it chose", "best is"):
         table.add_column(head, justify="left" if head in {"score", "it chose", "best is"} else "right", overflow="fold")
     for part in (found.metrics, found.baselines):

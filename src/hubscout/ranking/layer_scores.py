@@ -37,10 +37,13 @@ def scan_layers(
         value = score("logme", evidence=evidence, kind=task.kind)
         layers.append(
             LayerScore(
-                name=name, score=value.value, standard_error=value.standard_error, gain=float(evidence.gain),
+                name=name,
+                score=value.value,
+                standard_error=value.standard_error,
+                gain=float(evidence.gain),
                 feature_dim=int(evidence.feature_dim),
             )
-        )  # fmt: skip
+        )
     return (tuple(layers) if len(layers) > 1 else ()), found
 
 

@@ -31,8 +31,20 @@ DROP_BELOW = 0.01
 WORTH_GROWING = 1.25
 """A subset that is less than this many times the one before tells nothing new."""
 
-_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
-          "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}  # fmt: skip
+_UNITS = {
+    "": 1.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+}
 
 
 def parse_seconds(budget: float | str) -> float:

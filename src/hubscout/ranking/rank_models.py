@@ -133,10 +133,18 @@ def rank(
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
         )
         question = {
-            "metrics": list(names), "layers": list(layers) if isinstance(layers, tuple) else layers, "layer": layer,
-            "center": centred, "precision": precision, "limit": limit, "budget_seconds": seconds,
-            "progressive": growing, "blocks": blocks, "skip_bad": skip_bad, "seed": seed,
-        }  # fmt: skip
+            "metrics": list(names),
+            "layers": list(layers) if isinstance(layers, tuple) else layers,
+            "layer": layer,
+            "center": centred,
+            "precision": precision,
+            "limit": limit,
+            "budget_seconds": seconds,
+            "progressive": growing,
+            "blocks": blocks,
+            "skip_bad": skip_bad,
+            "seed": seed,
+        }
         run = Run(
             task=subset,
             candidates=candidates.models,

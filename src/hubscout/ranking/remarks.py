@@ -42,12 +42,14 @@ def remarks(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[st
         but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""
         lines.append(f"The models above the line cannot be told apart from the best (P ≥ 5%){but}.")
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
-    lines += [f"Failed: {listing(who)}: {reason}" for reason, who in _grouped(
-        (failure.reason, name(failure.identifier)) for failure in ranking.failures
-    )]  # fmt: skip
-    lines += [f"Note: {listing(who, MOST_NAMES)}: {note}" for note, who in _grouped(
-        (note, name(row.identifier)) for row in ranking.rows for note in row.notes
-    )]  # fmt: skip
+    lines += [
+        f"Failed: {listing(who)}: {reason}"
+        for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in ranking.failures)
+    ]
+    lines += [
+        f"Note: {listing(who, MOST_NAMES)}: {note}"
+        for note, who in _grouped((note, name(row.identifier)) for row in ranking.rows for note in row.notes)
+    ]
     if not ranking.complete:
         lines.append("Interrupted: this ranking is not complete.")
     return lines

@@ -74,9 +74,13 @@ class Run:
                 )
         self.journal.begin(tuple(there.values()))
         self.journal.note(
-            "started", models=sorted(wanted), taken_over=sorted(self.rows), task=self.whole.name,
-            pid=os.getpid(), host=platform.node(),
-        )  # fmt: skip
+            "started",
+            models=sorted(wanted),
+            taken_over=sorted(self.rows),
+            task=self.whole.name,
+            pid=os.getpid(),
+            host=platform.node(),
+        )
         if self.rows and self.settings.observer is not None:
             from hubscout.runs.events import Message
 
@@ -135,8 +139,9 @@ class Run:
             rows = {name: found.row for name, found in current.items()}
             out = {}
             if stage + 1 < len(sizes):
-                out = who_is_out(rows, before, stage=stage, size=sizes[stage], size_before=done[-1] if done else 0,
-                                 size_of_all=n)  # fmt: skip
+                out = who_is_out(
+                    rows, before, stage=stage, size=sizes[stage], size_before=done[-1] if done else 0, size_of_all=n
+                )
             for name, reason in out.items():
                 self.rows[name] = replace(self.rows[name], dropped=reason)
                 self.journal.note("dropped", model=name, n=reason.n, reason=reason.reason)

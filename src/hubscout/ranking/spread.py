@@ -106,9 +106,12 @@ class Spread:
         needs = self._needs[name]
         score_job = ScoreJob(name + _SCORE, self._models[name], self._reference, self._settings, tuple(sent))
         model = _Model(
-            candidate, self._task, self._settings, self._to_cache,
+            candidate,
+            self._task,
+            self._settings,
+            self._to_cache,
             self._job(score_job.key, name, score_job, needs, 0.0),
-        )  # fmt: skip
+        )
         # Earlier pieces were run for smaller subsets, and are in the cache.
         first = len(pieces) - 1 if self._to_cache else 0
         places = self._engine.places(cpus=needs.cpus, gpus=needs.gpus)
@@ -122,18 +125,31 @@ class Spread:
             for part, indices in enumerate(groups):
                 key = f"{name} {number}:{part}"
                 work = ShardsJob(
-                    key, self._models[name], self._reference, self._settings, sent[number], indices,
-                    len(rows), -(-len(rows) // count), self._to_cache,
-                )  # fmt: skip
+                    key,
+                    self._models[name],
+                    self._reference,
+                    self._settings,
+                    sent[number],
+                    indices,
+                    len(rows),
+                    -(-len(rows) // count),
+                    self._to_cache,
+                )
                 share = sum(len(shards[index]) for index in indices) / len(self._task.train)
                 model.add(self._job(key, name, work, needs, needs.cost * share), len(model.pieces) - 1, part)
         return model
 
     def _job(self, key: str, group: str, work: ShardsJob | ScoreJob, needs: Needs, cost: float) -> Job:
         return Job(
-            key, work, cpus=needs.cpus, gpus=needs.gpus, cost=cost, group=group, together=True,
+            key,
+            work,
+            cpus=needs.cpus,
+            gpus=needs.gpus,
+            cost=cost,
+            group=group,
+            together=True,
             seconds_limit=self._seconds_limit,
-        )  # fmt: skip
+        )
 
 
 _SCORE = " score"

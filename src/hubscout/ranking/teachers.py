@@ -141,9 +141,15 @@ def greedy_joint(
             if name not in chosen:
                 joined = np.concatenate([scaled[member] for member in (*chosen, name)], axis=1)
                 found = logme(
-                    joined, targets, kind=kind, classes=classes, target_names=target_names, center=center,
-                    jackknife="none", keep_spectrum=False,
-                )  # fmt: skip
+                    joined,
+                    targets,
+                    kind=kind,
+                    classes=classes,
+                    target_names=target_names,
+                    center=center,
+                    jackknife="none",
+                    keep_spectrum=False,
+                )
                 tries[name] = float(found.score)
         best = max(tries, key=lambda name: tries[name])
         steps.append(Step(best, tries[best], tries[best] - steps[-1].score if steps else None))
@@ -210,12 +216,18 @@ def _cached_features(
     for row in ranking.compared[:pool]:
         parts = [
             extract(
-                row.identifier, task, indices=piece, cache=opened, statistics=False, device=device,
-                precision=ranking.settings.get("precision", "auto"), observer=observer,
+                row.identifier,
+                task,
+                indices=piece,
+                cache=opened,
+                statistics=False,
+                device=device,
+                precision=ranking.settings.get("precision", "auto"),
+                observer=observer,
                 skip_bad=bool(ranking.settings.get("skip_bad")),
             )
             for piece in pieces
-        ]  # fmt: skip
+        ]
         features[row.identifier] = np.concatenate([part.features() for part in parts])
         targets = np.concatenate([part.targets for part in parts])
         if len(targets) != n:

@@ -86,7 +86,12 @@ def write_names(
         here = on_paper(x, y)
         offset = ((label.x - here[0]) * 72 / figure.dpi, -(label.y - here[1]) * 72 / figure.dpi)
         axis.annotate(
-            plain(label.text), (x, y), xytext=offset, textcoords="offset points", fontsize=NAME_POINTS, va="center",
+            plain(label.text),
+            (x, y),
+            xytext=offset,
+            textcoords="offset points",
+            fontsize=NAME_POINTS,
+            va="center",
             ha={"start": "left", "end": "right", "middle": "center"}[label.anchor],
             arrowprops={"arrowstyle": "-", "lw": 0.5, "color": GREY} if label.leader else None,
-        )  # fmt: skip
+        )

@@ -92,9 +92,14 @@ def draw_cost(run: Run, cost: str = "params") -> Figure:
     axis.scatter(values, scores, c=colours, zorder=3, s=28)
     front = front_of(view.ranking, price)
     axis.step(
-        [price.of(row) for row in front], [row.score for row in front], where="post", color=ORANGE, linestyle="--",
-        linewidth=1.2, label="Pareto front",
-    )  # fmt: skip
+        [price.of(row) for row in front],
+        [row.score for row in front],
+        where="post",
+        color=ORANGE,
+        linestyle="--",
+        linewidth=1.2,
+        label="Pareto front",
+    )
     corners = [(price.of(row) or 0.0, row.score) for row in front]
     axis.set_ylim(*reach(scores, errors))
     logarithmic_axis(axis, values, price.words)
@@ -173,9 +178,13 @@ def draw_layers(run: Run) -> Figure:
     for colour, (index, row) in zip(SERIES, scanned, strict=False):
         layers = sorted(row.layers, key=lambda layer: not layer.name)
         axis.plot(
-            np.linspace(0, 1, len(layers)), [layer.score for layer in layers], marker="o", markersize=3, color=colour,
+            np.linspace(0, 1, len(layers)),
+            [layer.score for layer in layers],
+            marker="o",
+            markersize=3,
+            color=colour,
             label=plain(shorten(view.names[index])),
-        )  # fmt: skip
+        )
     axis.set_xlabel(f"depth (1 = {FINAL})")
     axis.set_ylabel("LogME")
     axis.legend(fontsize=7, frameon=False)

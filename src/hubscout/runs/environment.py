@@ -10,9 +10,22 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 PACKAGES = (
-    "hubscout", "numpy", "scipy", "scikit-learn", "torch", "torchvision", "timm", "transformers",
-    "sentence-transformers", "datasets", "onnxruntime", "pandas", "pyarrow", "pillow", "ray",
-)  # fmt: skip
+    "hubscout",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "torch",
+    "torchvision",
+    "timm",
+    "transformers",
+    "sentence-transformers",
+    "datasets",
+    "onnxruntime",
+    "pandas",
+    "pyarrow",
+    "pillow",
+    "ray",
+)
 
 
 def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:

@@ -46,10 +46,8 @@ def short_names(identifiers: Sequence[str]) -> list[str]:
     while True:
         counts = Counter(names())
         longer = [
-            index
-            for index, name in enumerate(names())
-            if counts[name] > 1 and chosen[index] + 1 < len(forms[index])
-        ]  # fmt: skip
+            index for index, name in enumerate(names()) if counts[name] > 1 and chosen[index] + 1 < len(forms[index])
+        ]
         if not longer:
             return names()
         for index in longer:

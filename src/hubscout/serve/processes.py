@@ -65,9 +65,13 @@ def start(command: Sequence[str], folder: Path, request: Mapping[str, Any]) -> S
     environment.pop("HUBSCOUT_TOKEN", None)  # the token of the page is none of the models' business
     with open(folder / LOG, "wb") as log:
         child = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
             env=environment,
-        )  # fmt: skip
+        )
     with _lock:
         _children[child.pid] = child
     psutil = _psutil()

@@ -125,14 +125,19 @@ class Progress:
         rows = [
             tag(
                 "tr",
-                tag("th", breakable(names[name]), tag("small", model.remark) if model.remark else "", scope="row",
-                    title=name),
+                tag(
+                    "th",
+                    breakable(names[name]),
+                    tag("small", model.remark) if model.remark else "",
+                    scope="row",
+                    title=name,
+                ),
                 tag("td", tag("span", model.standing, class_=f"state {model.standing}")),
                 tag("td", "–" if model.score is None else f"{model.score:.4f}", class_="number"),
                 tag("td", self._time(model), class_="number"),
             )
             for name, model in ranked
-        ]  # fmt: skip
+        ]
         heads = [
             *(tag("th", words, scope="col") for words in ("Model", "State")),
             *(tag("th", words, scope="col", class_="number") for words in ("Score", "Time")),
@@ -168,12 +173,17 @@ def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) ->
         return []
     drawn = [
         Curve(
-            name=curve.method, x=curve.epochs, y=curve.mean, colour=place if place < COLOURS else None, dots=True,
+            name=curve.method,
+            x=curve.epochs,
+            y=curve.mean,
+            colour=place if place < COLOURS else None,
+            dots=True,
             tips=[f"{curve.method} {x:g}: {y:.4f}" for x, y in zip(curve.epochs, curve.mean, strict=True)]
-            if len(curve.epochs) <= STEPS_KEPT and x_title == "Epoch" else (),
+            if len(curve.epochs) <= STEPS_KEPT and x_title == "Epoch"
+            else (),
         )
         for place, curve in enumerate(curves)
-    ]  # fmt: skip
+    ]
     chart = figure(
         lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
         wide=CHART,

@@ -21,7 +21,6 @@ from filelock import FileLock
 
 from hubscout.credentials import lacks_credentials
 from hubscout.errors import TaskError
-from hubscout.optional import require
 
 if TYPE_CHECKING:
     from hubscout.tasks.task import Task
@@ -53,7 +52,8 @@ def open_url(url: str, options: Mapping[str, Any]) -> Task:
 
 def local_copy(url: str) -> Path:
     """The file or folder of a URL on this machine, copied now if it is not here yet."""
-    fsspec = require("fsspec", extra="ray", purpose="Data behind a URL")
+    import fsspec
+
     try:
         system, path = fsspec.core.url_to_fs(url)
         files = system.find(path, detail=True) if system.exists(path) else {}

@@ -13,11 +13,20 @@ RESTART_FACTOR = 5
 """What the learning rates are divided by each time a diverged run starts anew."""
 _RUNTIME_FIELDS = frozenset(
     {
-        "bootstrap_resamples", "checkpoint_every_steps", "confidence", "data_in_memory", "device",
-        "evaluation_batch_size", "keep_checkpoints", "log_every_steps", "micro_batch_size", "processes",
-        "trackers", "workers",
+        "bootstrap_resamples",
+        "checkpoint_every_steps",
+        "confidence",
+        "data_in_memory",
+        "device",
+        "evaluation_batch_size",
+        "keep_checkpoints",
+        "log_every_steps",
+        "micro_batch_size",
+        "processes",
+        "trackers",
+        "workers",
     }
-)  # fmt: skip
+)
 """Fields that may differ between a run and its resumption: they say where and how it runs, not what comes out."""
 
 
@@ -145,9 +154,20 @@ class TuningArguments:
             choices = get_args(hints[field.name])
             if choices and all(isinstance(choice, str) for choice in choices):
                 self._one_of(field.name, choices)
-        for name in ("epochs", "batch_size", "evaluation_batch_size", "micro_batch_size", "steps", "log_every_steps",
-                     "keep_checkpoints", "checkpoint_every_steps", "patience", "lora_rank", "processes",
-                     "restarts"):  # fmt: skip
+        for name in (
+            "epochs",
+            "batch_size",
+            "evaluation_batch_size",
+            "micro_batch_size",
+            "steps",
+            "log_every_steps",
+            "keep_checkpoints",
+            "checkpoint_every_steps",
+            "patience",
+            "lora_rank",
+            "processes",
+            "restarts",
+        ):
             value, least = getattr(self, name), 0 if name == "restarts" else 1
             if value is not None and (not isinstance(value, int) or value < least):
                 raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")

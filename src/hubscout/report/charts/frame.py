@@ -103,9 +103,14 @@ def figure(draw: Draw, *, caption: object = "", numbers: Markup | None = None, w
     Scaling one drawing down would leave letters that nobody can read. `numbers` is the same as a table.
     """
     narrow = Frame(
-        width=NARROW.width, height=max(NARROW.height, min(wide.height, 520)), left=NARROW.left, right=NARROW.right,
-        top=NARROW.top, bottom=NARROW.bottom, font=NARROW.font,
-    )  # fmt: skip
+        width=NARROW.width,
+        height=max(NARROW.height, min(wide.height, 520)),
+        left=NARROW.left,
+        right=NARROW.right,
+        top=NARROW.top,
+        bottom=NARROW.bottom,
+        font=NARROW.font,
+    )
     return tag(
         "figure",
         draw(wide),

@@ -26,9 +26,15 @@ def layers_section(run: Run) -> Section | None:
         last = next((layer for layer in row.layers if not layer.name), row.layers[-1])
         assert best is not None
         rows.append(
-            (view.names[index], best.name or FINAL, f"{best.score:.4f}", f"{last.score:.4f}",
-             f"{best.score - last.score:+.4f}", str(best.feature_dim))
-        )  # fmt: skip
+            (
+                view.names[index],
+                best.name or FINAL,
+                f"{best.score:.4f}",
+                f"{last.score:.4f}",
+                f"{best.score - last.score:+.4f}",
+                str(best.feature_dim),
+            )
+        )
     summary = table(
         ("Model", "Best layer", "Its LogME", f"LogME {FINAL}", "Difference", "Dimensions"), rows, text_columns=(0, 1)
     )

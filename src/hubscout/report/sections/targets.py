@@ -52,9 +52,7 @@ def targets_section(run: Run) -> Section | None:
     ]
     if len(rows) > MODELS_SHOWN:
         parts.insert(2, tag("p", f"The best {MODELS_SHOWN} models are shown; pin another to add it.", class_="note"))
-    return Section(
-        anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts)
-    )  # fmt: skip
+    return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts))
 
 
 def order_by_spread(gains: np.ndarray) -> np.ndarray:

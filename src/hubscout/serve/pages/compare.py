@@ -128,10 +128,12 @@ def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[o
     heads = [
         tag("th", "Model", scope="col"),
         *(tag("th", f"#, {label}", scope="col", class_="number") for label in labels),
-        *(tag("th", f"{ranking.metrics[0]}, {label}", scope="col", class_="number")
-          for label, ranking in zip(labels, (first, second), strict=True)),
+        *(
+            tag("th", f"{ranking.metrics[0]}, {label}", scope="col", class_="number")
+            for label, ranking in zip(labels, (first, second), strict=True)
+        ),
         tag("th", "Change", scope="col", class_="number") if comparable else "",
-    ]  # fmt: skip
+    ]
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models compared", id="models")
     content: list[object] = [tag("h2", "Models"), tag("p", *lead, class_="lead")]
     if len(shared) > 1:

@@ -51,12 +51,16 @@ def page(title: str, *content: object, at: str = "", heading: object = None, sub
     )
     body = [
         tag("a", "Skip to the content", href="#content", class_="skip"),
-        tag("header", top, tag("h1", title if heading is None else heading),
-            tag("p", subtitle, class_="subtitle") if subtitle else ""),
+        tag(
+            "header",
+            top,
+            tag("h1", title if heading is None else heading),
+            tag("p", subtitle, class_="subtitle") if subtitle else "",
+        ),
         tag("main", *content, id="content", tabindex=-1),
         tag("p", role="status", aria_live="polite", class_="unseen", id="said"),
         tag("footer", f"hubscout {__version__} · everything shown is in the run folders; this page keeps nothing."),
-    ]  # fmt: skip
+    ]
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
 
@@ -88,11 +92,16 @@ def login_page(wrong: bool = False) -> str:
     """Asks for the token."""
     form = tag(
         "form",
-        tag("label", tag("span", "Token"), tag("input", type="password", name="token", required=True,
-            autocomplete="current-password", autofocus=True)),
+        tag(
+            "label",
+            tag("span", "Token"),
+            tag("input", type="password", name="token", required=True, autocomplete="current-password", autofocus=True),
+        ),
         tag("button", "Open", type="submit", class_="button first"),
-        method="post", action="/login", class_="controls",
-    )  # fmt: skip
+        method="post",
+        action="/login",
+        class_="controls",
+    )
     return page(
         "Token",
         alert("That is not the token.") if wrong else "",

@@ -14,12 +14,26 @@ def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
     """All runs, to search, open, and choose two of for a comparison."""
     search = tag(
         "form",
-        tag("label", tag("span", "Find a run"), tag("input", type="search", name="q", value=query, id="find",
-            placeholder="name, task, model, state", autocomplete="off")),
+        tag(
+            "label",
+            tag("span", "Find a run"),
+            tag(
+                "input",
+                type="search",
+                name="q",
+                value=query,
+                id="find",
+                placeholder="name, task, model, state",
+                autocomplete="off",
+            ),
+        ),
         tag("button", "Find", type="submit", class_="button unscripted"),
         tag("output", count(len(runs)), id="count", aria_live="polite"),
-        class_="controls", role="search", action="/", id="search",
-    )  # fmt: skip
+        class_="controls",
+        role="search",
+        action="/",
+        id="search",
+    )
     heads = [
         tag("th", tag("span", "Compare", class_="unseen"), scope="col"),
         *(tag("th", words, scope="col") for words in ("Run", "State", "Task", "Best")),
@@ -40,9 +54,12 @@ def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
     )
     empty = tag(
         "p",
-        "No run yet. ", tag("a", "Start a ranking", href="/start"), " or write one into this folder: ",
-        tag("code", f"hubscout rank DATA -m MODELS --out {folder}/NAME"), class_="lead",
-    )  # fmt: skip
+        "No run yet. ",
+        tag("a", "Start a ranking", href="/start"),
+        " or write one into this folder: ",
+        tag("code", f"hubscout rank DATA -m MODELS --out {folder}/NAME"),
+        class_="lead",
+    )
     content = tag("section", search, choose if runs or query else empty, class_="close")
     return page("Runs", content, at="/", subtitle=folder)
 

@@ -71,10 +71,13 @@ def start_page(
 
 def _models(offered: Sequence[str], chosen: Sequence[str]) -> Markup:
     boxes = [
-        tag("label", tag("input", type="checkbox", name="models", value=model, checked=model in chosen),
-            tag("span", short, title=model))
+        tag(
+            "label",
+            tag("input", type="checkbox", name="models", value=model, checked=model in chosen),
+            tag("span", short, title=model),
+        )
         for model, short in zip(offered, short_names(list(offered)), strict=True)
-    ]  # fmt: skip
+    ]
     return tag("fieldset", tag("legend", "Models"), *boxes, class_="choices") if boxes else Markup("")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hubscout.racing.plan import choose_field, rungs_of, work
+from hubscout.racing.rungs import choose_field, rungs_of, work
 
 MODELS = tuple(f"m{k}" for k in range(9))
 
