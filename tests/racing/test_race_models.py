@@ -20,11 +20,23 @@ import torch
 from torch import nn
 
 
-def make(width=16, seed=0, broken=False):
+calls = []
+
+
+def stop_once(module, inputs):
+    if module.training:
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+
+
+def make(width=16, seed=0, broken=False, stops=False):
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
     net.num_features = width
     net.pretrained_cfg = {"input_size": (6,)}
+    if stops:
+        net.register_forward_pre_hook(stop_once)
     if broken:
         net.register_forward_hook(lambda module, inputs, output: output * float("nan") if module.training else output)
     return net
@@ -90,6 +102,14 @@ def test_an_arm_goes_on_where_it_stopped(task: Task, networks: Path, tmp_path: P
     assert resumed.winner == whole.winner
     seen = {(look.arm, look.rung): look.metric for look in whole.looks}
     assert {(look.arm, look.rung): look.metric for look in resumed.looks} == seen
+
+
+def test_ctrl_c_in_the_middle_of_training_puts_no_arm_out(task: Task, networks: Path, tmp_path: Path) -> None:
+    models = names(networks, "width=8", "stops=true")
+    with pytest.raises(InterruptedRunError, match="run the same command again"):
+        race(task, models, out=tmp_path / "run", **QUICK)
+    found = race(task, models, out=tmp_path / "run", **QUICK)
+    assert not any(look.failure for look in found.looks)
 
 
 def test_a_model_that_breaks_down_is_out_and_the_race_goes_on(task: Task, networks: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.engines.memory import remembered
+from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Climb:
         started = time.perf_counter()
         try:
             return self._look(started)
+        except InterruptedRunError as error:  # Ctrl-C in the middle of training: the race stops, the arm is not out
+            raise KeyboardInterrupt from error
         except Exception as error:  # an arm that diverges, or a model that cannot be trained, is out; the race goes on
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             return Look(
