@@ -286,3 +286,11 @@ def client(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     process = HubClient(hub.url, home, TRAP=str(home / "executed"))
     yield process
     process.close()
+
+
+@pytest.fixture
+def newcomer(hub: HubServer, tmp_path: Path) -> Iterator[HubClient]:
+    """Such a process with an empty cache, for tests of what is fetched."""
+    process = HubClient(hub.url, tmp_path / "home", TRAP=str(tmp_path / "executed"))
+    yield process
+    process.close()

@@ -9,14 +9,14 @@ import pytest
 from hub_server import commit_of
 
 
-def test_a_model_of_each_hub_is_fetched_with_its_commit_and_popularity(client, hub, repositories):
+def test_a_model_of_each_hub_is_fetched_with_its_commit_and_popularity(newcomer, hub, repositories):
     for identifier, name in (
         ("hf/acme/bert", "acme/bert"),
         ("hf/acme/vit", "acme/vit"),
         ("timm/test_resnet.r160_in1k", "timm/test_resnet.r160_in1k"),
         ("sentence-transformers/tiny", "sentence-transformers/tiny"),
     ):
-        found = client.attempt(identifier)
+        found = newcomer.attempt(identifier)
         assert found.get("commit") == commit_of(repositories / name), found
         assert found["downloads"] == 7
         assert found["identifier"] == identifier
