@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_an_arm_goes_on_where_it_stopped(task: Task, networks: Path, tmp_path: P
         if sum("after" in getattr(each, "text", "") for each in heard) == 7:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="best so far"):
+    with pytest.raises(InterruptedRunError, match="The best so far"):
         race(task, models, out=tmp_path / "cut", learning_rate=0.05, observer=stop, **QUICK)
     usable = Tuned.load(tmp_path / "cut" / "winner", allow_code=True)
     assert len(usable.predict(list(task.test.inputs))) == len(task.test)
@@ -106,7 +107,7 @@ def test_an_arm_goes_on_where_it_stopped(task: Task, networks: Path, tmp_path: P
 
 def test_ctrl_c_in_the_middle_of_training_puts_no_arm_out(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "width=8", "stops=true")
-    with pytest.raises(InterruptedRunError, match="run the same command again"):
+    with pytest.raises(InterruptedRunError, match="Run the same command again"):
         race(task, models, out=tmp_path / "run", **QUICK)
     found = race(task, models, out=tmp_path / "run", **QUICK)
     assert not any(look.failure for look in found.looks)
@@ -140,6 +141,24 @@ def test_a_folder_of_another_race_is_left_alone(task: Task, networks: Path, tmp_
     race(task, models, out=tmp_path / "run", **QUICK)
     with pytest.raises(RunError, match="another race"):
         race(task, models, out=tmp_path / "run", **{**QUICK, "steps": 30})
+
+
+def test_what_the_folder_names_does_not_race(task: Task, networks: Path, tmp_path: Path) -> None:
+    first, second = names(networks, "width=8", "width=16")
+    race(task, first, out=tmp_path / "run", **QUICK)
+    (tmp_path / "run" / "race.jsonl").unlink()
+    shutil.rmtree(tmp_path / "run" / "arms")
+    assert [one.model for one in race(task, second, out=tmp_path / "run", **QUICK).order] == [second]
+    file = tmp_path / "run" / "race.jsonl"
+    touched = tmp_path / "executed"
+    stranger = f"python:{networks}:os.system?command=touch {touched}"
+    start, *rest = file.read_text().splitlines()
+    planted = json.loads(start)
+    planted["field"]["models"] = [stranger]
+    file.write_text("\n".join([json.dumps(planted), *rest]) + "\n")
+    with pytest.raises(RunError, match="damaged or of another race"):
+        race(task, second, out=tmp_path / "run", **QUICK)
+    assert not touched.exists()
 
 
 @pytest.mark.parametrize("kind", ["multilabel", "regression"])

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.errors import RunError, TuningError
 from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
@@ -21,6 +22,7 @@ from hubscout.racing.outcome import Race
 from hubscout.racing.rungs import ETA, Field, Rung, choose_field, rungs_of
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
+from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.json_files import append_line, read_lines
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Contest:
         tuned = self._finish(reference, winner, base, refit=refit)
         spent = {"evidence": self.evidence_seconds, "rungs": rung_seconds, "winner": time.perf_counter() - began}
         outcome = self._outcome(winner, contenders.steps, rungs, spent, tuned)
-        (self.folder / RECORD).write_text(json.dumps(outcome.record(), indent=1) + "\n", encoding="utf-8")
+        write_atomically(self.folder / RECORD, strip_credentials(json.dumps(outcome.record(), indent=1)) + "\n")
         return outcome
 
     def _start(self) -> Field:
@@ -107,16 +109,24 @@ class Contest:
         first, *rest = lines
         if first.get("identity") != self._identity():
             raise RunError(f"{self.folder} holds another race: choose another folder, or remove it.")
-        for line in rest:
-            arm = Arm(**line.pop("arm"))
-            line.pop("event")
-            line["log_likelihoods"] = tuple(line["log_likelihoods"])
-            self.looks.append(Look(arm=arm, **line))
-        told = first["field"]
-        return Field(tuple(told["models"]), tuple(told["factors"]), told["steps"])
+        # By the names as they were given now: the user has said them, not the file.
+        given = {name: name for name in self.ranking.identifiers}
+        try:
+            for line in rest:
+                told = {name: value for name, value in line.items() if name not in ("event", "arm")}
+                arm = Arm(given[line["arm"]["model"]], line["arm"]["learning_rate"])
+                self.looks.append(Look(arm=arm, **{**told, "log_likelihoods": tuple(told["log_likelihoods"])}))
+            start = first["field"]
+            return Field(tuple(given[name] for name in start["models"]), tuple(start["factors"]), int(start["steps"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(
+                f"{self.folder / LOOKS} is damaged or of another race: {error}. Remove it to start anew."
+            ) from error
 
     def _identity(self) -> dict[str, Any]:
-        return json.loads(json.dumps({"task": self.task.fingerprint, "arguments": self.asked.decisive()}))
+        models = sorted(self.ranking.identifiers)
+        asked = {"task": self.task.fingerprint, "models": models, "arguments": self.asked.decisive()}
+        return json.loads(strip_credentials(json.dumps(asked)))  # as it stands in the file
 
     def _climb(
         self, reference: TaskReference, arms: list[Arm], rung: Rung, base: TuningArguments, steps: int

@@ -6,11 +6,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.engines import Engine, open_engine
 from hubscout.errors import InputError, InterruptedRunError
+from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.racing.contest import Contest
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
@@ -88,6 +90,7 @@ def race(
 
     started = time.perf_counter()
     seconds = None if budget is None else parse_seconds(budget)
+    arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
     opened = open_task(task) if isinstance(task, str | Path) else task
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
@@ -104,7 +107,11 @@ def race(
             observer=observer,
             budget=None if seconds is None else EVIDENCE_SHARE * seconds,
         )
-        allowed = ranking.within(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
+        # The folder may hold rows of models that were not asked for: what a file names does not race.
+        named = tuple(row for row in ranking if not isinstance(row.identifier, IdentifierFromFile))
+        allowed = replace(ranking, rows=named).within(
+            max_params=max_params, max_flops=max_flops, max_latency=max_latency
+        )
         if not len(allowed):
             raise InputError("No model is left to race: " + _why_none(ranking, allowed))
         runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
@@ -113,7 +120,7 @@ def race(
         contest = Contest(
             for_race(opened, seed),
             allowed,
-            _arguments(options, device, seed),
+            arguments,
             folder,
             runner,
             observer,
@@ -124,8 +131,12 @@ def race(
         try:
             return contest.run(refit=refit)
         except (KeyboardInterrupt, InterruptedRunError) as error:
-            where = f"the best so far is in {folder / 'winner'}; run the same command again to resume" if out else ""
-            raise InterruptedRunError(f"Stopped after {len(contest.looks)} looks at arms. {where}".strip()) from error
+            told = f"Stopped after {len(contest.looks)} looks at arms."
+            if out is not None and (folder / "winner").is_dir():
+                told += f" The best so far is in {folder / 'winner'}."
+            if out is not None:
+                told += " Run the same command again to resume."
+            raise InterruptedRunError(told) from error
 
 
 def _why_none(ranking: Ranking, allowed: Ranking) -> str:
