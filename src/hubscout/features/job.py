@@ -102,8 +102,8 @@ class Job:
             return len(raw)
         return sum(len(part) + 1 for part in raw)
 
-    def fingerprint(self, precision: str) -> dict[str, str]:
-        return describe(self, precision)
+    def fingerprint(self, precision: str, backend: str) -> dict[str, str]:
+        return describe(self, precision, backend)
 
 
 def _resolve_layers(backbone: Backbone, layers: Sequence[str] | str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hubscout.errors import UnknownNameError
 
-_RUNTIME_FIELDS = frozenset({"device", "batch_size"})
+_RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
 
 
@@ -29,6 +29,10 @@ class ExtractionOptions:
     features of the first batch agree with float32."""
     batch_size: int | None = None
     """Samples at once; None guesses, and either is halved when memory runs out."""
+    accelerate: str = "auto"
+    """ "auto", "off" or "onnxruntime": whether the network is exported and run by ONNX Runtime, which is faster on a
+    CPU. "auto" does so where it is installed and the data is large enough, and where features and LogME of a few
+    samples agree with torch."""
     blocks: int = 10
     """How many blocks of rows the statistics are kept in, for the jackknife."""
     skip_bad: bool = False

@@ -41,6 +41,7 @@ class Part:
     from_cache: bool = False
     device: str = ""
     precision: str = ""
+    backend: str = ""
     batch_size: int = 0
     messages: tuple[str, ...] = ()
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -73,6 +74,7 @@ def pack(extraction: Extraction, *, arrays: bool, statistics: bool) -> Part:
         from_cache=extraction.from_cache,
         device=extraction.device,
         precision=extraction.precision,
+        backend=extraction.backend,
         batch_size=extraction.batch_size,
         messages=extraction.messages,
         arrays=features,
@@ -123,6 +125,11 @@ class Merger:
             raise EngineError(
                 f"{parts[0].card.identifier}: the parts hold {len(rows)} of {len(self._expected)} samples"
             )
+        if len(backends := {part.backend for part in parts}) > 1:
+            raise EngineError(
+                f"{parts[0].card.identifier}: some workers ran it in {' and others in '.join(sorted(backends))}, and "
+                "features of one model may not mix. Install hubscout[onnx] on all machines, or use accelerate='off'."
+            )
         ready = {**self._statistics, **{layer: sums.finish() for layer, sums in self._accumulators.items()}}
         layers = parts[0].layers
         numbers = tuple(number for number, part in enumerate(self._taken) if len(part.rows))
@@ -141,6 +148,7 @@ class Merger:
             from_cache=all(part.from_cache for part in parts),
             device=parts[0].device,
             precision=parts[0].precision,
+            backend=parts[0].backend,
             batch_size=min(part.batch_size for part in parts),
             skipped=skipped,
             messages=tuple(dict.fromkeys(message for part in self._taken for message in part.messages)),
