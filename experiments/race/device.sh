@@ -22,8 +22,15 @@ fi
 export HUBSCOUT_SHARED=$TAKEN/shared HUBSCOUT_ZOO=$TAKEN/zoo HUBSCOUT_EXPERIMENT_CACHE=$TAKEN/cache
 export PYTHONPATH=$PWD/src:$TAKEN/filled PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 if [ "$1" = take ]; then
-    find "$TAKEN" -name '*.safetensors*' | wc -l
-    "$PYTHON" -c "import pyarrow, pandas, PIL, timm, torchvision, hubscout, hubscout.racing, hubscout.tuning.single_run; print('imports are fine')" || true
+    cd experiments
+    "$PYTHON" -c "
+import shared_hub
+zoo = shared_hub._zoo()
+import pyarrow, pandas, hubscout, hubscout.racing, hubscout.tuning.single_run
+there = [name for name in shared_hub.VISION if zoo._find_weights(name, None)]
+print('imports are fine;', len(there), 'of', len(shared_hub.VISION), 'models are there')
+" || true
+    ls "$TAKEN/filled" "$TAKEN"/shared/data "$TAKEN"/shared/data/pets 2> /dev/null || true
     exit
 fi
 export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps-pipe CUDA_MPS_LOG_DIRECTORY=/tmp/mps-log
