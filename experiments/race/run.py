@@ -220,7 +220,7 @@ def _run(arms: Sequence[Arm], until: float) -> None:
 
 
 def best_rate(set_name: str, model: str, schedule: str) -> float:
-    """The rate of the best held-out accuracy on the first fold: at the end of brute force, or after a race's last rung."""
+    """The rate of the best held-out accuracy on the first fold, of brute force or after the last rung of a race."""
     rates, name = (GRID, "end_right") if schedule == "cosine" else (FOLD_RATES, f"rung{FOLD_RUNGS[-1]}_right")
 
     def accuracy(rate: float) -> float:
