@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The experiment on a machine with a GPU that nothing can be installed on.
-#   device.sh take          carry/piece joins what was taken before; says what is missing
+#   device.sh take          what lies in carry/*/ joins what was taken before, and goes; says what is missing
 #   device.sh run SECONDS   all that is not measured yet, begun within so many seconds; results go to $OUT
 # Models, data and pure-Python packages lie in $TAKEN: shared/ (see experiments/shared_hub.py), zoo/, packages/.
 set -euo pipefail
@@ -9,7 +9,9 @@ TAKEN=${TAKEN:-/tmp/race-carry}
 PYTHON=${PYTHON:-python3}
 mkdir -p "$TAKEN/filled"
 if [ "$1" = take ]; then
-    cp -r carry/piece/. "$TAKEN/"
+    for piece in carry/*/; do
+        cp -r "$piece". "$TAKEN/" && rm -r "$piece"
+    done
     for file in "$TAKEN"/zoo/*.part-1; do
         [ -e "$file" ] && cat "${file%1}0" "$file" > "${file%.part-1}" && rm "${file%1}0" "$file"
     done

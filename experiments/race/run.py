@@ -281,7 +281,7 @@ def gather(out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=("arms", "truth", "folds", "evidence", "races"))
+    parser.add_argument("what", nargs="+", choices=("arms", "truth", "folds", "evidence", "races"))
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--models", nargs="*", default=shared_hub.VISION)
     parser.add_argument("--workers", type=int, default=1)
