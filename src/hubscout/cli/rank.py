@@ -85,6 +85,10 @@ def rank(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
+    accelerate: Annotated[
+        str,
+        typer.Option("--accelerate", help="auto, off or onnxruntime: run networks in ONNX Runtime, faster on a CPU."),
+    ] = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
     cache: Annotated[
         str | None,
@@ -127,6 +131,7 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
+    from hubscout.features.accelerated import check_acceleration
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -134,6 +139,7 @@ def rank(
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    check_acceleration(accelerate)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     found = find_candidates(split_models(models, allow_code=allow_code))
@@ -152,6 +158,7 @@ def rank(
             center=center,
             device=device,
             precision=precision,
+            accelerate=accelerate,
             batch_size=batch_size,
             cache=False if no_cache else (cache if cache is not None else True),
             limit=None if limit is None else int(parse_count(limit, "--limit")),

@@ -59,21 +59,25 @@ def is_installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
 
 
+def check_acceleration(accelerate: str) -> None:
+    """Refuse an acceleration that does not exist, or whose packages are missing."""
+    if accelerate not in ACCELERATIONS:
+        raise InputError(f"accelerate must be one of {', '.join(ACCELERATIONS)}; got {accelerate!r}.")
+    for name in _NEEDED if accelerate == ONNXRUNTIME else ():
+        require(name, extra="onnx", purpose="accelerate='onnxruntime'")
+
+
 def pick_backend(accelerate: str, job: Job, device: str, precision: Precision) -> str:
     """What is to run the model: "torch", or "onnxruntime" if that is asked for or is expected to pay.
 
     The answer hangs on the model and the data alone, never on which of its rows are asked for: whoever runs a part
     of them comes to the same.
     """
-    if accelerate not in ACCELERATIONS:
-        raise InputError(f"accelerate must be one of {', '.join(ACCELERATIONS)}; got {accelerate!r}.")
     card, module = job.backbone.card, job.backbone.module
     if accelerate == "off" or module is None:
         return TORCH
     fits = device == "cpu" and not precision.reduced
     if accelerate == ONNXRUNTIME:
-        for name in _NEEDED:
-            require(name, extra="onnx", purpose="accelerate='onnxruntime'")
         if not fits:
             raise InputError(
                 f"accelerate={accelerate!r} runs models on the CPU in float32; got the device {device!r} and the "

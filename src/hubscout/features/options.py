@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import UnknownNameError
+from hubscout.features.accelerated import check_acceleration
 
 _RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
@@ -37,6 +38,9 @@ class ExtractionOptions:
     """How many blocks of rows the statistics are kept in, for the jackknife."""
     skip_bad: bool = False
     """Leave samples out that cannot be read, instead of raising. Which ones depends on the data alone."""
+
+    def __post_init__(self) -> None:
+        check_acceleration(self.accelerate)
 
     @classmethod
     def of(cls, **options: Any) -> ExtractionOptions:

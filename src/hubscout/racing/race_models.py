@@ -41,6 +41,7 @@ def race(
     max_latency: float | None = None,
     refit: bool = False,
     device: str = "auto",
+    accelerate: str = "auto",
     limit: int | None = None,
     seed: int = 0,
     skip_bad: bool = False,
@@ -65,6 +66,7 @@ def race(
         max_latency: race only models of at most so many seconds for one sample.
         refit: tune the winner again on train and validation together, with the learning rate that won.
         device: "auto", "cpu" or "cuda".
+        accelerate: "auto", "off" or "onnxruntime": how models run for the evidence, as for `rank`.
         limit: use at most so many train samples for the evidence.
         seed: of splits, order and augmentation.
         skip_bad: leave out samples that cannot be read.
@@ -98,6 +100,7 @@ def race(
             opened,
             models,
             device=device,
+            accelerate=accelerate,
             limit=limit,
             seed=seed,
             skip_bad=skip_bad,
