@@ -8,9 +8,10 @@ its inputs. It runs only where it gives what torch gives for samples of the data
 from __future__ import annotations
 
 import importlib.util
-import io
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -92,7 +93,7 @@ def pick_backend(accelerate: str, job: Job, device: str, precision: Precision) -
 class Graph:
     """An exported network, ready to run."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, path: Path) -> None:
         import onnxruntime
         import torch
 
@@ -101,7 +102,7 @@ class Graph:
         options.intra_op_num_threads = torch.get_num_threads()
         # Threads that wait in a loop take the cores from those that decode the next batch.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         # The exporter leaves out inputs that the network does not look at, such as counts for a report.
         self._inputs = [place.name for place in self._session.get_inputs()]
         self._outputs = [place.name for place in self._session.get_outputs()]
@@ -148,29 +149,31 @@ def _make(
     about: Mapping[str, str],
     cache: FeatureCache | None,
 ) -> Graph:
-    files = None if cache is None or not job.identity else cache.graph_folder(about)
     longest_first = np.argsort([-len(sample) if hasattr(sample, "__len__") else 0 for sample in samples], kind="stable")
     parts = np.split(longest_first, [len(samples) * 5 // 8])
     batches = [collate(job.backbone.preprocessing, [samples[place] for place in part]) for part in parts]
     batches[1] = _shorter_and_padded(batches[1])
-    if files is not None and (content := files.read_all([_FILE]).get(_FILE)):
+    files = None if cache is None or not job.identity else cache.graph_folder(about)
+    if files is not None and files.local is not None and (files.local / _FILE).is_file():
         try:
-            return _checked(job, runner, Graph(content), batches, rows[longest_first])
+            return _checked(job, runner, Graph(files.local / _FILE), batches, rows[longest_first])
         except Exception:
             pass  # of another time, or broken: it is made again
     example = {name: value[:_EXPORTED_SAMPLES] for name, value in batches[1].items()}
-    try:
-        content = _export(job.backbone, job.layers, example)
-        graph = Graph(content)
-    except Exception as error:  # whatever a network does that the exporter does not know
-        raise AccelerationError(f"the network cannot be exported ({_first_line(error)})") from error
-    graph = _checked(job, runner, graph, batches, rows[longest_first])
-    if files is not None and len(content) <= _MOST_CACHED_BYTES:
+    with tempfile.TemporaryDirectory(prefix="hubscout-") as temporary:
+        path = Path(temporary) / _FILE
         try:
-            files.write(_FILE, content)
-            files.write(ABOUT, About(about, GRAPH, ()).encode())
-        except CacheError as error:
-            runner.tell(f"the exported graph is not kept: {error}")
+            _export(job.backbone, job.layers, example, path)
+            graph = Graph(path)
+        except Exception as error:  # whatever a network does that the exporter does not know
+            raise AccelerationError(f"the network cannot be exported ({_first_line(error)})") from error
+        graph = _checked(job, runner, graph, batches, rows[longest_first])
+        if files is not None and path.stat().st_size <= _MOST_CACHED_BYTES:
+            try:
+                files.write(_FILE, path.read_bytes())
+                files.write(ABOUT, About(about, GRAPH, ()).encode())
+            except CacheError as error:
+                runner.tell(f"the exported network is not kept: {error}")
     return graph
 
 
@@ -211,7 +214,7 @@ def _shorter_and_padded(batch: Batch) -> Batch:
     return changed
 
 
-def _export(backbone: Backbone, layers: Sequence[str], batch: Batch) -> bytes:
+def _export(backbone: Backbone, layers: Sequence[str], batch: Batch, path: Path) -> None:
     import torch
 
     class Whole(torch.nn.Module):
@@ -228,7 +231,6 @@ def _export(backbone: Backbone, layers: Sequence[str], batch: Batch) -> bytes:
             return tuple(outputs.values())
 
     outputs: dict[str, torch.Tensor] = {}
-    buffer = io.BytesIO()
     whole = Whole().eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -236,7 +238,7 @@ def _export(backbone: Backbone, layers: Sequence[str], batch: Batch) -> bytes:
         torch.onnx.export(
             whole,
             tuple(batch.values()),
-            buffer,
+            str(path),
             input_names=list(batch),
             output_names=list(outputs),
             dynamic_axes={
@@ -244,7 +246,6 @@ def _export(backbone: Backbone, layers: Sequence[str], batch: Batch) -> bytes:
             },
             dynamo=False,
         )
-    return buffer.getvalue()
 
 
 def _checked(job: Job, runner: Runner, graph: Graph, batches: Sequence[Batch], rows: np.ndarray) -> Graph:

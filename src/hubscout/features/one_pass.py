@@ -134,11 +134,12 @@ class Run:
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
         planned = plan(pending.items(), self.size.size, lengths)
         pin = self.device.startswith("cuda") and job.backbone.module is not None
-        with memory_kept() if runner.device == "cpu" else nullcontext(), runner:
+        with runner:
             if self.backend != TORCH:
                 runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
             began = time.perf_counter()
             with (
+                memory_kept() if runner.device == "cpu" else nullcontext(),
                 Background(collector.add) as background,
                 Feed(planned, self._preparing(reader, pending), preprocessing, pin_memory=pin) as feed,
             ):
