@@ -133,7 +133,7 @@ class Arm:
             task, vision_identifier(self.model), (), "fine-tune", arguments.settled("image"), None, None, silent
         )
         run.begin()
-        test = run._batches(task.test, {"target": run.target.preprocessing}, augment=False)
+        test = run._batches(task.test, {"model": run.model.preprocessing}, augment=False)
         kept: dict[str, np.ndarray] = {}
 
         def look(name: str, *, tested: bool = False) -> None:

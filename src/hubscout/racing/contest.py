@@ -108,7 +108,10 @@ class Contest:
             return None
         first, *rest = lines
         if first.get("identity") != self._identity():
-            raise RunError(f"{self.folder} holds another race: choose another folder, or remove it.")
+            raise RunError(
+                f"{self.folder} holds another race: choose another folder, or overwrite it "
+                "(overwrite=True, --overwrite)."
+            )
         # By the names as they were given now: the user has said them, not the file.
         given = {name: name for name in self.ranking.identifiers}
         try:
@@ -214,7 +217,6 @@ class Contest:
                 (),
                 "fine-tune",
                 out=self.folder / "refit",
-                resume=True,
                 observer=heard,
                 arguments=chosen,
             )
@@ -242,6 +244,13 @@ class Contest:
     def _folder(self, arm: Arm) -> Path:
         number = list(self.ranking.identifiers).index(arm.model)
         return self.folder / "arms" / f"{number:03d}-{arm.learning_rate:g}"
+
+
+def clear(folder: Path) -> None:
+    """Remove what a race left, but for its winner, which stays until there is another."""
+    (folder / LOOKS).unlink(missing_ok=True)
+    for name in ("arms", "refit"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def put_in_place(source: Path, target: Path) -> None:
