@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult
+from hubscout.engines.memory import forget
 from hubscout.errors import RunError, TuningError
 from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
 from hubscout.racing.elimination import survivors
@@ -248,6 +249,7 @@ class Contest:
 
 def clear(folder: Path) -> None:
     """Remove what a race left, but for its winner, which stays until there is another."""
+    forget()
     (folder / LOOKS).unlink(missing_ok=True)
     for name in ("arms", "refit"):
         shutil.rmtree(folder / name, ignore_errors=True)
