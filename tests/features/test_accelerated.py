@@ -47,6 +47,20 @@ def test_features_logits_and_layers_are_those_of_torch(make_backbone: Any, make_
     assert sum(backbone.batches) < 2 * _CHECKED_SAMPLES, "torch runs for the export and the check alone"
 
 
+def test_layers_may_be_called_as_outputs_are(make_backbone: Any, task: Task) -> None:
+    class Named(make_backbone):  # type: ignore[misc]
+        layer_names = ("features", "logits")
+
+        def forward(self, batch: Batch, layers: Any = ()) -> Output:
+            found = super().forward(batch, ("stem", "body"))
+            tapped = {"features": found.layers["stem"], "logits": found.features * 2}
+            return Output(found.features, found.logits, {name: tapped[name] for name in layers})
+
+    found = accelerated(Named(), task, layers="all")
+    assert found.backend == "onnxruntime", found.messages
+    assert_same(found, extract(Named(), task, device="cpu", accelerate="off", layers="all"))
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     prepare_torchvision()

@@ -49,7 +49,9 @@ _MOST_CACHED_BYTES = 1 << 28
 _CHECKED_SAMPLES, _EXPORTED_SAMPLES = 16, 3
 _SAFE_RELATIVE_ERROR, _SAFE_NATS = 1e-3, 1e-4
 _FILE = "graph.onnx"
+_LAYER = "layer "
 _TEXT = tuple(prefix + name for prefix in ("", SECOND) for name in (IDS, MASK, TYPES))
+_FREE_LENGTH = (*_TEXT, WORDS)
 
 _graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictionary()
 """Of each backbone that is in use: its graph, or None where it can have none, so that neither is found out twice."""
@@ -112,7 +114,8 @@ class Graph:
 
         found = self._session.run(None, {name: batch[name].numpy() for name in self._inputs})
         named = dict(zip(self._outputs, map(torch.from_numpy, found), strict=True))
-        return Output(named.pop("features"), named.pop("logits", None), named)
+        layers = {name.removeprefix(_LAYER): value for name, value in named.items() if name.startswith(_LAYER)}
+        return Output(named["features"], named.get("logits"), layers)
 
 
 def open_graph(job: Job, runner: Runner, reader: Reader, cache: FeatureCache | None) -> Graph:
@@ -122,22 +125,23 @@ def open_graph(job: Job, runner: Runner, reader: Reader, cache: FeatureCache | N
         AccelerationError: the network cannot be exported, or the graph gives something else than torch.
 
     """
-    rows, samples = _samples(job, reader)
-    about = _describe(job, collate(reader.preprocessing, samples[:1]))
-    name = str(sorted({**about, "data": job.split.fingerprint or job.task.fingerprint}.items()))
-    known, graph = _graphs.get(job.backbone, ("", None))
-    if known == name:
-        if graph is None:
-            raise AccelerationError("")  # why was said before
-        return graph
-    _graphs[job.backbone] = (name, None)
+    name = ""
     try:
-        graph = _make(job, runner, rows, samples, about, cache)
-    except AccelerationError:
-        raise
-    except Exception as error:  # torch will meet it again, and say it better
+        rows, samples = _samples(job, reader)
+        about = _describe(job, collate(reader.preprocessing, samples[:1]))
+        name = str(sorted({**about, "data": job.split.fingerprint or job.task.fingerprint}.items()))
+        known, graph = _graphs.get(job.backbone, ("", None))
+        if known != name:
+            graph = _make(job, runner, rows, samples, about, cache)
+            _graphs[job.backbone] = (name, graph)
+    except Exception as error:
+        _graphs[job.backbone] = (name, None)
+        if isinstance(error, AccelerationError):
+            raise
+        # Torch will meet it again, and say it better.
         raise AccelerationError(f"it cannot be checked ({_first_line(error)})") from error
-    _graphs[job.backbone] = (name, graph)
+    if graph is None:
+        raise AccelerationError("")  # why was said before
     return graph
 
 
@@ -191,7 +195,7 @@ def _describe(job: Job, batch: Batch) -> dict[str, str]:
     import onnxruntime
     import torch
 
-    shapes = {name: "free" if name in _TEXT else str(tuple(value.shape[1:])) for name, value in batch.items()}
+    shapes = {name: "free" if name in _FREE_LENGTH else str(tuple(value.shape[1:])) for name, value in batch.items()}
     return {
         "model": job.backbone.card.identifier,
         "weights": job.identity,
@@ -225,7 +229,8 @@ def _export(backbone: Backbone, layers: Sequence[str], batch: Batch, path: Path)
         def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
             output = backbone.forward(dict(zip(batch, values, strict=True)), layers)
             outputs.clear()
-            outputs.update({"features": output.features, **output.layers})
+            outputs["features"] = output.features
+            outputs.update({_LAYER + name: value for name, value in output.layers.items()})
             if output.logits is not None:
                 outputs["logits"] = output.logits
             return tuple(outputs.values())
@@ -242,7 +247,7 @@ def _export(backbone: Backbone, layers: Sequence[str], batch: Batch, path: Path)
             input_names=list(batch),
             output_names=list(outputs),
             dynamic_axes={
-                name: {axis: f"{name} {axis}" for axis in range(2 if name in (*_TEXT, WORDS) else 1)} for name in batch
+                name: {axis: f"{name} {axis}" for axis in range(2 if name in _FREE_LENGTH else 1)} for name in batch
             },
             dynamo=False,
         )
