@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hubscout.errors import EngineError, InputError, MissingDependencyError
+from hubscout.errors import EngineError
 from hubscout.evidence import maximize_evidence
 from hubscout.features import FeatureCache, extract
 from hubscout.features.accelerated import _CHECKED_SAMPLES
@@ -231,42 +229,6 @@ class TestCache:
         after = accelerated(backbone, task)
         assert after.backend == "onnxruntime"
         assert not np.allclose(before.features(), after.features())
-
-
-class TestChoosing:
-    def large(self, backbone: Any) -> Any:
-        backbone.card = dataclasses.replace(backbone.card, flops=10**9)
-        return backbone
-
-    def test_auto_accelerates_what_is_large_enough(self, make_backbone: Any, make_image_task: Any) -> None:
-        backends = [
-            extract(backbone, make_image_task(n), device="cpu").backend
-            for backbone, n in ((make_backbone(), 300), (self.large(make_backbone()), 200))
-        ]
-        assert backends == ["torch", "torch"]
-        assert extract(self.large(make_backbone()), make_image_task(300), device="cpu").backend == "onnxruntime"
-
-    def test_every_part_of_the_data_comes_to_the_same(self, make_backbone: Any, task: Task) -> None:
-        parts = [{"indices": range(10)}, {"shards": [2]}, {}]
-        found = {extract(self.large(make_backbone()), task, device="cpu", **part).backend for part in parts}
-        assert found == {"onnxruntime"}
-
-    def test_a_wrong_word(self, backbone: Any, task: Task) -> None:
-        with pytest.raises(InputError, match="accelerate must be one of auto, off, onnxruntime; got 'onnx'"):
-            extract(backbone, task, accelerate="onnx")
-
-    def test_a_reduced_precision_cannot_be_accelerated(self, backbone: Any, task: Task) -> None:
-        with pytest.raises(InputError, match="in float32; got the device 'cpu' and the precision 'bfloat16'"):
-            accelerated(backbone, task, precision="bfloat16")
-
-    @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-    def test_without_the_packages_auto_is_off(
-        self, make_backbone: Any, task: Task, monkeypatch: pytest.MonkeyPatch, package: str
-    ) -> None:
-        monkeypatch.setitem(sys.modules, package, None)
-        assert extract(self.large(make_backbone()), task, device="cpu").backend == "torch"
-        with pytest.raises(MissingDependencyError, match=rf"'{package}'.*hubscout\[onnx\]"):
-            accelerated(make_backbone(), task)
 
 
 def test_parts_that_were_run_in_different_ways_do_not_become_one(make_backbone: Any, task: Task) -> None:

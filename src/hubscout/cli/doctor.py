@@ -102,11 +102,13 @@ def check_devices() -> list[Check]:
 
 def check_acceleration() -> Check:
     """Whether networks can run faster on the CPU than in torch."""
-    from hubscout.features.accelerated import is_installed
+    from hubscout.features.backend import is_installed
 
     if is_installed():
         return Check("acceleration", "ok", "networks run in ONNX Runtime on the CPU where that pays")
-    return Check("acceleration", "missing", "networks run in torch; faster on the CPU with: pip install 'hubscout[onnx]'")
+    return Check(
+        "acceleration", "missing", "networks run in torch; faster on the CPU with: pip install 'hubscout[onnx]'"
+    )
 
 
 def check_torchvision() -> Check:

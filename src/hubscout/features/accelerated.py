@@ -7,7 +7,6 @@ its inputs. It runs only where it gives what torch gives for samples of the data
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,15 +16,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hubscout.errors import AccelerationError, CacheError, HubscoutError, InputError
+from hubscout.errors import AccelerationError, CacheError, HubscoutError
 from hubscout.evidence import logme
 from hubscout.features.cache import GRAPH
 from hubscout.features.pipeline import collate
-from hubscout.features.precision import Precision, relative_error
+from hubscout.features.precision import relative_error
 from hubscout.features.records import ABOUT, About
 from hubscout.hubs import Batch, Output
 from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORDS
-from hubscout.optional import require
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -35,15 +33,6 @@ if TYPE_CHECKING:
     from hubscout.features.preparing import Reader
     from hubscout.hubs import Backbone
 
-TORCH, ONNXRUNTIME = "torch", "onnxruntime"
-ACCELERATIONS = ("auto", "off", ONNXRUNTIME)
-
-_NEEDED = ("onnx", ONNXRUNTIME)
-_FEWEST_ROWS = {"image": 256, "array": 256, "text": 1024, "text-pair": 1024, "tokens": 1024}
-_FEWEST_FLOPS = 1e11
-"""With fewer samples, or fewer operations on all of them, exporting and checking take as long as they save."""
-_MOST_BYTES = 3 << 29
-"""An exported file holds 2 GiB at most."""
 _MOST_CACHED_BYTES = 1 << 28
 """A larger graph is exported as quickly as it is written and read."""
 _CHECKED_SAMPLES, _EXPORTED_SAMPLES = 16, 3
@@ -55,41 +44,6 @@ _FREE_LENGTH = (*_TEXT, WORDS)
 
 _graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictionary()
 """Of each backbone that is in use: its graph, or None where it can have none, so that neither is found out twice."""
-
-
-def is_installed() -> bool:
-    """Whether the packages that acceleration needs are there."""
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
-
-
-def check_acceleration(accelerate: str) -> None:
-    """Refuse an acceleration that does not exist, or whose packages are missing."""
-    if accelerate not in ACCELERATIONS:
-        raise InputError(f"accelerate must be one of {', '.join(ACCELERATIONS)}; got {accelerate!r}.")
-    for name in _NEEDED if accelerate == ONNXRUNTIME else ():
-        require(name, extra="onnx", purpose="accelerate='onnxruntime'")
-
-
-def pick_backend(accelerate: str, job: Job, device: str, precision: Precision) -> str:
-    """What is to run the model: "torch", or "onnxruntime" if that is asked for or is expected to pay.
-
-    The answer hangs on the model and the data alone, never on which of its rows are asked for: whoever runs a part
-    of them comes to the same.
-    """
-    card, module = job.backbone.card, job.backbone.module
-    if accelerate == "off" or module is None:
-        return TORCH
-    fits = device == "cpu" and not precision.reduced
-    if accelerate == ONNXRUNTIME:
-        if not fits:
-            raise InputError(
-                f"accelerate={accelerate!r} runs models on the CPU in float32; got the device {device!r} and the "
-                f"precision {precision.name!r}. Use device='cpu' and precision='float32', or accelerate='auto'."
-            )
-        return ONNXRUNTIME
-    rows = len(job.split)
-    pays = rows >= _FEWEST_ROWS.get(job.task.modality, rows + 1) and rows * (card.flops or 0) >= _FEWEST_FLOPS
-    return ONNXRUNTIME if fits and pays and card.bytes <= _MOST_BYTES and is_installed() else TORCH
 
 
 class Graph:

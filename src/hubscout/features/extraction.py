@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import AccelerationError, CacheError
-from hubscout.features.accelerated import TORCH, pick_backend
+from hubscout.features.backend import TORCH, pick_backend
 from hubscout.features.batching import BatchSize
 from hubscout.features.job import Job
 from hubscout.features.one_pass import Run

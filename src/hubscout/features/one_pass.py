@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import HubscoutError, NothingReadableError, TaskError
-from hubscout.features.accelerated import TORCH, open_graph
+from hubscout.features.accelerated import open_graph
 from hubscout.features.accumulate import BlockAccumulator
 from hubscout.features.allocator import memory_kept
+from hubscout.features.backend import TORCH
 from hubscout.features.batching import BatchSize
 from hubscout.features.collector import BatchResult, Collector
 from hubscout.features.fallback import WithFallback

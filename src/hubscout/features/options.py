@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import UnknownNameError
-from hubscout.features.accelerated import check_acceleration
+from hubscout.features.backend import check_acceleration
 
 _RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
