@@ -145,12 +145,15 @@ class TestFallingBack:
 
         self.assert_falls_back(OfOneSize(), task, "it fails")
 
-    def test_a_network_that_cannot_be_exported(self, make_backbone: Any, task: Task) -> None:
+    def test_a_network_that_cannot_be_exported(
+        self, make_backbone: Any, task: Task, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         class Unknown(make_backbone):  # type: ignore[misc]
             def forward(self, batch: Batch, layers: Any = ()) -> Output:
                 return Output(torch.special.bessel_j0(super().forward(batch, layers).features))
 
         self.assert_falls_back(Unknown(), task, "cannot be exported")
+        assert capfd.readouterr() == ("", ""), "the exporter prints the whole graph"
 
     def test_a_sample_of_another_shape_in_the_middle(self, make_backbone: Any, make_image_task: Any) -> None:
         images = list(make_image_task(100).train.inputs)
