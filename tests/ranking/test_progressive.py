@@ -9,7 +9,7 @@ import pytest
 
 from hubscout.errors import InputError
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.progressive import nested_rows, parse_seconds, pieces_of, subset_sizes, who_is_out
+from hubscout.ranking.progressive import nested_rows, parse_seconds, increments_of, subset_sizes, who_is_out
 from hubscout.tasks import Task
 
 Make = Callable[..., Any]
@@ -45,9 +45,9 @@ def test_sizes_grow_to_the_whole(n: int) -> None:
 
 def test_pieces_are_parts_of_nested_stratified_subsets(long_task: Task) -> None:
     sizes = [100, 200, 400]
-    pieces = pieces_of(long_task, sizes, seed=3)
-    assert [len(piece) for piece in pieces] == [100, 100, 200]
-    together = np.sort(np.concatenate(pieces))
+    increments = increments_of(long_task, sizes, seed=3)
+    assert [len(piece) for piece in increments] == [100, 100, 200]
+    together = np.sort(np.concatenate(increments))
     np.testing.assert_array_equal(together, nested_rows(long_task, 400, seed=3))
     assert len(np.unique(together)) == 400
     whole = np.bincount(long_task.train.targets) / len(long_task.train)
