@@ -9,7 +9,7 @@ import pytest
 
 from hubscout.errors import InputError
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.progressive import nested_rows, parse_seconds, increments_of, subset_sizes, who_is_out
+from hubscout.ranking.progressive import increments_of, nested_rows, parse_seconds, subset_sizes, who_is_out
 from hubscout.tasks import Task
 
 Make = Callable[..., Any]

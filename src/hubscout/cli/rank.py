@@ -142,6 +142,7 @@ def rank(
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     found = find_candidates(split_models(models, allow_code=allow_code))
@@ -166,7 +167,7 @@ def rank(
             budget=budget,
             progressive=True if progressive else None,
             engine=engine,
-            engine_options=engine_options(engine, address, workers),
+            engine_options=options_of_engine,
             time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,

@@ -48,7 +48,7 @@ class Settings:
     layer: Literal["final", "best"] = "final"
     center: bool = False
     measure_latency: bool = True
-    extraction: ExtractionOptions = ExtractionOptions()
+    extraction: ExtractionOptions = field(default_factory=ExtractionOptions)
     cache: FeatureCache | None = field(default=None, compare=False)
     observer: Observer | None = field(default=None, compare=False)
     prepared: PreparedPool | None = field(default=None, compare=False)

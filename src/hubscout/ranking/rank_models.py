@@ -75,7 +75,7 @@ def rank(
             engine that is open already.
         engine_options: for the engine, such as `{"workers": 4}` for "local" or `{"address": "auto"}` for "ray".
         time_limit: how long a job of an engine may be silent, such as "20min", before its model is given up as
-            hanging; every batch is a sign of life. None is an hour. The engine "local" without workers cannot end a job.
+            hanging; every batch is a sign of life. None is an hour. "local" without workers cannot end a job.
         seed: of subsets and of the draws for P(best).
         out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped,
             and the same question with other models adds them to those that are there. Another question (other data,
