@@ -43,10 +43,10 @@ def test_sizes_grow_to_the_whole(n: int) -> None:
     assert (steps <= 1.33).all()
 
 
-def test_pieces_are_parts_of_nested_stratified_subsets(long_task: Task) -> None:
+def test_increments_are_parts_of_nested_stratified_subsets(long_task: Task) -> None:
     sizes = [100, 200, 400]
     increments = increments_of(long_task, sizes, seed=3)
-    assert [len(piece) for piece in increments] == [100, 100, 200]
+    assert [len(rows) for rows in increments] == [100, 100, 200]
     together = np.sort(np.concatenate(increments))
     np.testing.assert_array_equal(together, nested_rows(long_task, 400, seed=3))
     assert len(np.unique(together)) == 400
@@ -125,6 +125,6 @@ def test_a_model_that_catches_up_is_kept(make_row: Make) -> None:
     assert out["lost"].leader == "leader"
 
 
-def test_nobody_is_out_without_doubt_to_judge_by(make_row: Make) -> None:
+def test_nobody_is_out_without_an_uncertainty_to_go_by(make_row: Make) -> None:
     rows = {name: make_row(name, score, block_scores=(), block_sizes=()) for name, score in (("a", 1.0), ("b", 0.0))}
     assert who_is_out(rows, rows, stage=1, size=500, size_before=250, size_of_all=4000) == {}

@@ -78,7 +78,7 @@ def rank(
             hanging; every batch is a sign of life. None is an hour. "local" without workers cannot end a job.
         seed: of subsets and of the draws for P(best).
         out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped,
-            and the same question with other models adds them to those that are there. Another question (other data,
+            and the same configuration with other models adds them to those that are there. Another one (other data,
             metrics or settings) is refused. One process at a time writes a folder.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
         observer: hears of progress; see `hubscout.runs.events`.
@@ -92,7 +92,7 @@ def rank(
     Raises:
         TaskError: the data cannot be read.
         InputError: an argument is wrong.
-        RunError: `out` holds the ranking of another question, or another process is writing it.
+        RunError: `out` holds another ranking, or another process is writing it.
         InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
 
     """
