@@ -28,16 +28,18 @@ class LocalEngine:
     Args:
         workers: how many processes; 0 is this one.
         attempts: how often a job is started before the death of its process counts as its fault.
+        import_main: whether workers import the script that was started, as those of multiprocessing do: for jobs that
+            share what the script's own functions remember. It must then guard its main part.
 
     """
 
-    def __init__(self, workers: int = 0, *, attempts: int = 3) -> None:
+    def __init__(self, workers: int = 0, *, attempts: int = 3, import_main: bool = False) -> None:
         for name, value, least in (("workers", workers, 0), ("attempts", attempts, 1)):
             if value < least:
                 raise InputError(f"{name} must be at least {least}, got {value}.")
         self.workers = workers
         self.notes: tuple[str, ...] = ()
-        self._pool = WorkerPool(workers, attempts) if workers else None
+        self._pool = WorkerPool(workers, attempts, import_main=import_main) if workers else None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property

@@ -36,8 +36,9 @@ class Worker:
 class WorkerPool:
     """So many processes. One that dies costs its own job an attempt and nobody else anything."""
 
-    def __init__(self, size: int, attempts: int) -> None:
+    def __init__(self, size: int, attempts: int, *, import_main: bool = False) -> None:
         self._size = size
+        self._import_main = import_main
         self._attempts = attempts
         self._workers: list[Worker] = []
         atexit.register(self.close)  # processes that wait would keep the interpreter from its end
@@ -93,14 +94,14 @@ class WorkerPool:
     def _free(self) -> Worker | None:
         free = next((worker for worker in self._workers if worker.job is None), None)
         if free is None and len(self._workers) < self._size:
-            from loky.backend import get_context
+            from loky.backend.process import LokyProcess
 
             here, there = Pipe()
-            # Not forked: a fork of a process that has run torch's threads may hang. And not spawned, which would run
-            # the caller's script again.
             cores = str(max(1, (os.cpu_count() or 1) // self._size))
             threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", cores)}
-            process = get_context("loky").Process(target=_serve, args=(there,), env=threads)
+            # Not forked: a fork of a process that has run torch's threads may hang. And not spawned, which runs the
+            # caller's script again, whether it is written for that or not.
+            process = LokyProcess(target=_serve, args=(there,), env=threads, init_main_module=self._import_main)
             process.start()
             there.close()
             free = Worker(process, here)
