@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hubscout.credentials import strip_credentials
 from hubscout.engines.engine import Follow, Observer
 from hubscout.engines.job import Job, JobQueue, JobResult, died, hung
 from hubscout.engines.ray_worker import Begun, Surroundings, is_alive, perform_on_ray
@@ -81,7 +82,10 @@ class RayRun:
                 failed.append(JobResult(job.key, 0.0, error=error))
                 continue
             task = self._task.options(
-                num_cpus=job.cpus, num_gpus=job.gpus, max_retries=self._engine.attempts - 1, name=job.key
+                name=strip_credentials(job.key),  # which Ray's dashboard shows
+                num_cpus=job.cpus,
+                num_gpus=job.gpus,
+                max_retries=self._engine.attempts - 1,
             )
             self._pending[task.remote(self._surroundings, self._events, job.key, sent)] = job
         return failed
