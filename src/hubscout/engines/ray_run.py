@@ -103,8 +103,9 @@ class RayRun:
             return self._failed(job, died(self._starts[job.key], "out of memory"))
         except exceptions.RayTaskError as error:
             return self._failed(job, EngineError(f"the worker could not start the job: {error.cause or error}"))
-        except exceptions.RayError:
-            return self._failed(job, died(max(1, self._starts[job.key])))
+        except exceptions.RayError:  # after all its retries
+            self._starts[job.key] = self._engine.attempts
+            return self._failed(job, died(self._engine.attempts))
 
     def _give_up(self, reference: Any, job: Job) -> JobResult | None:
         """Why a task is not waited for any longer; None if it is."""

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -91,9 +90,12 @@ class _Sender:
 
         with self._lock:
             events, self._events = self._events, []
-        if events:
-            with suppress(ray.exceptions.RayError):  # nobody listens any more
+        try:
+            if events:
                 self._queue.put_nowait_batch([(self._key, event) for event in events])
+        except ray.exceptions.RayError:  # nobody listens, or not at the moment
+            with self._lock:
+                self._events[:0] = events
 
     def _work(self) -> None:
         while not self._done.wait(_SECONDS_BETWEEN_EVENTS):
