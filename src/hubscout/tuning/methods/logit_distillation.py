@@ -28,10 +28,10 @@ class LogitDistillation(Method):
         loss = L_task + λ · T² · KL( p̄(x_i) ‖ softmax(z(x_i) / T) )
         p̄ = softmax( s · (Σ_k π_k f_k(x_i)ᵀm_k) / T )
 
-    z are the outputs of the model's head, T is `kd_temperature`. The teachers have no head for these labels: theirs is the
-    posterior m on the train split, mixed as in `b-tuning`, and stretched by the one factor s under which predictions
-    for samples left out explain the labels best. Multi-label tasks compare each label's two probabilities; regression
-    compares the numbers themselves, squared, in deviations of the train split.
+    z are the outputs of the model's head, T is `kd_temperature`. The teachers have no head for these labels: theirs is
+    the posterior m on the train split, mixed as in `b-tuning`, and stretched by the one factor s under which
+    predictions for samples left out explain the labels best. Multi-label tasks compare each label's two
+    probabilities; regression compares the numbers themselves, squared, in deviations of the train split.
 
     Requirements: at least one teacher; a fine-tuned one (a `Tuned`) teaches through its own, tuned features.
     `teacher_targets` as for `b-tuning`: with `"live"` model and teachers see the same crop.
