@@ -207,7 +207,10 @@ def measure_acceleration(samples: int, texts: int, repeats: int, models: Sequenc
         names = tuple(str(label) for label in sorted(set(labels)))
         written = Task("texts", "classification", "text", names, {"train": Split(sentences, np.array(labels))}, "texts")
         work = [(model, task) for model in models] + [(f"file:{encoder_folder(encoder)}", written)]
-        found = {model: measure_one_acceleration(model, data, repeats) for model, data in work}
+        found = {}
+        for model, data in work:
+            found[model] = measure_one_acceleration(model, data, repeats)
+            print("\n".join(lines("accelerate", {"models": {model: found[model]}, "threads": "…"})), file=sys.stderr)
     return {"threads": torch.get_num_threads(), "models": found}
 
 

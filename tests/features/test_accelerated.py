@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from hubscout.errors import EngineError
 from hubscout.evidence import maximize_evidence
 from hubscout.features import FeatureCache, extract
 from hubscout.features.accelerated import _CHECKED_SAMPLES
-from hubscout.features.parts import Merger, pack
 from hubscout.hubs import Batch, Output, load, prepare_torchvision
 from hubscout.tasks import Split, Task
 
@@ -232,12 +230,3 @@ class TestCache:
         after = accelerated(backbone, task)
         assert after.backend == "onnxruntime"
         assert not np.allclose(before.features(), after.features())
-
-
-def test_parts_that_were_run_in_different_ways_do_not_become_one(make_backbone: Any, task: Task) -> None:
-    merger = Merger(task, "train", np.arange(700), parts=2, blocks=10, keep=True)
-    for number, (shards, accelerate) in enumerate((((0,), "off"), ((1, 2), "onnxruntime"))):
-        found = extract(make_backbone(), task, device="cpu", shards=shards, accelerate=accelerate)
-        merger.add(number, pack(found, arrays=True, statistics=False))
-    with pytest.raises(EngineError, match="some workers ran it in onnxruntime and others in torch"):
-        merger.extraction()

@@ -1,4 +1,4 @@
-"""The forward pass as a graph that ONNX Runtime runs: on a CPU, most networks take half of torch's time and less.
+"""The forward pass as a graph that ONNX Runtime runs, which is faster on a CPU than torch's own.
 
 The graph is exported from the backbone's own `forward`, so taps, poolings and normalisation are in it, with a free
 batch size and, for text, a free length. It is kept in the feature cache by what the network is made of and the shape of

@@ -138,7 +138,8 @@ class Runner:
             try:
                 return self.graph(batch)
             except Exception as error:  # also where memory ran out: torch goes on with smaller batches
-                raise AccelerationError(f"{type(error).__name__}: {error}") from error
+                reason = next(iter(str(error).splitlines()), "")
+                raise AccelerationError(f"{type(error).__name__}: {reason}") from error
         with self.precision.autocast():
             return self.backbone.forward(batch, self.layers)
 
