@@ -13,6 +13,7 @@ import pytest
 from hubscout.engines.memory import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError
 from hubscout.racing import race
+from hubscout.runs.events import Raced
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -91,7 +92,7 @@ def test_an_arm_goes_on_where_it_stopped(task: Task, networks: Path, tmp_path: P
 
     def stop(event: Any) -> None:
         heard.append(event)
-        if sum("after" in getattr(each, "text", "") for each in heard) == 7:
+        if sum(isinstance(each, Raced) and each.line["event"] == "look" for each in heard) == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError, match="The best so far"):

@@ -67,6 +67,21 @@ def work(arms: int, rungs: Sequence[Rung], steps: int) -> float:
     return total + steps - before
 
 
+def work_after(arms: int, rungs: Sequence[Rung], steps: int, number: int) -> tuple[float, int]:
+    """Steps of the rungs after one that so many arms are on, and of the winner's end after the last of them.
+
+    >>> work_after(9, rungs_of(300, 0.2), 300, 0)
+    (174.0, 211)
+    """
+    total, before, alive = 0.0, rungs[number].stable, max(1, math.ceil(arms / ETA))
+    for rung in rungs[number + 1 :]:
+        if alive == 1:
+            break
+        total += alive * (rung.steps - before)
+        before, alive = rung.stable, max(1, math.ceil(alive / ETA))
+    return total, steps - before
+
+
 @dataclass(frozen=True)
 class Field:
     """Who starts, at which learning rates, and how long a whole run is."""
@@ -77,20 +92,30 @@ class Field:
 
 
 def choose_field(
-    models: Sequence[str], seconds_per_step: Mapping[str, float], steps: int, seconds: float | None, cooldown: float
+    models: Sequence[str],
+    seconds_per_step: Mapping[str, float],
+    steps: int,
+    seconds: float | None,
+    cooldown: float,
+    *,
+    ends: float = 1.0,
+    side_by_side: int = 1,
 ) -> Field:
     """As much as the time allows: three rates, else two, else one, else fewer models, the last ones given up first.
 
     `models` are in the order in which they would be given up last. Without a limit of time all start at all rates.
+    `ends` whole runs follow the rungs; so many arms run `side_by_side`.
     """
     if seconds is None:
         return Field(tuple(models), RATE_FACTORS, steps)
     pace = sorted(seconds_per_step.values())[len(seconds_per_step) // 2]
-    steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * seconds / max(pace, 1e-9))))
+    steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * seconds / max(ends * pace, 1e-9))))
     rungs = rungs_of(steps, cooldown)
     wanted = [(len(models), rates) for rates in (3, 2, 1)] + [(count, 1) for count in range(len(models) - 1, 0, -1)]
     for count, rates in wanted:
         mean = sum(seconds_per_step[model] for model in models[:count]) / count
-        if work(count * rates, rungs, steps) * mean <= USABLE * seconds:
+        end = steps - (rungs[-1].stable if rungs else 0)
+        in_rungs = work(count * rates, rungs, steps) - end
+        if (in_rungs / side_by_side + end + (ends - 1) * steps) * mean <= USABLE * seconds:
             break
     return Field(tuple(models[:count]), RATE_FACTORS[:rates], steps)

@@ -66,6 +66,8 @@ class Loop:
     standing: Standing = field(default_factory=Standing)
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
+    deadline: float | None = None
+    """By `time.perf_counter()`: a run that is not where it should be by then stops there, and can go on."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
@@ -122,7 +124,8 @@ class Loop:
             losses = self._step(standing.step, next(shares))
             self.pending.append((standing.step, losses))
             standing.step += 1
-            last = standing.step == end
+            late = self.deadline is not None and time.perf_counter() > self.deadline
+            last = standing.step == end or late
             judges = standing.step % validate_every == 0 or last
             validates = judges and self.validate is not None
             writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
@@ -134,6 +137,8 @@ class Loop:
                 self._validate()
             if writes or (self.checkpoints is not None and standing.stopped):
                 self._write_checkpoint()
+            if late:
+                return
 
     def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
         if factor is None:
