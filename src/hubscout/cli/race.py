@@ -21,9 +21,14 @@ hubscout race flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --budget 30m
 
 hubscout race reviews.csv --text review --label stars -m @encoders.txt --budget 2h --max-params 50M --out run/
 
+hubscout race flowers/ -m 'timm/*' --deploy timm/mobilenetv3_small_100.lamb_in1k --budget 2h --out run/
+
 hubscout predict run/winner/ new/*.jpg
 
-Run the same command again to resume a race that was stopped; the best so far is in OUT/winner."""
+hubscout report run/
+
+Run the same command again to resume a race that was stopped; the best so far is in OUT/winner. `hubscout serve` over
+the folder that OUT lies in shows it live."""
 
 
 @app.command(epilog=EPILOG)
@@ -54,6 +59,20 @@ def race(
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Tune the winner again on train and validation together.")
+    ] = False,
+    deploy: Annotated[
+        str | None,
+        typer.Option(
+            "--deploy",
+            help="Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.",
+            autocompletion=complete_models,
+        ),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option("--folds", min=1, help="Judge finalists that are tied on so many folds, for small data.")
+    ] = 1,
+    prior: Annotated[
+        bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")
     ] = False,
     image: ImageOption = None,
     text: TextOption = None,
@@ -95,6 +114,9 @@ def race(
             max_flops=None if max_flops is None else parse_count(max_flops, "--max-flops"),
             max_latency=None if max_latency is None else parse_latency(max_latency),
             refit=refit,
+            deploy=deploy,
+            folds=folds,
+            prior=prior,
             device=device,
             seed=seed,
             skip_bad=skip_bad,
@@ -111,7 +133,8 @@ def race(
     for note in found.notes:
         say(f"note: {note}", quiet=quiet)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
-    say(f"Spent: {spent}. The winner is in {out / 'winner'}: `hubscout predict {out / 'winner'} INPUTS`", quiet=quiet)
+    place = out / ("winner" if deploy is None else "deployed")
+    say(f"Spent: {spent}. `hubscout predict {place} INPUTS`, `hubscout report {out}`", quiet=quiet)
 
 
 def parse_latency(value: str) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import chances, scores
 from hubscout.runs.hooks import call
+from hubscout.runs.model_names import listing, short_names
 from hubscout.runs.race_record import Contestant, RaceRecord
 from hubscout.runs.tuning_record import tuning_run
 
@@ -93,18 +94,26 @@ class Race:
     def answer(self) -> str:
         """The race in one sentence."""
         first, *others = self.order
+        names = self._names()
         tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
         sure = "" if first.p_best is None else f", the best with a probability of {first.p_best:.0%}"
-        text = f"{first.model} won at a learning rate of {self.winner.learning_rate:g}{sure}"
+        text = f"{names[first.model]} won at a learning rate of {self.winner.learning_rate:g}{sure}"
         if tied:
-            text += f"; statistically tied with {', '.join(other.model for other in tied)}"
+            text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
         if self.tuned is not None and self.tuned.metrics:
             split = "test" if "test" in self.tuned.metrics else next(iter(self.tuned.metrics))
             text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
         if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
             split = "test" if "test" in self.deployed.metrics else next(iter(self.deployed.metrics))
-            text += f"; {self.deployed.target}, taught by it, has {self.deployed.metric(split)}"
+            taught = listing([names.get(one, one) for one in self.deployed.teachers])
+            text += f"; {names[self.deployed.target]}, taught by {taught}, has {self.deployed.metric(split)}"
         return text + "."
+
+    def _names(self) -> dict[str, str]:
+        """Short names of all models, that to deploy included."""
+        deployed = [] if self.deployed is None else [self.deployed.target]
+        models = list(dict.fromkeys([*(one.model for one in self.order), *deployed]))
+        return dict(zip(models, short_names(models), strict=True))
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:
         """Who teaches the model to deploy: the winner and those that are tied with it, at most so many."""
@@ -126,8 +135,6 @@ class Race:
         """One line per model."""
         from rich.table import Table
         from rich.text import Text
-
-        from hubscout.runs.model_names import short_names
 
         table = Table(header_style="bold")
         for head in ("#", "model", "by evidence", "rate", "steps", self.metric, "P(best)"):

@@ -1,4 +1,4 @@
-"""The store of past races, on this machine: what each model did beside its evidence, for later races of the same recipe.
+"""The store of past races on this machine: what each model did beside its evidence, for later races of its recipe.
 
 A race that is over adds a line per model. Outcomes of different data have no common scale, so places are compared: with
 Φ⁻¹ the quantile of the normal distribution and K models in a race, a model's residual in it is

@@ -18,6 +18,7 @@ from hubscout.runs.record_types import Migrations, check_types, in_version
 FORM = "hubscout-race"
 VERSION = 1
 MIGRATIONS: Migrations = {}
+MOST_RUNGS = 50
 
 
 @dataclass(frozen=True, order=True)
@@ -157,6 +158,8 @@ def look_of(line: Mapping[str, Any]) -> Look:
     told = {name: value for name, value in line.items() if name in known}
     look = Look(arm=_arm(line["arm"]), **{**told, "log_likelihoods": tuple(told["log_likelihoods"])})
     check_types(look, RACE_LINES)
+    if not 0 <= look.rung <= MOST_RUNGS:
+        raise ValueError(f"there is no rung {look.rung}")
     return look
 
 
