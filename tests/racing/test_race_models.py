@@ -73,7 +73,7 @@ def test_the_network_that_can_learn_wins_and_is_saved(task: Task, networks: Path
     assert [one.rank for one in found.order] == [1, 2, 3]
     assert found.order[0].model == models[1]
     assert sum(one.p_best or 0.0 for one in found.order) == pytest.approx(1.0)
-    assert found.answer.startswith("make?width=64 won")
+    assert "width=64 won at a learning rate of" in found.answer
     assert "P(best)" in str(found)
     again = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
     np.testing.assert_allclose(

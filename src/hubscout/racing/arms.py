@@ -43,23 +43,22 @@ class Runner:
 
     def live(self) -> SingleRun:
         """The arm's run: the one in memory, else made anew from its last checkpoint, else from the start."""
-        run = remembered(LIVE, (self.race, str(self.folder)), self._begin, most=LIVE_ARMS)
+        run = remembered(LIVE, (self.race, str(self.folder)), lambda: self.begin(self.folder), most=LIVE_ARMS)
         written = run.loop.checkpoints.latest() if run.loop.checkpoints is not None else None
         if written is not None and step_of(written) > run.loop.standing.step:  # another process took it further
             assert run.loop.checkpoints is not None
             run.loop.resume(run.loop.checkpoints.read(written))
         return run
 
-    def _begin(self) -> SingleRun:
+    def begin(self, folder: Path | None) -> SingleRun:
+        """A run in a folder, from what is there; without one from the start, and nothing is written."""
         from hubscout.features import FeatureCache
         from hubscout.runs.events import silent
         from hubscout.tuning.single_run import SingleRun
 
         method, cache = ("b-tuning", FeatureCache()) if self.teachers else ("fine-tune", None)
-        run = SingleRun(
-            self.task.open(), self.arm.model, self.teachers, method, self.arguments, self.folder, cache, silent
-        )
-        run.begin(resume=True)
+        run = SingleRun(self.task.open(), self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
+        run.begin(resume=folder is not None)
         run.loop.validate = None  # arms are judged at rungs, after a cool-down
         return run
 
@@ -102,12 +101,11 @@ class Climb:
 
     def _look(self, started: float) -> Look | None:
         run = self.runner.live()
-        first = run.loop.standing.step
-        began = time.perf_counter()
         run.loop.deadline = None if self.seconds is None else started + self.seconds
         run.loop.run(until=self.stable)
         if run.loop.standing.step < self.stable:
             return None
+        pace = run.loop.seconds_per_step
         with run.loop.cooled_down(self.steps - self.stable):
             trained = time.perf_counter()
             metric, values = judge(run, self.rows)
@@ -121,7 +119,7 @@ class Climb:
             metric=metric,
             log_likelihoods=tuple(round(float(value), 4) for value in values),
             seconds=time.perf_counter() - started,
-            seconds_per_step=(trained - began) / max(1, self.steps - first),
+            seconds_per_step=pace,
             judging_seconds=judged - trained,
         )
 

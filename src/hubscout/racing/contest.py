@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,24 +14,23 @@ from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner
 from hubscout.racing.cross_fitting import finalists, pooled
-from hubscout.racing.elimination import chances, survivors
+from hubscout.racing.elimination import chances, one_rate_each, survivors
 from hubscout.racing.held_out_samples import other_fold
 from hubscout.racing.placing import BEST, drop_checkpoints, put_in_place, restore
+from hubscout.racing.planning import Probe, Speed, seconds_per_step
 from hubscout.racing.race_clock import Clock, Pace
 from hubscout.racing.race_journal import RaceJournal
-from hubscout.racing.rungs import ETA, Field, Rung, choose_field, rungs_of, work_after
+from hubscout.racing.rungs import Field, Rung, Time, choose_field, rungs_of, work_after
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Observer
 from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import plain
+from hubscout.tuning.spreading import trial_job
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tuning import TuningArguments
-
-FORWARD_SHARE = 1 / 3
-"""Of a training step: what its forward pass takes."""
 
 
 @dataclass
@@ -59,7 +58,7 @@ class Contest:
         restore(self.folder / RACE_WINNER)
         self.journal = RaceJournal(self.folder, self.clock, self.observer)
         contenders = self.journal.resume(self._identity(), self.ranking.identifiers) or self._start()
-        self.steps = contenders.steps
+        self.steps, self.widths = contenders.steps, contenders.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
         # Every model at its first rate, then at the next: where time is short, all have been looked at once.
         self.arms = [Arm(model, self.rate(factor)) for factor in contenders.factors for model in contenders.models]
@@ -76,27 +75,40 @@ class Contest:
 
     def rate(self, factor: float) -> float:
         """A learning rate: the default of the data and the optimiser, or what was asked for, times a factor."""
-        settled = self.asked.settled(self.task.modality, self.task.kind)
-        assert settled.learning_rate is not None
-        return float(f"{factor * settled.learning_rate:.3g}")
+        from hubscout.tuning.rates import rates_of
+
+        optimizer = self.asked.settled(self.task.modality, self.task.kind).optimizer
+        first = self.asked.learning_rate or rates_of(optimizer, self.task.modality).raced
+        return float(f"{factor * first:.3g}")
 
     def leaders(self) -> list[Arm]:
         """Climb all rungs; the arms that are left, the best first."""
         arms = leaders = self.arms
-        for rung in self.rungs:
+        models = len({arm.model for arm in arms})
+        for rung, width in zip(self.rungs, self.widths, strict=False):
+            if not width:
+                continue
+            arms = arms[:width]
             looks = list(self._climb(arms, rung))
             if not looks:
                 break
             share = rung.steps / self.steps
-            leaders = survivors(looks, self.evidence, share, len(looks), self.asked.seed)
+            # A budget was granted to be used, and the order of all is worth something too.
+            fewest = len(looks) if self.clock.seconds is not None else math.ceil(models / 3)
+            leaders = survivors(looks, self.evidence, share, len(looks), self.asked.seed, fewest)
             if not leaders:
                 reasons = "; ".join(f"{look.arm}: {look.failure}" for look in looks[:3])
                 raise TuningError(f"No arm could be trained: {reasons}")
-            arms = leaders[: max(1, math.ceil(len(looks) / ETA))]
-            self._rung_over(rung, looks, arms)
+            arms = one_rate_each(leaders)
+            self._rung_over(rung, looks, arms[: self._next_width(rung)])
             if len(arms) == 1:
                 break
         return self._cross_fitted(leaders) if self.folds > 1 else leaders
+
+    def _next_width(self, rung: Rung) -> int:
+        """How many arms there is room for after a rung."""
+        later = [width for width in self.widths[rung.number + 1 : len(self.rungs)] if width]
+        return later[0] if later else 1
 
     def _rung_over(self, rung: Rung, looks: list[Look], going_on: list[Arm]) -> None:
         chance = chances(looks, self.evidence, rung.steps / self.steps, self.asked.seed)
@@ -135,24 +147,10 @@ class Contest:
         return {**found, len(self.rungs): found[max(found)]} if found else {}
 
     def _start(self) -> Field:
-        """Who starts, from what the evidence showed of each model's speed."""
+        """Who starts, and how far they go in the time that there is."""
         per_epoch = math.ceil(len(self.task.train) / self.asked.batch_size)
         steps = self.asked.steps or self.asked.epochs * per_epoch
-        known = [row.samples_per_second for row in self.ranking if row.samples_per_second]
-        usual = sorted(known)[len(known) // 2] if known else 100.0
-        pace = {
-            row.identifier: self.asked.batch_size / (row.samples_per_second or usual) / FORWARD_SHARE
-            for row in self.ranking
-        }
-        chosen = choose_field(
-            list(self.evidence),
-            pace,
-            steps,
-            self.clock.left,
-            self.asked.cooldown,
-            ends=self.ends,
-            side_by_side=self.engine.places(),
-        )
+        chosen = choose_field(list(self.evidence), steps, self.asked.cooldown, self._time(steps))
         arms = [Arm(model, self.rate(factor)) for factor in chosen.factors for model in chosen.models]
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.start(
@@ -169,6 +167,24 @@ class Contest:
         if left_out:
             self.notes.append(f"{left_out} models of least evidence did not start: the budget is too short for them")
         return chosen
+
+    def _time(self, steps: int) -> Time | None:
+        if self.clock.left is None:
+            return None
+        first = next(iter(self.evidence))
+        self.steps = steps
+        runner = self.runner(Arm(first, self.rate(1.0)))
+        job = trial_job("speed", Probe(runner, rows=100), self.engine, self.asked.device)
+        (result,) = self.engine.run([job], observer=self.observer)
+        del self.base  # its steps were those of the longest run
+        speed: Speed | None = result.value
+        return Time(
+            self.clock.left,
+            seconds_per_step(self.ranking, self.asked.batch_size, first, speed),
+            per_look=0.0 if speed is None else speed.per_look,
+            ends=self.ends,
+            side_by_side=self.engine.places(),
+        )
 
     @property
     def metric(self) -> str:
@@ -226,10 +242,6 @@ class Contest:
         return cast("Look | None", result.value)
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
-        from dataclasses import replace
-
-        from hubscout.tuning.spreading import trial_job
-
         best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]
         climb = Climb(
             runner=self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold)),
@@ -267,16 +279,18 @@ class Contest:
         left, pace = self.clock.left, Pace.of(self.journal.looks)
         if left is None or pace is None:
             return True
-        before = self.rungs[rung.number - 1].stable if rung.number and not anew else 0
-        look = pace.look + pace.step * (rung.steps - before)
+        used = [self.rungs[number].stable for number in range(rung.number) if self.widths[number] and not anew]
+        look = pace.look + pace.step * (rung.steps - max(used, default=0))
         return left > look + self._reserve(pace, rung, arms)
 
     def _reserve(self, pace: Pace, rung: Rung, arms: int) -> float:
         """Seconds for the later rungs of so many arms, and for what comes after the rungs."""
-        rungs, ends = work_after(arms, self.rungs, self.steps, rung.number)
+        later = [min(width, arms) if number > rung.number else width for number, width in enumerate(self.widths)]
+        steps, end = work_after(later, self.rungs, self.steps, rung.number)
         samples = self.ends * (len(self.task.validation) + len(self.task.test))
-        steps = rungs / self.engine.places() + ends + (self.ends - 1) * self.steps
-        return pace.step * steps + pace.row * samples + pace.look
+        looks = sum(later[rung.number + 1 : len(self.rungs)])
+        in_rungs = (pace.step * steps + pace.look * looks) / self.engine.places()
+        return in_rungs + pace.step * (end + (self.ends - 1) * self.steps) + pace.row * samples + pace.look
 
     def _most(self, rung: Rung) -> float | None:
         """Seconds that a look may take at most; the first one takes what it takes, so that there is a model to use."""

@@ -36,7 +36,7 @@ class Pace:
     step: float
     """Seconds per step of training; the median over arms."""
     look: float
-    """Seconds of a look beside training: opening a model, judging, saving; the most of the last three."""
+    """Seconds of a look beside training: opening a model, judging, saving; the median of the last five."""
     row: float
     """Seconds per held-out sample."""
 
@@ -48,7 +48,7 @@ class Pace:
             return None
         beside = [look.seconds - look.seconds_per_step * steps_of(look, looks) for look in seen]
         rows = [look.judging_seconds / max(1, len(look.log_likelihoods)) for look in seen]
-        return cls(median(look.seconds_per_step for look in seen), max(0.0, *beside[-3:]), median(rows))
+        return cls(median(look.seconds_per_step for look in seen), max(0.0, median(beside[-5:])), median(rows))
 
 
 def steps_of(look: Look, looks: Sequence[Look]) -> int:

@@ -66,7 +66,8 @@ class RaceJournal:
             for line in lines:
                 self._mark(line)
             start = first["field"]
-            chosen = Field(tuple(names[name] for name in start["models"]), tuple(start["factors"]), int(start["steps"]))
+            models = tuple(names[name] for name in start["models"])
+            chosen = Field(models, tuple(start["factors"]), int(start["steps"]), tuple(start["widths"]))
             self.clock.before = float(lines[-1]["elapsed"])
         except (KeyError, TypeError, ValueError, AttributeError, RunError) as error:
             raise RunError(f"{path} is damaged or of another race: {error}. Remove it to start anew.") from error
