@@ -57,7 +57,7 @@ class Contest:
     def __post_init__(self) -> None:
         restore(self.folder / RACE_WINNER)
         self.journal = RaceJournal(self.folder, self.clock, self.observer)
-        contenders = self.journal.resume(self._identity(), self.ranking.identifiers) or self._start()
+        contenders = self.journal.resume(self._identity(), self.ranking.identifiers, self.deploy) or self._start()
         self.steps, self.widths = contenders.steps, contenders.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
         # Every model at its first rate, then at the next: where time is short, all have been looked at once.

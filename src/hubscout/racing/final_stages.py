@@ -93,7 +93,7 @@ class FinalStages:
         if result.error is not None:
             raise result.error
         put_in_place(runner.folder / BEST, target)
-        contest.journal.stage(stage)
+        contest.journal.stage(stage, runner.arm.model)
         return result.value if result.value is not None else opened(target, runner.arm.model)
 
     def _on_all(self, runner: Runner) -> Runner:

@@ -94,7 +94,8 @@ class Race:
     def answer(self) -> str:
         """The race in one sentence."""
         first, *others = self.order
-        names = self._names()
+        models = [one.model for one in self.order]
+        names = dict(zip(models, short_names(models), strict=True))
         tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
         sure = "" if first.p_best is None else f", the best with a probability of {first.p_best:.0%}"
         text = f"{names[first.model]} won at a learning rate of {self.winner.learning_rate:g}{sure}"
@@ -105,15 +106,9 @@ class Race:
             text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
         if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
             split = "test" if "test" in self.deployed.metrics else next(iter(self.deployed.metrics))
-            taught = listing([names.get(one, one) for one in self.deployed.teachers])
-            text += f"; {names[self.deployed.target]}, taught by {taught}, has {self.deployed.metric(split)}"
+            target, *teachers = short_names([self.deployed.target, *self.deployed.teachers])
+            text += f"; {target}, taught by {listing(teachers)}, has {self.deployed.metric(split)}"
         return text + "."
-
-    def _names(self) -> dict[str, str]:
-        """Short names of all models, that to deploy included."""
-        deployed = [] if self.deployed is None else [self.deployed.target]
-        models = list(dict.fromkeys([*(one.model for one in self.order), *deployed]))
-        return dict(zip(models, short_names(models), strict=True))
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:
         """Who teaches the model to deploy: the winner and those that are tied with it, at most so many."""

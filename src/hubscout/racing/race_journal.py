@@ -44,10 +44,11 @@ class RaceJournal:
         ends = [0.0, *self.marks.values()]
         return {name: round(end - before, 3) for name, before, end in zip(self.marks, ends, ends[1:], strict=False)}
 
-    def resume(self, identity: Mapping[str, Any], given: Sequence[str]) -> Field | None:
+    def resume(self, identity: Mapping[str, Any], given: Sequence[str], deploy: str = "") -> Field | None:
         """Who started, where an earlier run left this race; None where there is none.
 
-        Models go by the names as they were `given` now: the user has said them, not the file.
+        Models go by the names as they were `given` now: the user has said them, not the file. Lessons of another model
+        than the one to `deploy` now are passed over.
         """
         path = self.folder / RACE_LINES
         lines = read_lines(path)
@@ -62,7 +63,7 @@ class RaceJournal:
         names = {name: name for name in given}
         try:
             for line in rest:
-                self._take(line, names)
+                self._take(line, names, deploy)
             for line in lines:
                 self._mark(line)
             start = first["field"]
@@ -76,16 +77,19 @@ class RaceJournal:
             self.observer(Raced("", line))
         return chosen
 
-    def _take(self, line: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    def _take(self, line: Mapping[str, Any], names: Mapping[str, str], deploy: str) -> None:
         event = line.get("event")
-        if event in ("look", "fold", "lesson"):
+        if event == "lesson":
+            if line["arm"]["model"] == deploy:
+                self.lesson_looks.append(look_of({**line, "arm": {**line["arm"], "model": deploy}}))
+        elif event in ("look", "fold"):
             found = look_of({**line, "arm": {**line["arm"], "model": names[line["arm"]["model"]]}})
             self._sort_in(str(event), found, line.get("fold"))
         elif event == "rung":
             self.rungs_done.add(int(line["rung"]))
         elif event == "winner":
             self.winner = Arm(names[line["arm"]["model"]], float(line["arm"]["learning_rate"]))
-        elif event == "stage":
+        elif event == "stage" and (line["stage"] != "deploy" or line["model"] == deploy):
             self.stages_done.add(str(line["stage"]))
 
     def _sort_in(self, event: str, look: Look, fold: int | None) -> None:
@@ -119,10 +123,10 @@ class RaceJournal:
             self.winner = winner
             self._write("winner", arm=plain(winner))
 
-    def stage(self, name: str) -> None:
+    def stage(self, name: str, model: str) -> None:
         """A stage after the rungs is over, and what it made is in its place."""
         self.stages_done.add(name)
-        self._write("stage", stage=name)
+        self._write("stage", stage=name, model=model)
 
     def finish(self) -> None:
         """The race is over."""

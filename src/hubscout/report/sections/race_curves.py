@@ -8,6 +8,7 @@ from hubscout.report.markup import Markup, breakable, join, scrolling, table, ta
 from hubscout.report.names import short_names
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
+from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import Arm, RaceRecord
 from hubscout.runs.race_table import rung_cell, rung_titles
 
@@ -108,7 +109,7 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
 def _end(race: RaceRecord, run: Run) -> tuple[float, float] | None:
     """Where the winner ended: its steps and its metric on the held-out samples."""
     for one in run.tuning:
-        if race.final is not None and one.target == race.final.model and not one.teachers:
+        if one.name == RACE_WINNER:
             found = one.metrics.get("validation", {}).get(race.metric)
             return (float(one.steps), found[0]) if found is not None else None
     return None
