@@ -148,9 +148,7 @@ class Contest:
 
     def _start(self) -> Field:
         """Who starts, and how far they go in the time that there is."""
-        per_epoch = math.ceil(len(self.task.train) / self.asked.batch_size)
-        steps = self.asked.steps or self.asked.epochs * per_epoch
-        chosen = choose_field(list(self.evidence), steps, self.asked.cooldown, self._time(steps))
+        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, self._time())
         arms = [Arm(model, self.rate(factor)) for factor in chosen.factors for model in chosen.models]
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.start(
@@ -168,11 +166,16 @@ class Contest:
             self.notes.append(f"{left_out} models of least evidence did not start: the budget is too short for them")
         return chosen
 
-    def _time(self, steps: int) -> Time | None:
+    @property
+    def longest(self) -> int:
+        """Steps of a run as they were asked for; a short budget means fewer."""
+        return self.asked.steps or self.asked.epochs * math.ceil(len(self.task.train) / self.asked.batch_size)
+
+    def _time(self) -> Time | None:
         if self.clock.left is None:
             return None
         first = next(iter(self.evidence))
-        self.steps = steps
+        self.steps = self.longest
         runner = self.runner(Arm(first, self.rate(1.0)))
         job = trial_job("speed", Probe(runner, rows=100), self.engine, self.asked.device)
         (result,) = self.engine.run([job], observer=self.observer)

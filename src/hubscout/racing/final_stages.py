@@ -84,6 +84,7 @@ class FinalStages:
             pace=pace.step,
             seconds=None if left is None else left * now / (now + max(0.0, later) * contest.steps),
             reserve=reserve,
+            longest=contest.longest,
             elsewhere=contest.engine.elsewhere,
         )
         job = trial_job(stage, work, contest.engine, contest.asked.device, group=str(runner.arm))

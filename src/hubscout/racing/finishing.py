@@ -27,6 +27,8 @@ class Finish:
     """Seconds per step, as far as is known."""
     seconds: float | None = None
     """For everything; a run that would take longer is made shorter."""
+    longest: int = 0
+    """Steps that a run is made longer to, where there is time: the rungs were those of a shorter one."""
     reserve: float = 0.0
     """Of `seconds`: for measuring and saving."""
     elsewhere: bool = False
@@ -38,14 +40,14 @@ class Finish:
         run.observer = run.loop.observer = report
         run.loop.deadline = None
         if self.seconds is not None:
-            shorten(run, began + self.seconds - self.reserve, self.pace)
+            fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
         run.loop.run()
         tuned = run.finish()
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
 
 
-def shorten(run: SingleRun, end: float, pace: float) -> None:
+def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = 0) -> None:
     """Train at the constant rate as long as there is time for a cool-down after it, and let the run end with that.
 
     A run with a constant rate can end at any step: a cool-down of its usual share makes it a whole one.
@@ -53,10 +55,13 @@ def shorten(run: SingleRun, end: float, pace: float) -> None:
     from hubscout.tuning.schedule import cooldown_steps
 
     loop, share = run.loop, run.arguments.cooldown
-    stable = loop.steps - cooldown_steps(loop.steps, share)
     began, first = time.perf_counter(), loop.standing.step
-    if first < stable:
-        length = min(loop.steps, first + int(max(0.0, end - began) / max(pace, 1e-9)))
+    if first < loop.steps - cooldown_steps(loop.steps, share):
+        length = min(max(longest, loop.steps), first + int(max(0.0, end - began) / max(pace, 1e-9)))
+        if first:
+            loop.arguments = loop.arguments.replace(warmup=0.0)  # that of a longer run would begin once more
+        loop.steps = max(loop.steps, length)
+        stable = loop.steps - cooldown_steps(loop.steps, share)
         loop.deadline = end - pace * cooldown_steps(length, share)
         loop.run(until=stable)
         step, now = loop.standing.step, time.perf_counter()

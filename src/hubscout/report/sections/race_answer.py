@@ -27,7 +27,8 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
     parts: list[object] = [tag("p", race.answer or race_status(race), class_="answer"), _facts(race)]
     if race.seconds:
         parts.append(_spent(race))
-    parts += [tag("p", note, class_="doubt") for note in race.notes]
+    if race.notes:
+        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in race.notes))]
     if run.folder is not None and race.complete:
         command = shell_command(["hubscout", "predict", f"{_model(run.folder, race)}/", "INPUTS"])
         parts += [tag("p", "Run next", class_="label"), copyable(command, "run next")]
@@ -62,4 +63,4 @@ def _spent(race: RaceRecord) -> Markup:
         (STAGES.get(name, name), human_seconds(seconds), f"{seconds / total:.0%}")
         for name, seconds in race.seconds.items()
     ]
-    return table(("What was spent", "Time", "Share"), rows, class_="spent")
+    return tag("div", table(("What was spent", "Time", "Share"), rows), style="margin-top:22px")

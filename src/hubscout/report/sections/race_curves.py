@@ -12,6 +12,8 @@ from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import Arm, RaceRecord
 from hubscout.runs.race_table import rung_cell, rung_titles
 
+FEW_ARMS = 12
+"""So many are listed below their curves; more are a table that opens."""
 MOST_NAMED = 25
 """Models that have their names in the chart of places."""
 
@@ -21,7 +23,9 @@ def race_section(run: Run) -> Section | None:
     race = run.race
     if race is None or not race.looks:
         return None
-    parts = [tag("h3", "Learning curves"), _curves(race, run), scrolling(_table(race), "Arms of the race")]
+    parts = [tag("h3", "Learning curves"), _curves(race, run)]
+    if len(race.arms) <= FEW_ARMS:
+        parts.append(scrolling(_table(race), "Arms of the race"))
     if len(race.order) > 1:
         parts += [tag("h3", "Places by evidence and in the race"), _places(race)]
     return Section(
@@ -60,58 +64,58 @@ def arm_names(race: RaceRecord) -> dict[Arm, str]:
 
 
 def _curves(race: RaceRecord, run: Run) -> Markup:
-    """The metric over steps; a dot on a grey curve is the moment at which its arm went out."""
-    names = arm_names(race)
+    """The metric by rung; a grey curve ends at the moment at which its arm went out."""
+    names, few = arm_names(race), len(race.arms) <= FEW_ARMS
+    last = max((look.rung for look in race.looks if look.rung < len(race.rungs)), default=0)
+    finalists = [arm for arm in race.standing() if last in race.seen(arm)][:COLOURS]
+    steps = dict(enumerate(race.rungs))
     curves: list[Curve] = []
-    rows: list[tuple[str, ...]] = []
-    stayed = [arm for arm in race.standing() if race.out_after(arm) is None and race.seen(arm)]
     for arm in reversed(race.standing()):
         looks = [look for look in race.seen(arm).values() if look.metric is not None and look.rung < len(race.rungs)]
-        points = [(float(look.steps), float(look.metric or 0.0)) for look in looks]
+        points = [(float(look.rung), float(look.metric or 0.0)) for look in looks]
         if arm == race.final and (end := _end(race, run)) is not None:
-            points.append(end)
+            steps[last + 1] = end[0]
+            points.append((last + 1.0, end[1]))
         if not points:
             continue
-        colour = stayed.index(arm) if arm in stayed and stayed.index(arm) < COLOURS else None
-        out, last = race.out_after(arm), len(points) - 1
-        went = f"\ngiven up after {race.rungs[out]} steps" if out is not None and out < len(race.rungs) else ""
-        tips = [
-            f"{names[arm]}\n{race.metric} {y:.4f} after {x:g} steps{went if place == last else ''}"
-            for place, (x, y) in enumerate(points)
-        ]
-        named = colour is not None or (out is not None and out + 1 == len(race.rungs) and len(race.arms) < COLOURS)
         curves.append(
             Curve(
                 name=names[arm],
                 x=[x for x, _ in points],
                 y=[y for _, y in points],
-                tips=tips,
-                colour=colour,
-                named=named,
+                tips=[_tip(race, arm, names[arm], steps[int(x)], y, x == points[-1][0]) for x, y in points],
+                colour=finalists.index(arm) if arm in finalists else None,
+                named=arm in finalists,
                 dots=True,
             )
         )
-        rows += [(names[arm], f"{x:g}", f"{y:.4f}") for x, y in points]
     return figure(
         lambda frame: lines(
             frame,
             curves,
-            label=f"Held-out {race.metric} of {len(curves)} arms over steps",
+            label=f"Held-out {race.metric} of {len(curves)} arms by rung",
             x_title="Steps of tuning",
             y_title=f"Held-out {race.metric}",
+            x_format=lambda x: str(steps.get(int(x), "")) if x == int(x) else "",
             whole_x=True,
         ),
-        caption="Each point is the network after a cool-down. Grey curves end where their arm was given up.",
-        numbers=table(("Arm", "Steps", race.metric), rows[::-1]),
+        caption="Each point is the network after a cool-down. A curve ends where its arm was given up; grey are those "
+        "that did not reach the last rung.",
+        numbers=None if few else _table(race),
     )
 
 
-def _end(race: RaceRecord, run: Run) -> tuple[float, float] | None:
+def _tip(race: RaceRecord, arm: Arm, name: str, steps: int, metric: float, last: bool) -> str:
+    said = f"{name}\n{race.metric} {metric:.4f} after {steps} steps"
+    return f"{said}\n{race.state(arm)}" if last else said
+
+
+def _end(race: RaceRecord, run: Run) -> tuple[int, float] | None:
     """Where the winner ended: its steps and its metric on the held-out samples."""
     for one in run.tuning:
         if one.name == RACE_WINNER:
             found = one.metrics.get("validation", {}).get(race.metric)
-            return (float(one.steps), found[0]) if found is not None else None
+            return (one.steps, found[0]) if found is not None else None
     return None
 
 
@@ -159,6 +163,7 @@ def _places(race: RaceRecord) -> Markup:
             x_title="By evidence, on the left; in the race, on the right",
             y_title="Place",
             x_format=lambda x: {0.0: "evidence", 1.0: "race"}.get(x, ""),
+            whole_x=True,
             y_format=lambda y: f"{-y:g}" if y < 0 and y == round(y) else "",
         ),
         numbers=table(

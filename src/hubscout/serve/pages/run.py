@@ -82,7 +82,7 @@ def _button(words: str, prefix: str, name: str, csrf: str, **more: str) -> Marku
 def _facts(summary: Summary) -> Markup:
     facts: list[tuple[str, object]] = [("Started, UTC" if summary.started else "Last written, UTC", summary.day)]
     if summary.kind == "race":
-        facts.append(("Arms", str(summary.models)))
+        facts += [("Arms", str(summary.models))] if summary.models else []
         facts += [("Leads" if summary.state != "finished" else "Won", breakable(summary.best))] if summary.best else []
         facts += [(summary.metric, f"{summary.score:.4f}")] if summary.score is not None else []
     elif summary.kind == "ranking" and summary.state == "running":
