@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The experiment on a machine with a GPU that nothing can be installed on.
-#   device.sh take          carry/piece joins what was taken before; says what is missing
+#   device.sh take          what lies in carry/*/ joins what was taken before, and goes; says what is missing
 #   device.sh run SECONDS   all that is not measured yet, begun within so many seconds; results go to $OUT
 # Models, data and pure-Python packages lie in $TAKEN: shared/ (see experiments/shared_hub.py), zoo/, packages/.
 set -euo pipefail
@@ -9,7 +9,9 @@ TAKEN=${TAKEN:-/tmp/race-carry}
 PYTHON=${PYTHON:-python3}
 mkdir -p "$TAKEN/filled"
 if [ "$1" = take ]; then
-    cp -r carry/piece/. "$TAKEN/"
+    for piece in carry/*/; do
+        cp -r "$piece". "$TAKEN/" && rm -r "$piece"
+    done
     for file in "$TAKEN"/zoo/*.part-1; do
         [ -e "$file" ] && cat "${file%1}0" "$file" > "${file%.part-1}" && rm "${file%1}0" "$file"
     done
@@ -22,8 +24,15 @@ fi
 export HUBSCOUT_SHARED=$TAKEN/shared HUBSCOUT_ZOO=$TAKEN/zoo HUBSCOUT_EXPERIMENT_CACHE=$TAKEN/cache
 export PYTHONPATH=$PWD/src:$TAKEN/filled PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 if [ "$1" = take ]; then
-    find "$TAKEN" -name '*.safetensors*' | wc -l
-    "$PYTHON" -c "import pyarrow, pandas, PIL, timm, torchvision, hubscout, hubscout.racing, hubscout.tuning.single_run; print('imports are fine')" || true
+    cd experiments
+    "$PYTHON" -c "
+import shared_hub
+zoo = shared_hub._zoo()
+import pyarrow, pandas, hubscout, hubscout.racing, hubscout.tuning.single_run
+there = [name for name in shared_hub.VISION if zoo._find_weights(name, None)]
+print('imports are fine;', len(there), 'of', len(shared_hub.VISION), 'models are there')
+" || true
+    ls "$TAKEN/filled" "$TAKEN"/shared/data "$TAKEN"/shared/data/pets 2> /dev/null || true
     exit
 fi
 export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps-pipe CUDA_MPS_LOG_DIRECTORY=/tmp/mps-log

@@ -9,8 +9,11 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import run
@@ -18,6 +21,9 @@ import shared_hub
 from references import vision_identifier
 
 import hubscout as hs
+from hubscout.racing import contest, elimination, rungs
+
+FEW_ROWS = 1000
 
 
 def evidence(set_name: str, fold: int) -> None:
@@ -40,17 +46,34 @@ def evidence(set_name: str, fold: int) -> None:
     )
 
 
-def whole_race(set_name: str, fold: int, share: float) -> None:
-    """A race as a user starts it, with a budget of a share of what brute force took on this set."""
-    file = run.CACHE / "product" / f"race-{set_name}-fold{fold}-{share:g}.json"
+def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
+    """A race within a share of what brute force took on this set, `by` seconds as a user starts it, or `by` steps.
+
+    By steps the race has all the time it wants, and the plan that such a share of steps allows: how busy the machine is
+    does not matter. A small share has its evidence from `FEW_ROWS` train rows.
+    """
+    file = run.CACHE / "product" / f"race-{set_name}-fold{fold}-{share:g}-{by}.json"
     if file.exists():
         return
     budget = share * brute_force_seconds(set_name)
     task = run.fold(set_name, fold)  # opened before: a user's clock starts with the race
+    limit = FEW_ROWS if share < 0.05 else None
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, patch.dict(os.environ), ExitStack() as stack:
         os.environ["XDG_CACHE_HOME"] = scratch  # features of other races are not there to be used
-        outcome = hs.race(task, list(_models()), budget=budget, out=Path(scratch) / "run", seed=fold, **run.OPTIONS)
+        if by == "steps":
+            plan = planned(min(len(task.train), limit or len(task.train)), share)
+            stack.enter_context(patch.object(contest, "choose_field", lambda models, *_: plan(models)))
+            stack.enter_context(patch.object(elimination, "OUT_BELOW", 0.0))
+        outcome = hs.race(
+            task,
+            list(_models()),
+            budget=budget if by == "seconds" else None,
+            out=Path(scratch) / "run",
+            seed=fold,
+            limit=limit,
+            **run.OPTIONS,
+        )
     record = outcome.record()
     for one in record["order"]:
         one["model"] = _models()[one["model"]]
@@ -70,6 +93,17 @@ def whole_race(set_name: str, fold: int, share: float) -> None:
         for look in outcome.looks
     ]
     _write(file, {"budget": budget, "took": time.perf_counter() - started, **record})
+
+
+def planned(rows: int, share: float) -> Callable[[Sequence[str]], rungs.Field]:
+    """The longest race whose steps, with those that the evidence costs, are at most a share of brute force's."""
+    count = len(shared_hub.VISION)
+    steps = share * count * len(run.GRID) * run.STEPS - count * rows / run.OPTIONS["batch_size"] / 3
+    climbed = rungs.rungs_of(run.STEPS, run.COOLDOWN)
+    widths = next(found for found in rungs.plans(count) if rungs.work(found, climbed, run.STEPS) <= steps)
+    started = count if widths[0] else widths[1]
+    factors = rungs.RATE_FACTORS if widths[0] else rungs.RATE_FACTORS[:1]
+    return lambda models: rungs.Field(tuple(models)[:started], factors, run.STEPS, widths)
 
 
 def brute_force_seconds(set_name: str) -> float:

@@ -5,7 +5,7 @@
 `arms`: each model at three learning rates, trained with a constant rate; at each rung a branch is cooled down and
 judged on the same held-out fifth, sample by sample. `truth`: five learning rates with a cosine on the same fifth (brute
 force), then five fresh seeds at the rate that it chooses. `folds`: the arms again up to the last rung but the end, with
-another fifth held out: all rates on two folds, the model's best rate on the other two. `evidence`: LogME of the train
+another fifth held out: two rates on two folds, the model's better rate on the other two. `evidence`: LogME of the train
 part of each fold. `races`: the race itself, as the product runs it, at shares of brute force's seconds.
 Policies are replayed on these files by `table.py`, so that none of them needs a run of its own. Every finished run is a
 file under $HUBSCOUT_EXPERIMENT_CACHE/race at once; what is there, or in `--out`, is not run again.
@@ -41,10 +41,10 @@ CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" 
 STEPS = 300
 RUNGS = (15, 45, 110, 300)
 """Steps of a run that ends there, its cool-down included."""
-FOLD_RUNGS = (8, 15, 25, 45, 110)
+FOLD_RUNGS, FOLD_RATES = (8, 15, 25, 45, 110), (0.0005, 0.002)
 """Of folds other than the first."""
 WHOLE_FOLDS = (1, 2)
-"""Folds on which all arms run; on the others each model runs at the rate that was best on the first fold."""
+"""Folds on which both rates run; on the others each model runs at the one that was better on the first fold."""
 COOLDOWN = 0.2
 WARMUP = 6 / STEPS
 ARM_RATES = (0.0005, 0.002, 0.008)
@@ -53,8 +53,8 @@ FRESH_SEEDS = (11, 12, 13, 14, 15)
 FOLDS = 5
 FEW = {"pets-few": ("pets", 5), "cifar10-few": ("cifar10", 20)}
 """Sets with so many images of each class, for training and validation together."""
-FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,), WHOLE_FOLDS), "races": ((3,), (4,))}
-"""Folds that belong together, those worth more first. Races have folds that no choice was made on."""
+FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,),), "races": ((3,),)}
+"""Folds that belong together, those worth more first. Races have a fold that no choice was made on."""
 SHARES = (0.1, 0.03)
 SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot", *FEW)
 OPTIONS = {"steps": STEPS, "batch_size": 64, "data_in_memory": True, "workers": 2, "evaluation_batch_size": 256}
@@ -177,7 +177,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Place:
-    """What one process does in one go: a model on a fold of a set; evidence and races need no model."""
+    """What one process does in one go: a model on a fold of a set. Evidence has no model, a race what it counts by."""
 
     what: str
     set_name: str
@@ -199,7 +199,7 @@ def work(place: Place) -> None:
     if place.what == "evidence" and time.time() < place.until:
         product.evidence(place.set_name, place.fold)
     elif place.what == "races" and time.time() < place.until:
-        product.whole_race(place.set_name, place.fold, place.share)
+        product.whole_race(place.set_name, place.fold, place.share, place.model)
     elif place.what == "truth":
         arms = [Arm(place.set_name, place.model, rate, schedule="cosine") for rate in GRID]
         _run(arms, place.until)
@@ -207,8 +207,9 @@ def work(place: Place) -> None:
             best = replace(arms[0], learning_rate=best_rate(place.set_name, place.model, "cosine"))
             _run([replace(best, seed=seed) for seed in FRESH_SEEDS], place.until)
     elif place.what in ("arms", "folds"):
-        whole = place.fold in (0, *WHOLE_FOLDS)
-        rates = ARM_RATES if whole else (best_rate(place.set_name, place.model, "wsd"),)
+        rates = ARM_RATES if place.fold == 0 else FOLD_RATES
+        if place.fold not in (0, *WHOLE_FOLDS):
+            rates = (best_rate(place.set_name, place.model, "wsd"),)
         _run([Arm(place.set_name, place.model, rate, fold=place.fold) for rate in rates], place.until)
 
 
@@ -219,15 +220,14 @@ def _run(arms: Sequence[Arm], until: float) -> None:
 
 
 def best_rate(set_name: str, model: str, schedule: str) -> float:
-    """The rate with the best held-out accuracy at the end of a run on the first fold."""
-    rates = GRID if schedule == "cosine" else ARM_RATES
-    return max(rates, key=lambda rate: validation(Arm(set_name, model, rate, schedule=schedule)))
+    """The rate of the best held-out accuracy on the first fold, of brute force or after the last rung of a race."""
+    rates, name = (GRID, "end_right") if schedule == "cosine" else (FOLD_RATES, f"rung{FOLD_RUNGS[-1]}_right")
 
+    def accuracy(rate: float) -> float:
+        with np.load(Arm(set_name, model, rate, schedule=schedule).file) as kept:
+            return float(kept[name].mean()) if name in kept else -1.0
 
-def validation(arm: Arm) -> float:
-    """Held-out accuracy at the end."""
-    with np.load(arm.file) as kept:
-        return next((float(kept[name].mean()) for name in ("end_right", f"rung{STEPS}_right") if name in kept), -1.0)
+    return max(rates, key=accuracy)
 
 
 def places(what: Sequence[str], sets: Sequence[str], models: Sequence[str], until: float) -> list[Place]:
@@ -236,7 +236,7 @@ def places(what: Sequence[str], sets: Sequence[str], models: Sequence[str], unti
     for kind in what:
         for folds in ((0,),) if kind in ("arms", "truth") else FOLD_GROUPS[kind]:
             for share in SHARES if kind == "races" else (0.0,):
-                for model in ("",) if kind in ("races", "evidence") else tuple(reversed(models)):
+                for model in {"races": ("steps", "seconds"), "evidence": ("",)}.get(kind, tuple(reversed(models))):
                     found += [Place(kind, name, model, fold, share, until) for fold in folds for name in sets]
     return found
 
@@ -281,7 +281,7 @@ def gather(out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=("arms", "truth", "folds", "evidence", "races"))
+    parser.add_argument("what", nargs="+", choices=("arms", "truth", "folds", "evidence", "races"))
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--models", nargs="*", default=shared_hub.VISION)
     parser.add_argument("--workers", type=int, default=1)
