@@ -88,8 +88,13 @@ def test_kill_9_at_any_time(task: Task, networks: Path, tmp_path: Path) -> None:
     deploy = names(networks, "width=6&seed=2&pace=0.01")[0]
     whole = race(task, models, out=tmp_path / "whole", deploy=deploy, learning_rate=0.05, **QUICK)
     command = [
-        sys.executable, "-c", SCRIPT.replace("{options}", repr(QUICK)), str(tmp_path / "cut"), ",".join(models), deploy,
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        SCRIPT.replace("{options}", repr(QUICK)),
+        str(tmp_path / "cut"),
+        ",".join(models),
+        deploy,
+    ]
     drawn = random.Random(0)
     for _ in range(3):
         process = subprocess.Popen(command, env={**os.environ}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

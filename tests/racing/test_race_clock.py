@@ -75,9 +75,15 @@ def test_what_is_left() -> None:
 def test_a_pace_is_that_of_the_model_where_it_was_seen() -> None:
     def look(model: str, pace: float) -> Look:
         return Look(
-            arm=Arm(model, 0.1), rung=0, steps=10, metric=0.5, log_likelihoods=(0.0,) * 4, seconds=10 * pace + 2,
-            seconds_per_step=pace, judging_seconds=0.4,
-        )  # fmt: skip
+            arm=Arm(model, 0.1),
+            rung=0,
+            steps=10,
+            metric=0.5,
+            log_likelihoods=(0.0,) * 4,
+            seconds=10 * pace + 2,
+            seconds_per_step=pace,
+            judging_seconds=0.4,
+        )
 
     looks = [look("a", 1.0), look("b", 3.0), look("b", 5.0)]
     assert Pace.of(looks) == Pace(3.0, pytest.approx(2.0), pytest.approx(0.1))

@@ -163,6 +163,7 @@ def race(
             deploy=deploy or "",
             notes=notes,
         )
+        over = contest.journal.record.complete
         try:
             found = _run(contest, refit=refit)
         except (KeyboardInterrupt, InterruptedRunError) as error:
@@ -172,7 +173,8 @@ def race(
             if out is not None:
                 told += " Run the same command again to resume."
             raise InterruptedRunError(told) from error
-        add_to_store(found, opened, arguments, contest.race)
+        if not over:
+            add_to_store(found, opened, arguments, contest.race)
         return found
 
 
