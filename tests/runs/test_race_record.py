@@ -43,7 +43,6 @@ START = {
     "metric": "accuracy",
     "steps": 300,
     "rungs": [15, 45],
-    "deploy": "",
     "elapsed": 1.0,
     "arms": [plain(A), plain(B), plain(C)],
 }

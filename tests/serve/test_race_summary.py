@@ -23,7 +23,6 @@ START = {
     "metric": "accuracy",
     "steps": 300,
     "rungs": [15, 45],
-    "deploy": "",
     "arms": ARMS,
 }
 

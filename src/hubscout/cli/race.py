@@ -8,10 +8,29 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli.completion import complete_models
-from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
+from hubscout.cli.data import (
+    DataArgument,
+    ImageOption,
+    KindOption,
+    LabelOption,
+    OverwriteOption,
+    ResumeOption,
+    SplitOption,
+    TextOption,
+    open_data,
+)
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, parse_count, read_settings, split_models
+from hubscout.cli.run_options import (
+    AddressOption,
+    EngineOption,
+    ModelsOption,
+    SeedOption,
+    SettingsOption,
+    SkipBadOption,
+    TuningDeviceOption,
+)
+from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -34,15 +53,7 @@ the folder that OUT lies in shows it live."""
 @app.command(epilog=EPILOG)
 def race(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line.",
-            autocompletion=complete_models,
-        ),
-    ],
+    models: ModelsOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the race; the winner is in OUT/winner.")],
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for everything, the winner's tuning included, such as 30min.")
@@ -76,20 +87,17 @@ def race(
     ] = False,
     image: ImageOption = None,
     text: TextOption = None,
-    label: Annotated[list[str] | None, typer.Option("--label", help="Column of labels; repeat it for several.")] = None,
+    label: LabelOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An argument of tuning, such as epochs=10 or batch_size=64; repeat it for several."),
-    ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="Where arms run: local or ray.")] = "local",
-    address: Annotated[
-        str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
-    ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed for splits, order and augmentation.")] = 0,
+    device: TuningDeviceOption = "auto",
+    settings: SettingsOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    skip_bad: SkipBadOption = False,
+    seed: SeedOption = 0,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -100,19 +108,23 @@ def race(
     given up, the others go on from where they are, and the winner is tuned to its end.
     """
     from hubscout.racing import race as run
+    from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
-    task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
+    wanted = [candidate.identifier for candidate in find_candidates(split_models(models, allow_code=allow_code)).models]
+    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     options: dict[str, Any] = read_settings(settings or [])
-    with display(len(split_models(models, allow_code=allow_code)), quiet=quiet, title="race") as observer:
+    with display(len(wanted), quiet=quiet, title="race") as observer:
         found = run(
             task,
-            split_models(models, allow_code=allow_code),
+            wanted,
             budget=budget,
             out=out,
-            max_params=None if max_params is None else parse_count(max_params, "--max-params"),
-            max_flops=None if max_flops is None else parse_count(max_flops, "--max-flops"),
-            max_latency=None if max_latency is None else parse_latency(max_latency),
+            resume=resume,
+            overwrite=overwrite,
+            max_params=max_params,
+            max_flops=max_flops,
+            max_latency=max_latency,
             refit=refit,
             deploy=deploy,
             folds=folds,
@@ -135,15 +147,3 @@ def race(
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
     place = out / ("winner" if deploy is None else "deployed")
     say(f"Spent: {spent}. `hubscout predict {place} INPUTS`, `hubscout report {out}`", quiet=quiet)
-
-
-def parse_latency(value: str) -> float:
-    """Seconds out of a text such as `20ms`.
-
-    >>> parse_latency("20ms"), parse_latency("0.5s")
-    (0.02, 0.5)
-    """
-    from hubscout.ranking.progressive import parse_seconds
-
-    lowered = value.strip().lower()
-    return parse_seconds(lowered.removesuffix("ms")) / 1000 if lowered.endswith("ms") else parse_seconds(lowered)

@@ -87,17 +87,7 @@ class Climb:
         except InterruptedRunError as error:  # Ctrl-C in the middle of training: the race stops, the arm is not out
             raise KeyboardInterrupt from error
         except Exception as error:  # an arm that diverges, or a model that cannot be trained, is out; the race goes on
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            return Look(
-                arm=self.runner.arm,
-                rung=self.rung,
-                steps=self.steps,
-                metric=None,
-                log_likelihoods=(),
-                seconds=time.perf_counter() - started,
-                seconds_per_step=0.0,
-                failure=f"{type(error).__name__}: {reason}",
-            )
+            return failed_look(self.runner.arm, self.rung, self.steps, time.perf_counter() - started, error)
 
     def _look(self, started: float) -> Look | None:
         run = self.runner.live()
@@ -122,6 +112,21 @@ class Climb:
             seconds_per_step=pace,
             judging_seconds=judged - trained,
         )
+
+
+def failed_look(arm: Arm, rung: int, steps: int, seconds: float, error: Exception) -> Look:
+    """What is seen of an arm that could not be trained: why."""
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return Look(
+        arm=arm,
+        rung=rung,
+        steps=steps,
+        metric=None,
+        log_likelihoods=(),
+        seconds=seconds,
+        seconds_per_step=0.0,
+        failure=f"{type(error).__name__}: {reason}",
+    )
 
 
 def step_of(checkpoint: Path) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
-from hubscout.racing.arms import Arm, Climb, Look, Runner
+from hubscout.racing.arms import Arm, Climb, Look, Runner, failed_look
 from hubscout.racing.cross_fitting import finalists, pooled
 from hubscout.racing.elimination import chances, one_rate_each, survivors
 from hubscout.racing.held_out_samples import other_fold
@@ -159,7 +159,6 @@ class Contest:
             steps=chosen.steps,
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
             arms=list(map(plain, arms)),
-            deploy=self.deploy,
         )
         left_out = len(self.ranking) - len(chosen.models)
         if left_out:
@@ -230,16 +229,7 @@ class Contest:
 
     def _value(self, result: JobResult, arms: Mapping[str, Arm], rung: Rung) -> Look | None:
         if isinstance(result.error, EngineError):  # the process died under it, more than once
-            return Look(
-                arm=arms[result.key],
-                rung=rung.number,
-                steps=rung.steps,
-                metric=None,
-                log_likelihoods=(),
-                seconds=result.seconds,
-                seconds_per_step=0.0,
-                failure=f"{type(result.error).__name__}: {result.reason}"[:300],
-            )
+            return failed_look(arms[result.key], rung.number, rung.steps, result.seconds, result.error)
         if result.error is not None:
             raise result.error
         return cast("Look | None", result.value)

@@ -57,6 +57,7 @@ class FinalStages:
         `rate` is the learning rate that was best for it in the race; None where it has not raced.
         """
         contest = self.contest
+        contest.journal.deploy(contest.deploy, teachers)
         if winner.model == contest.deploy:
             contest.notes.append("the model to deploy has won: nobody teaches it")
             put_in_place(contest.folder / RACE_WINNER, contest.folder / RACE_DEPLOYED)

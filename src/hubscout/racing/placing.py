@@ -5,8 +5,22 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from hubscout.runs.file_names import RACE, RACE_LINES
+
 BEST = "best"
 """In the folder of an arm: its cooled-down network, as it can be used."""
+
+
+WORKING = ("arms", "folds", "lessons", "refit")
+"""Folders of a race in which networks are tuned."""
+
+
+def clear(folder: Path) -> None:
+    """Remove what a race left, but for its models, which stay until there are others."""
+    for name in (RACE, RACE_LINES):
+        (folder / name).unlink(missing_ok=True)
+    for name in WORKING:
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def put_in_place(source: Path, target: Path) -> None:

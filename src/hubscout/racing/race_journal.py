@@ -58,7 +58,7 @@ class RaceJournal:
         if first.get("identity") != as_written(identity):
             raise RunError(
                 f"{self.folder} holds another race (other data, models or arguments): choose another folder, or "
-                "remove it."
+                "overwrite it (overwrite=True, --overwrite)."
             )
         names = {name: name for name in given}
         try:
@@ -122,6 +122,10 @@ class RaceJournal:
         if winner != self.winner:
             self.winner = winner
             self._write("winner", arm=plain(winner))
+
+    def deploy(self, model: str, teachers: Sequence[str]) -> None:
+        """The model to deploy, and who teaches it."""
+        self._write("deploy", model=model, teachers=list(teachers))
 
     def stage(self, name: str, model: str) -> None:
         """A stage after the rungs is over, and what it made is in its place."""

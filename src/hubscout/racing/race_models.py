@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.memory import forget
 from hubscout.errors import InputError, InterruptedRunError
@@ -19,15 +20,15 @@ from hubscout.racing.contest import Contest
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
-from hubscout.racing.placing import drop_checkpoints
+from hubscout.racing.placing import WORKING, clear, drop_checkpoints
 from hubscout.racing.prior import add_to_store, with_prior
 from hubscout.racing.race_clock import Clock
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.progressive import parse_seconds
 from hubscout.runs.events import Message, silent
-from hubscout.runs.file_names import RACE_EVIDENCE, RACE_WINNER
+from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
 from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.race_record import write_race
+from hubscout.runs.run_folder import check_folder
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -46,15 +47,17 @@ def race(
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
-    max_params: float | None = None,
-    max_flops: float | None = None,
-    max_latency: float | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    max_params: float | str | None = None,
+    max_flops: float | str | None = None,
+    max_latency: float | str | None = None,
     refit: bool = False,
     deploy: str | None = None,
     folds: int = 1,
     prior: bool = False,
     device: str = "auto",
-    limit: int | None = None,
+    limit: int | str | None = None,
     seed: int = 0,
     skip_bad: bool = False,
     engine: str | Engine = "local",
@@ -73,9 +76,11 @@ def race(
         models: identifiers or patterns, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
-        max_params: race only models of at most so many parameters.
+        resume: refuse to start where `out` holds no race to go on with.
+        overwrite: start anew, and replace the race that `out` holds.
+        max_params: race only models of at most so many parameters, such as 5e6 or "5M".
         max_flops: race only models of at most so many operations per sample.
-        max_latency: race only models of at most so many seconds for one sample.
+        max_latency: race only models of at most so many seconds for one sample, or a text such as "20ms".
         refit: tune the winner again on train and validation together, with the learning rate that won.
         deploy: a model that is tuned after the race by B-Tuning, with the winner and those that are tied with it as
             its teachers; it is in `out`/deployed.
@@ -83,7 +88,7 @@ def race(
             small data; 1 judges them on one.
         prior: add to the evidence what earlier races of the same recipe on this machine showed of each model.
         device: "auto", "cpu" or "cuda".
-        limit: use at most so many train samples for the evidence.
+        limit: use at most so many train samples for the evidence, such as 2000 or "2k".
         seed: of splits, order and augmentation.
         skip_bad: leave out samples that cannot be read.
         engine: where arms run: "local", "ray", or an engine.
@@ -110,6 +115,7 @@ def race(
     if folds < 1:
         raise InputError(f"folds must be at least 1, not {folds}.")
     clock = Clock(None if budget is None else parse_seconds(budget))
+    check_folder(out, RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
     arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
     opened = open_task(task) if isinstance(task, str | Path) else task
     if deploy is not None:
@@ -128,6 +134,7 @@ def race(
             seed=seed,
             skip_bad=skip_bad,
             out=folder / RACE_EVIDENCE,
+            overwrite=overwrite,
             engine=engine,
             engine_options=engine_options,
             observer=observer,
@@ -143,6 +150,8 @@ def race(
         runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         if isinstance(engine, str):
             stack.callback(runner.close)
+        if overwrite:
+            clear(folder)
         split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
         for note in notes:
@@ -204,7 +213,7 @@ def _run(contest: Contest, *, refit: bool) -> Race:
     )
     write_race(contest.folder, found.record())
     contest.journal.finish()
-    for home in (path for name in ("arms", "folds", "lessons", "refit") for path in contest.folder.glob(f"{name}/**/")):
+    for home in (path for name in WORKING for path in contest.folder.glob(f"{name}/**/")):
         drop_checkpoints(home)
     return replace(found, told=contest.journal.record)
 

@@ -69,7 +69,8 @@ def open_run(
     ranked = path if race is None else path / RACE_EVIDENCE
     ranking = load_ranking(ranked) if ranked.is_file() or os.path.lexists(ranked / RANKING) else None
     if race is not None:
-        runs = [run for name in (RACE_WINNER, RACE_DEPLOYED) for run in _runs_in(path / name)]
+        made = (RACE_WINNER, RACE_DEPLOYED) if race.deploy else (RACE_WINNER,)
+        runs = [run for name in made for run in _runs_in(path / name)]
     else:
         runs = find_tuning_runs(home) if path.is_dir() else []
     for further in tuning:

@@ -103,7 +103,7 @@ class RaceRecord:
     def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
         if event == "race":
-            self.task, self.metric, self.deploy = str(line["task"]), str(line["metric"]), str(line["deploy"])
+            self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
         elif event == "look":
@@ -112,6 +112,8 @@ class RaceRecord:
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
             self.final = _arm(line["arm"])
+        elif event == "deploy":
+            self.deploy = str(line["model"])
         elif event == "finished":
             self.complete = True
 

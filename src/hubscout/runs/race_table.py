@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hubscout.runs.model_names import short_names
-from hubscout.runs.race_record import Look, RaceRecord
+from hubscout.runs.race_record import Arm, Look, RaceRecord
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,6 +60,8 @@ def race_status(record: RaceRecord) -> str:
     """Where a race stands, in a sentence."""
     if not record.arms:
         return "The evidence of the models is being found."
+    if record.deploy and not record.complete:
+        return f"{record.final} has won; {record.deploy} is being taught."
     if record.complete:
         return f"The race is over: {record.final}." if record.final is not None else "The race is over."
     if record.final is not None:
@@ -87,4 +89,7 @@ def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
         stay = record.going_on[int(line["rung"])]
         first = f", {stay[0]} first" if stay else ""
         return f"after {line['steps']} steps {len(stay)} of {len(line['arms'])} arms go on{first}"
-    return race_status(record) if event in ("race", "winner") else ""
+    if event == "lesson":
+        arm = Arm(**line["arm"])
+        return f"{arm}, taught: {line['failure'] or format(line['metric'], '.4f')} after {line['steps']} steps"
+    return race_status(record) if event in ("race", "winner", "deploy") else ""
