@@ -26,11 +26,11 @@ def test_the_winners_teach_a_model_that_has_not_raced(task: Task, networks: Path
     big, small = names(networks, "width=64", "seed=3&width=8")
     found = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
     assert found.deployed is not None
-    assert (found.deployed.method, found.deployed.target, found.deployed.teachers) == ("b-tuning", small, (big,))
+    assert (found.deployed.method, found.deployed.model, found.deployed.teachers) == ("b-tuning", small, (big,))
     assert found.deployed.metric("test").value > 0.6
     assert len(lines(tmp_path / "run", "lesson")) == 2  # a learning rate of its own
     again = Tuned.load(tmp_path / "run" / "deployed", allow_code=True)
-    assert again.target == small
+    assert again.model == small
     assert "deploy" in found.seconds
     assert "taught by" in found.answer
     assert json.loads((tmp_path / "run" / "race.json").read_text())["deployed"]["teachers"] == [big]
@@ -51,7 +51,7 @@ def test_one_that_has_won_is_the_winner(task: Task, networks: Path, tmp_path: Pa
     found = race(task, [big, small], out=tmp_path / "run", deploy=big, **OPTIONS)
     assert found.deployed is found.tuned
     assert any("nobody teaches it" in note for note in found.notes)
-    assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).target == big
+    assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).model == big
 
 
 def test_a_stop_in_the_middle_of_teaching_costs_nothing_that_was_done(

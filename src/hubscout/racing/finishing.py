@@ -77,5 +77,5 @@ def opened(folder: Path, model: str) -> Tuned:
     from hubscout.hubs import Identifier
     from hubscout.tuning import Tuned
 
-    same = Identifier.parse(read_tuning(folder).target) == Identifier.parse(model)
+    same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)
     return Tuned.load(folder, allow_code=same)

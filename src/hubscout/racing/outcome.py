@@ -106,7 +106,7 @@ class Race:
             text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
         if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
             split = "test" if "test" in self.deployed.metrics else next(iter(self.deployed.metrics))
-            target, *teachers = short_names([self.deployed.target, *self.deployed.teachers])
+            target, *teachers = short_names([self.deployed.model, *self.deployed.teachers])
             text += f"; {target}, taught by {listing(teachers)}, has {self.deployed.metric(split)}"
         return text + "."
 
@@ -164,7 +164,7 @@ class Race:
         if self.deployed is None:
             return None
         one = self.deployed
-        return {"model": one.target, "teachers": list(one.teachers), "metrics": one.metrics_record()}
+        return {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}
 
     def __rich__(self) -> Table:
         return self.table()
