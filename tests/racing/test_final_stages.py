@@ -36,6 +36,23 @@ def test_the_winners_teach_a_model_that_has_not_raced(task: Task, networks: Path
     assert json.loads((tmp_path / "run" / "race.json").read_text())["deployed"]["teachers"] == [big]
 
 
+def test_one_that_diverges_is_taught_more_slowly(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "seed=3&width=8")
+    found = race(task, big, out=tmp_path / "run", deploy=small, **{**OPTIONS, "trade_off": 3000.0})
+    told = lines(tmp_path / "run", "lesson")
+    assert all("DivergedError" in line["failure"] for line in told[:2])
+    assert found.deployed is not None
+    assert found.deployed.arguments.learning_rate == told[-1]["arm"]["learning_rate"] < 0.05
+
+
+def test_one_that_cannot_be_taught_leaves_the_winner(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "broken=true&width=8")
+    found = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert found.deployed is None
+    assert any("could not be taught" in note for note in found.notes)
+    assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).model == big
+
+
 def test_one_that_has_raced_keeps_its_rate(task: Task, networks: Path, tmp_path: Path) -> None:
     big, small = names(networks, "width=64", "width=3")
     found = race(task, [big, small], out=tmp_path / "run", deploy=small, **OPTIONS)

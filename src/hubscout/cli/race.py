@@ -145,5 +145,9 @@ def race(
     for note in found.notes:
         say(f"note: {note}", quiet=quiet)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
-    place = out / ("winner" if deploy is None else "deployed")
+    place = out / ("winner" if found.deployed is None else "deployed")
     say(f"Spent: {spent}. `hubscout predict {place} INPUTS`, `hubscout report {out}`", quiet=quiet)
+    if deploy is not None and found.deployed is None:
+        from hubscout.cli.app import EXIT_SOME_FAILED
+
+        raise typer.Exit(EXIT_SOME_FAILED)

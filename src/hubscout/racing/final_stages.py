@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hubscout.errors import EngineError, TuningError
+from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner
 from hubscout.racing.finishing import Finish, opened
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.placing import BEST, put_in_place
-from hubscout.racing.rungs import RATE_FACTORS
+from hubscout.racing.rungs import RATE_FACTORS, Rung
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+from hubscout.tuning.arguments import RESTART_FACTOR
 from hubscout.tuning.spreading import trial_job
 
 if TYPE_CHECKING:
@@ -62,8 +63,14 @@ class FinalStages:
             contest.notes.append("the model to deploy has won: nobody teaches it")
             put_in_place(contest.folder / RACE_WINNER, contest.folder / RACE_DEPLOYED)
             return tuned
-        runner = self._lesson(rate if rate is not None else self._best_rate(tuple(teachers)), tuple(teachers))
-        return self._made("deploy", self._on_all(runner) if self.refit else runner, RACE_DEPLOYED, later=0)
+        chosen = rate if rate is not None else self._best_rate(tuple(teachers))
+        for slower in range(contest.asked.restarts + 1):
+            runner = self._lesson(float(f"{chosen / RESTART_FACTOR**slower:.3g}"), tuple(teachers))
+            try:
+                return self._made("deploy", self._on_all(runner) if self.refit else runner, RACE_DEPLOYED, later=0)
+            except DivergedError as error:
+                contest.notes.append(f"{runner.arm} diverged while it was taught: {error.what}")
+        raise TuningError(f"{contest.deploy} diverged at every learning rate.")
 
     def _lesson(self, rate: float, teachers: tuple[str, ...]) -> Runner:
         contest = self.contest
@@ -104,35 +111,45 @@ class FinalStages:
         return replace(runner, task=task, folder=self.contest.folder / "refit" / runner.folder.name)
 
     def _best_rate(self, teachers: tuple[str, ...]) -> float:
-        """The learning rate at which the model to deploy learns best from its teachers, by the second rung."""
+        """The learning rate at which the model to deploy learns best from its teachers, by the second rung.
+
+        Lower ones are tried only where it diverges at those of the race.
+        """
         contest = self.contest
         if not contest.rungs:
             return contest.rate(1.0)
         rung = contest.rungs[min(1, len(contest.rungs) - 1)]
         looks = list(contest.journal.lesson_looks)
-        for factor in RATE_FACTORS:
+        lower = [RATE_FACTORS[0] / RESTART_FACTOR**slower for slower in range(1, contest.asked.restarts + 1)]
+        for factor in (*RATE_FACTORS, *lower):
             arm = Arm(contest.deploy, contest.rate(factor))
             pace, left = contest.pace(contest.deploy), contest.clock.left
             if any(look.arm == arm for look in looks):
                 continue
-            if looks and left is not None and left < pace.look + pace.step * (rung.steps + contest.steps):
+            if any(not look.failure for look in looks) and (
+                factor in lower or (left is not None and left < pace.look + pace.step * (rung.steps + contest.steps))
+            ):
                 break
-            climb = Climb(
-                self._lesson(arm.learning_rate, teachers),
-                rung.number,
-                rung.stable,
-                rung.steps,
-                rung.rows(contest.base.batch_size),
-                keep_above=math.inf,
-            )
-            job = trial_job(f"lesson-{arm}", climb, contest.engine, contest.asked.device)
-            (result,) = contest.engine.run([job], observer=contest.observer)
-            if result.error is not None:
-                raise result.error
-            look: Look = result.value
-            contest.journal.look(look, "lesson")
-            looks.append(look)
+            looks.append(self._look(arm, rung, teachers))
         good = [look for look in looks if look.metric is not None]
         if not good:
             raise TuningError(f"{contest.deploy} could not be tuned: {looks[0].failure}")
         return max(good, key=lambda look: look.metric if look.metric is not None else -math.inf).arm.learning_rate
+
+    def _look(self, arm: Arm, rung: Rung, teachers: tuple[str, ...]) -> Look:
+        contest = self.contest
+        climb = Climb(
+            self._lesson(arm.learning_rate, teachers),
+            rung.number,
+            rung.stable,
+            rung.steps,
+            rung.rows(contest.base.batch_size),
+            keep_above=math.inf,
+        )
+        job = trial_job(f"lesson-{arm}", climb, contest.engine, contest.asked.device)
+        (result,) = contest.engine.run([job], observer=contest.observer)
+        if result.error is not None:
+            raise result.error
+        look: Look = result.value
+        contest.journal.look(look, "lesson")
+        return look

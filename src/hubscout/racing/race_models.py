@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.memory import forget
-from hubscout.errors import InputError, InterruptedRunError
+from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.racing.arms import LIVE
 from hubscout.racing.contest import Contest
@@ -207,7 +207,10 @@ def _run(contest: Contest, *, refit: bool) -> Race:
     if contest.deploy:
         teachers = found.teachers(contest.deploy)
         known = {one.model: one.learning_rate for one in found.order if not one.failure}
-        found = replace(found, deployed=stages.deployed(winner, tuned, teachers, known.get(contest.deploy)))
+        try:
+            found = replace(found, deployed=stages.deployed(winner, tuned, teachers, known.get(contest.deploy)))
+        except TuningError as error:  # the winner is there all the same
+            contest.notes.append(f"{contest.deploy} could not be taught: {error}")
     found = replace(
         found, seconds=contest.journal.seconds, notes=(*contest.task.notes, *contest.notes), told=contest.journal.record
     )
