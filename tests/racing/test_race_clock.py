@@ -66,6 +66,16 @@ def test_what_was_spent_before_a_stop_counts(task: Task, networks: Path, tmp_pat
     assert time.perf_counter() - began < 1.15 * 20  # what a second start takes is not in the lines
 
 
+def test_more_time_can_be_given_later(task: Task, networks: Path, tmp_path: Path) -> None:
+    models = names(networks, "width=8&pace=0.005", "width=9&pace=0.005")
+    first = race(task, models, budget=6, out=tmp_path / "run", **LONG)
+    deploy = names(networks, "width=6&pace=0.005")[0]
+    found = race(task, models, budget=14, deploy=deploy, out=tmp_path / "run", **LONG)
+    assert found.winner == first.winner
+    assert found.deployed is not None
+    assert found.deployed.steps > 50
+
+
 def test_what_is_left() -> None:
     clock = Clock(10.0, before=4.0)
     assert 5.5 < (clock.left or 0.0) <= 6.0

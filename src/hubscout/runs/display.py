@@ -193,7 +193,7 @@ class BarDisplay:
     def _show_tuning(self, **where: int) -> None:
         if self._tuning is None:
             self._tuning = self._bars.add_task("tuning", total=None, state="")
-        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)  # type: ignore[arg-type]
+        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)
 
     def _show_download(self, event: Downloading, now: float) -> None:
         if event.bytes_done == 0 or event.model not in self._downloads:
