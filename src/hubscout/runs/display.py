@@ -181,7 +181,8 @@ class BarDisplay:
                 self._bars.above = race_table(self._race) if self._race.arms else None
             case Finished():
                 self._drop(event.model)
-                self._finished.add(event.model)
+                if event.model:
+                    self._finished.add(event.model)
                 if self._all is not None:
                     self._bars.update(self._all, completed=len(self._finished))
                 if event.error:
