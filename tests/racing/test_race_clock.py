@@ -19,6 +19,7 @@ from hubscout.tuning import Tuned
 LONG = {**QUICK, "steps": 100_000}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["nothing", "refit", "deploy"])
 def test_a_budget_is_kept_within_a_twentieth(task: Task, networks: Path, tmp_path: Path, after: str) -> None:
     models = names(networks, *(f"width={8 + seed}&seed={seed}&pace=0.005" for seed in range(4)))
