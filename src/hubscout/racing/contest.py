@@ -249,7 +249,7 @@ class Contest:
             keep_above=max(best, default=-math.inf) if fold is None else math.inf,
             seconds=self._most(rung),
         )
-        job = trial_job(str(arm), climb, self.engine, self.asked.device, group=str(arm))
+        job = trial_job(str(arm), climb, self.engine, self.asked.device)
         return replace(job, cost=-float(place))
 
     def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
