@@ -7,6 +7,7 @@ other: writing V out costs about as much as finding Q.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
@@ -56,6 +57,21 @@ class WrittenOut:
     def since(self, start: int) -> WrittenOut:
         """V without its first columns."""
         return WrittenOut(self.matrix[:, start:])
+
+
+class Deferred(WrittenOut):
+    """Eigenvectors that a function writes out when somebody asks for them. A pickle holds them written out."""
+
+    def __init__(self, write: Callable[[], Array]) -> None:
+        self._write = write
+
+    @cached_property
+    def matrix(self) -> Array:  # type: ignore[override]
+        """V, written out."""
+        return self._write()
+
+    def __getstate__(self) -> dict[str, Array]:
+        return {"matrix": self.matrix}
 
 
 class Factored:

@@ -25,7 +25,7 @@ from hubscout.evidence.arrays import (
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
-from hubscout.evidence.eigenvectors import WrittenOut
+from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
     Jackknife,
@@ -188,20 +188,28 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     solution = settings.solve(spectrum, None)
     coefficients = dual_coefficients(spectrum, solution.ratio)
     weights = zeros_like_device(rows, targets.shape[1], dim)
-    basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
     for columns in chunks(dim, n):
-        part = _column_part(rows, columns, taken)
-        weights[:, columns] = coefficients.T @ part
-        if basis is not None:
-            basis[columns] = part.T @ spectrum.basis
-    if basis is not None:
-        basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
-    kept = spectrum if basis is None else replace(spectrum, vectors=WrittenOut(basis))
+        weights[:, columns] = coefficients.T @ _column_part(rows, columns, taken)
+    kept = replace(spectrum, vectors=_right_vectors(rows, taken, spectrum)) if settings.keep_spectrum else spectrum
     both = None if taken is None else (taken, target_means)
     fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
         return _decomposed(rows, labels, block_of_row, settings)
-    return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
+    return _with_row_doubt(fitted, spectrum, inner, targets, scored, block_of_row, settings)
+
+
+def _right_vectors(rows: Array, means: Array | None, spectrum: Spectrum) -> Deferred:
+    """V = FᵀU/σ, for whoever asks for predictive variances. The rows may change until then, so they are copied."""
+    kept = namespace(rows).asarray(rows, copy=True)
+
+    def write() -> Array:
+        dim, basis = int(kept.shape[1]), spectrum.basis
+        result = zeros_like_device(kept, dim, spectrum.rank)
+        for columns in chunks(dim, int(kept.shape[0])):
+            result[columns] = _column_part(kept, columns, means).T @ basis
+        return result / namespace(result).sqrt(spectrum.squared_singular_values)
+
+    return Deferred(write)
 
 
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
@@ -222,7 +230,7 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     weights = mean_weights(right, solution.ratio)
     both = (means, target_means) if settings.center else None
     fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
-    return _with_row_doubt(fitted, left, targets, scored, block_of_row, settings)
+    return _with_row_doubt(fitted, left, None, targets, scored, block_of_row, settings)
 
 
 def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
@@ -240,16 +248,17 @@ def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Ar
 def _with_row_doubt(
     fitted: Evidence,
     spectrum: Spectrum,
+    inner: Array | None,
     targets: Array,
     scored: np.ndarray,
     block_of_row: np.ndarray,
     settings: Settings,
 ) -> Evidence:
-    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis."""
+    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis, `inner` is FFᵀ."""
     if settings.jackknife == "none" or block_of_row.max() == 0:
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
-    contributions = contributions_from_rows(spectrum, targets, ratio, beta, block_of_row)
+    contributions = contributions_from_rows(spectrum, inner, targets, ratio, beta, block_of_row)
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 

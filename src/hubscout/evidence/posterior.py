@@ -32,7 +32,7 @@ def dual_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:
     """The a with m = Fᵀa, for every target, (n, C), from the dual spectrum."""
     values = spectrum.squared_singular_values
     t = to_device_of(ratio, values)[:, None]
-    return spectrum.basis @ (spectrum.projections / (values[None, :] + t)).T
+    return spectrum.vectors.combine(spectrum.projections / (values[None, :] + t)).T
 
 
 def predict_mean(evidence: Evidence, features: object) -> np.ndarray:
