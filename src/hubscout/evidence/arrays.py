@@ -131,6 +131,16 @@ def add_product(upper: Array, rows: Array) -> Array:
     return dsyrk(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
 
 
+def add_upper(upper: Array, other: Array) -> None:
+    """Add the upper triangle of another matrix, in place."""
+    if is_torch(upper):
+        upper += other
+        return
+    for start in range(0, len(upper), 256):
+        stop = start + 256
+        upper[:stop, start:stop] += other[:stop, start:stop]
+
+
 def add_outer(upper: Array, first: Array, second: Array) -> Array:
     """The upper triangle of upper + first·secondᵀ + second·firstᵀ, in place where it can be."""
     if is_torch(upper):

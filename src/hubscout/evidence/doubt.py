@@ -80,9 +80,10 @@ def contributions_from_sums(
 ) -> np.ndarray:
     """What each block adds to the evidence, averaged over targets, from its sums: (B,).
 
-    The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if it is at hand.
-    `origin`, (r,), is what must be added to f, in the coordinates of the spectrum, and `constant`, (C,), is the residual
-    where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
+    The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if at hand.
+    `origin`, (r,), is what must be added to f, in the coordinates of the spectrum, and `constant`, (C,), is the
+    residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
+    <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
     leverage = mean_leverages(spectrum, ratio)
@@ -103,7 +104,7 @@ def contributions_from_sums(
     result = []
     for block in blocks:
         quadratic = upper_inner(kernel, block.upper_gram) + float(turned @ block.feature_sum)
-        crossed = float((linear * block.cross).sum())
+        crossed = float(linear.reshape(-1) @ block.cross.reshape(-1))
         squares = float(((block.target_squares + 2 * constant * block.target_sum) * precision).sum())
         result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))
     return np.array(result)

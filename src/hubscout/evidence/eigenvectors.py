@@ -19,6 +19,10 @@ SMALLEST = 256
 """Below this size there is nothing to be saved."""
 
 
+COLUMNS = 64
+"""How many columns of a triangle are mirrored at a time."""
+
+
 class Eigenvectors(Protocol):
     """V, (D, r)."""
 
@@ -131,7 +135,10 @@ def _tridiagonal(upper: np.ndarray) -> tuple[np.ndarray, Factored] | None:
     from scipy.linalg.lapack import dstevd, dsytrd, dsytrd_lwork
 
     size = upper.shape[0]
-    lower = np.array(upper.T, order="F")
+    lower = np.zeros_like(upper, order="F")
+    for start in range(0, size, COLUMNS):  # a few columns at a time: both triangles lie in memory by columns
+        part = slice(start, start + COLUMNS)
+        lower[start:, part] = upper[part, start:].T
     work, _ = dsytrd_lwork(size, lower=1)
     reduced, diagonal, beside, factors, _ = dsytrd(lower, lower=1, lwork=int(work), overwrite_a=True)
     values, inner, status = dstevd(diagonal, beside, compute_v=1, overwrite_d=True, overwrite_e=True)

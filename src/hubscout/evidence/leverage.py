@@ -43,9 +43,9 @@ def middle_ratio(ratio: np.ndarray, weights: np.ndarray) -> float:
 
 
 def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.0) -> Array:
-    """`times` (FᵀF + tI)⁻¹ within the directions of the spectrum: its upper triangle; below are zeros, or on an accelerator anything.
+    """`times` (FᵀF + tI)⁻¹ within the directions of the spectrum: its upper triangle, in new memory.
 
-    `upper` is the upper triangle of FᵀF, if it is at hand.
+    `upper` is the upper triangle of FᵀF, if it is at hand. On the host there are zeros below the diagonal.
     """
     values = spectrum.squared_singular_values
     if math.isinf(t):
@@ -63,14 +63,23 @@ def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.
 def spare(spectrum: Spectrum, upper: Array | None, ratio: np.ndarray) -> Array:
     """1 - h of every sample for every target, (n, C), from a spectrum with U as its basis.
 
-    `upper` is the upper triangle of FFᵀ, if it is at hand. From one t to another the odds h / (1 - h) of all samples
-    are multiplied by what those of their means are: exact where all σ² are equal.
+    It is the diagonal of t (FFᵀ + tI)⁻¹; `upper` is the upper triangle of FFᵀ, if it is at hand. From one t to another
+    the odds h / (1 - h) of all samples are multiplied by what those of their means are: exact where all σ² are equal.
     """
+    values = spectrum.squared_singular_values
     t = middle_ratio(ratio, mean_leverages(spectrum, ratio))
-    if math.isinf(t):
-        t = float(spectrum.squared_singular_values[-1])  # any will do: the odds of the null model are zero
-    free = _spare_at(spectrum, upper, t)
-    times = to_device_of(_mean_odds(spectrum, ratio) / _mean_odds(spectrum, np.array([t])), free)
+    factor = None if math.isinf(t) else _cholesky(spectrum, upper, t)
+    if factor is None:
+        squares = spectrum.basis**2
+        found = squares @ (1 / (1 + values[None, :] / to_device_of(ratio, values)[:, None])).T
+        # With as many directions as observations nothing is out of their reach, and the rest would be rounding.
+        rest = (1 - squares.sum(1)) * (spectrum.rank < spectrum.n)
+        return found + namespace(found).clip(rest, min=0.0)[:, None]
+    from scipy.linalg import get_lapack_funcs
+
+    root, _ = get_lapack_funcs("trtri", (factor,))(factor, lower=False, overwrite_c=True)
+    free = np.einsum("ij,ij->i", root, root, dtype=np.float64) * (t / float(values[-1]))
+    times = _mean_odds(spectrum, ratio) / _mean_odds(spectrum, np.array([t]))
     return 1 / (1 + ((1 - free) / free)[:, None] * times[None, :])
 
 
@@ -79,21 +88,6 @@ def _mean_odds(spectrum: Spectrum, ratio: np.ndarray) -> np.ndarray:
     values = to_host(spectrum.squared_singular_values)[None, :]
     t = ratio[:, None]
     return (1 / (1 + t / values)).sum(1) / ((1 / (1 + values / t)).sum(1) + (spectrum.n - spectrum.rank))
-
-
-def _spare_at(spectrum: Spectrum, upper: Array | None, t: float) -> Array:
-    """1 - h_i at one t, (n,): the diagonal of t (FFᵀ + tI)⁻¹."""
-    values = spectrum.squared_singular_values
-    factor = _cholesky(spectrum, upper, t)
-    if factor is None:
-        squares = spectrum.basis**2
-        found = squares @ (t / (t + values))
-        # With as many directions as observations nothing is out of their reach, and the rest would be rounding.
-        return found if spectrum.rank == spectrum.n else found + namespace(values).clip(1 - squares.sum(1), min=0.0)
-    from scipy.linalg import get_lapack_funcs
-
-    found, _ = get_lapack_funcs("trtri", (factor,))(factor, lower=False, overwrite_c=True)
-    return np.einsum("ij,ij->i", found, found, dtype=np.float64) * (t / float(values[-1]))
 
 
 def _cholesky(spectrum: Spectrum, upper: Array | None, t: float) -> np.ndarray | None:
