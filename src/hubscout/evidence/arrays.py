@@ -173,17 +173,17 @@ def upper_zeros(reference: Array, size: int) -> Array:
     return np.zeros((size, size), order="F")
 
 
-def upper_inner(first: Array, second: Array) -> float:
-    """Σ first·second over all entries of two symmetric matrices that are given by their upper triangles.
+def upper_inner(first: Array, second: Array) -> Array:
+    """Σ first·second over all entries of two symmetric matrices that are given by their upper triangles: a scalar.
 
     Below the diagonal the first must hold zeros, and the second may hold anything finite.
 
-    >>> upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]]))
+    >>> float(upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]])))
     8.0
     """
     # Transposed, because the arrays of `add_product` are contiguous that way.
     inner = (first * second).sum() if is_torch(first) else np.vdot(first.T, second.T)
-    return float(2 * inner - (first.diagonal() * second.diagonal()).sum())
+    return 2 * inner - first.diagonal() @ second.diagonal()
 
 
 def mirrored(upper: Array) -> Array:

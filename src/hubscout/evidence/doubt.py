@@ -103,26 +103,27 @@ def contributions_from_sums(
     level -= float(origin @ moved + precision @ constant**2)
     result = []
     for block in blocks:
-        quadratic = upper_inner(kernel, block.upper_gram) + float(turned @ block.feature_sum)
-        crossed = float(linear.reshape(-1) @ block.cross.reshape(-1))
-        squares = float(((block.target_squares + 2 * constant * block.target_sum) * precision).sum())
+        quadratic = upper_inner(kernel, block.upper_gram) + turned @ block.feature_sum
+        crossed = linear.reshape(-1) @ block.cross.reshape(-1)
+        squares = precision @ (block.target_squares + 2 * constant * block.target_sum)
         result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))
-    return np.array(result)
+    return to_host(xp.stack(result))  # all at once: an accelerator is not waited for block by block
 
 
 def contributions_from_rows(
     spectrum: Spectrum,
     upper_gram: Array | None,
     targets: Array,
+    residuals: Array,
     ratio: np.ndarray,
     beta: np.ndarray,
     block_of_row: np.ndarray,
 ) -> np.ndarray:
-    """The same sample by sample, from U and without expansion: (B,). `upper_gram` is of FFᵀ, if it is at hand."""
+    """The same sample by sample, from U and without expansion: (B,).
+
+    `upper_gram` is of FFᵀ, if it is at hand; `residuals`, (n, C), are of what features reach of the targets.
+    """
     xp = namespace(targets)
-    # t / (t + σ²), written so that t may be ∞
-    shrunk = 1 / (1 + spectrum.squared_singular_values[None, :] / to_device_of(ratio, targets)[:, None])
-    residuals = spectrum.vectors.combine(spectrum.projections * shrunk).T
     if spectrum.rank < spectrum.n:
         # What no feature reaches. With as many directions as observations that is nothing, and would be rounding here.
         residuals = residuals + (targets - spectrum.vectors.combine(spectrum.projections).T)

@@ -36,7 +36,7 @@ from hubscout.evidence.maximize import (
     with_doubt,
 )
 from hubscout.evidence.offset import is_far, mean_direction
-from hubscout.evidence.posterior import dual_coefficients, mean_weights
+from hubscout.evidence.posterior import dual_residuals, mean_weights
 from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
@@ -186,7 +186,8 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
         inner = add_product(inner, _column_part(rows, columns, taken).T)
     spectrum = dual_spectrum(inner, targets, observations(n, settings.center), dim)
     solution = settings.solve(spectrum, None)
-    coefficients = dual_coefficients(spectrum, solution.ratio)
+    residuals = dual_residuals(spectrum, solution.ratio)
+    coefficients = residuals / to_device_of(solution.ratio, residuals)
     weights = zeros_like_device(rows, targets.shape[1], dim)
     for columns in chunks(dim, n):
         weights[:, columns] = coefficients.T @ _column_part(rows, columns, taken)
@@ -195,7 +196,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
         return _decomposed(rows, labels, block_of_row, settings)
-    return _with_row_doubt(fitted, spectrum, inner, targets, scored, block_of_row, settings)
+    return _with_row_doubt(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
 
 
 def _right_vectors(rows: Array, means: Array | None, spectrum: Spectrum) -> Deferred:
@@ -230,7 +231,9 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     weights = mean_weights(right, solution.ratio)
     both = (means, target_means) if settings.center else None
     fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
-    return _with_row_doubt(fitted, left, None, targets, scored, block_of_row, settings)
+    return _with_row_doubt(
+        fitted, left, None, targets, dual_residuals(left, solution.ratio), scored, block_of_row, settings
+    )
 
 
 def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
@@ -250,6 +253,7 @@ def _with_row_doubt(
     spectrum: Spectrum,
     inner: Array | None,
     targets: Array,
+    residuals: Array,
     scored: np.ndarray,
     block_of_row: np.ndarray,
     settings: Settings,
@@ -258,7 +262,7 @@ def _with_row_doubt(
     if settings.jackknife == "none" or block_of_row.max() == 0:
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
-    contributions = contributions_from_rows(spectrum, inner, targets, ratio, beta, block_of_row)
+    contributions = contributions_from_rows(spectrum, inner, targets, residuals, ratio, beta, block_of_row)
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 
