@@ -107,3 +107,15 @@ def test_variances_of_few_samples_are_of_the_features_that_were_fitted(generator
     np.testing.assert_allclose(basis.T @ basis, np.eye(fitted.rank), atol=1e-9)
     variance = fitted.predict_variance(features[:5])
     np.testing.assert_allclose(again.predict_variance(features[:5]), variance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2 * LARGE, LARGE])
+@pytest.mark.parametrize("center", [False, True])
+def test_tensors_have_the_error_bar_of_arrays(generator, tensors_stay_tensors, n, center):
+    torch = pytest.importorskip("torch")
+    features, ids = labelled(generator, n, LARGE + 10)
+    arrays, tensors = (logme(rows, ids, center=center) for rows in (features, torch.from_numpy(features)))
+    assert tensors.score == pytest.approx(arrays.score, abs=1e-9)
+    assert tensors.standard_error == pytest.approx(arrays.standard_error, rel=0.02)
+    variances = [fitted.predict_variance(features[:5]) for fitted in (arrays, tensors)]
+    np.testing.assert_allclose(variances[1], variances[0], rtol=1e-7)

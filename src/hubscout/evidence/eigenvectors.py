@@ -70,7 +70,7 @@ class Deferred(WrittenOut):
         self._write = write
 
     @cached_property
-    def matrix(self) -> Array:  # type: ignore[override]
+    def matrix(self) -> Array:
         """V, written out."""
         return self._write()
 
