@@ -104,8 +104,8 @@ def _cholesky(spectrum: Spectrum, upper: Array | None, t: float) -> np.ndarray |
         return None
     from scipy.linalg import get_lapack_funcs
 
-    matrix = np.divide(upper, largest, dtype=np.float64, order="F")
-    matrix = matrix.astype(np.float32 if condition < SINGLE_PRECISION else np.float64, order="F", copy=False)
+    matrix = np.empty(upper.shape, np.float32 if condition < SINGLE_PRECISION else np.float64, order="F")
+    np.divide(upper, largest, out=matrix, casting="same_kind")
     np.fill_diagonal(matrix, matrix.diagonal() + t / largest)
     factor, status = get_lapack_funcs("potrf", (matrix,))(matrix, lower=False, overwrite_a=True)
     return factor if status == 0 else None
