@@ -25,7 +25,7 @@ from hubscout.evidence.arrays import (
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
-from hubscout.evidence.eigenvectors import WrittenOut
+from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
     Jackknife,
@@ -36,7 +36,7 @@ from hubscout.evidence.maximize import (
     with_doubt,
 )
 from hubscout.evidence.offset import is_far, mean_direction
-from hubscout.evidence.posterior import dual_coefficients, mean_weights
+from hubscout.evidence.posterior import dual_residuals, mean_weights
 from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
@@ -186,22 +186,31 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
         inner = add_product(inner, _column_part(rows, columns, taken).T)
     spectrum = dual_spectrum(inner, targets, observations(n, settings.center), dim)
     solution = settings.solve(spectrum, None)
-    coefficients = dual_coefficients(spectrum, solution.ratio)
+    residuals = dual_residuals(spectrum, solution.ratio)
+    coefficients = residuals / to_device_of(solution.ratio, residuals)
     weights = zeros_like_device(rows, targets.shape[1], dim)
-    basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
     for columns in chunks(dim, n):
-        part = _column_part(rows, columns, taken)
-        weights[:, columns] = coefficients.T @ part
-        if basis is not None:
-            basis[columns] = part.T @ spectrum.basis
-    if basis is not None:
-        basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
-    kept = spectrum if basis is None else replace(spectrum, vectors=WrittenOut(basis))
+        weights[:, columns] = coefficients.T @ _column_part(rows, columns, taken)
+    kept = replace(spectrum, vectors=_right_vectors(rows, taken, spectrum)) if settings.keep_spectrum else spectrum
     both = None if taken is None else (taken, target_means)
     fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
         return _decomposed(rows, labels, block_of_row, settings)
-    return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
+    return _with_row_doubt(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
+
+
+def _right_vectors(rows: Array, means: Array | None, spectrum: Spectrum) -> Deferred:
+    """V = FᵀU/σ, for whoever asks for predictive variances. The rows may change until then, so they are copied."""
+    kept = namespace(rows).asarray(rows, copy=True)
+
+    def write() -> Array:
+        dim, basis = int(kept.shape[1]), spectrum.basis
+        result = zeros_like_device(kept, dim, spectrum.rank)
+        for columns in chunks(dim, int(kept.shape[0])):
+            result[columns] = _column_part(kept, columns, means).T @ basis
+        return result / namespace(result).sqrt(spectrum.squared_singular_values)
+
+    return Deferred(write)
 
 
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
@@ -222,7 +231,9 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     weights = mean_weights(right, solution.ratio)
     both = (means, target_means) if settings.center else None
     fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
-    return _with_row_doubt(fitted, left, targets, scored, block_of_row, settings)
+    return _with_row_doubt(
+        fitted, left, None, targets, dual_residuals(left, solution.ratio), scored, block_of_row, settings
+    )
 
 
 def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
@@ -240,16 +251,18 @@ def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Ar
 def _with_row_doubt(
     fitted: Evidence,
     spectrum: Spectrum,
+    inner: Array | None,
     targets: Array,
+    residuals: Array,
     scored: np.ndarray,
     block_of_row: np.ndarray,
     settings: Settings,
 ) -> Evidence:
-    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis."""
+    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis, `inner` is FFᵀ."""
     if settings.jackknife == "none" or block_of_row.max() == 0:
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
-    contributions = contributions_from_rows(spectrum, targets, ratio, beta, block_of_row)
+    contributions = contributions_from_rows(spectrum, inner, targets, residuals, ratio, beta, block_of_row)
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 

@@ -21,9 +21,9 @@ from hubscout.evidence.doubt import (
     contributions_from_sums,
     doubt_from_contributions,
     doubt_from_refits,
-    mean_leverages,
 )
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.leverage import mean_leverages
 from hubscout.evidence.posterior import mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
 from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
@@ -121,14 +121,15 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
         return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
     # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
     far = spectrum.mean_coordinates is not None
-    origin = (-step if settings.center or far else total.shift) @ spectrum.basis
+    origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
     if spectrum.mean_coordinates is not None:
         origin = origin + spectrum.mean_coordinates
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
     constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
     parts = (select(block, scored) for block in blocks)
+    gram = None if far else part.upper_gram
     contributions = contributions_from_sums(
-        parts, spectrum, solution.ratio, fitted.beta[scored], weights, origin, constant
+        parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, origin, constant
     )
     sizes = np.array([block.n for block in blocks])
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, sizes))
