@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
-from hubscout.report.markup import Markup, json_script, tag
+from hubscout.report.markup import Markup, asset, json_script, style_sheet, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.answer import answer_section
 from hubscout.report.sections.convergence import convergence_section
@@ -45,11 +44,6 @@ def sections(run: Run) -> list[Section]:
     return [section for section in (make(run) for make in ORDER) if section is not None]
 
 
-def asset(name: str) -> str:
-    """The text of one of the page's own files."""
-    return files("hubscout.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
 def render(run: Run) -> str:
     """The whole page as text. It asks nothing of the network, and its policy forbids it to."""
     parts = sections(run)
@@ -62,7 +56,7 @@ def render(run: Run) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="generator", content=f"hubscout {__version__}"),
         tag("title", title),
-        Markup(f"<style>{asset('report.css')}</style>"),
+        Markup(f"<style>{style_sheet()}</style>"),
     ]
     names = run.view.names if run.view is not None else []
     body = [

@@ -17,11 +17,11 @@ from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from hubscout.evaluation.pairs import Better
     from hubscout.ranking.judgement import Evaluation, MetricAgreement
+    from hubscout.report.charts.chart import Chart
 
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
@@ -213,8 +213,18 @@ class Ranking:
         """Write one self-contained HTML page; it loads nothing and opens from a file."""
         return call("write_report", call("Run", ranking=self), path)
 
-    def plot(self, what: str = "scores") -> Figure:
-        """A matplotlib figure: "scores", "cost", "metrics", "targets", "layers" or "convergence"."""
+    def plot(self, what: str = "scores") -> Chart:
+        """A chart for a notebook or a file: "scores", "cost", "metrics", "targets", "layers" or "convergence".
+
+        Args:
+            what: Which chart.
+
+        Returns:
+            A chart. A notebook shows it; `chart.save("cost.pdf")` writes it as SVG, PNG or PDF.
+
+        Raises:
+            InputError: No chart of this name, or the ranking has nothing to draw for it.
+        """
         return call("draw", call("Run", ranking=self), what)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from hubscout.report.charts.frame import WIDE, figure
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.frame import WIDE
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
@@ -184,11 +185,11 @@ def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) ->
         )
         for place, curve in enumerate(curves)
     ]
-    chart = figure(
-        lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
+    chart = Chart(
+        draw=lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
         wide=CHART,
     )
-    return [tag("h3", title), chart]
+    return [tag("h3", title), chart.html()]
 
 
 def _number(value: Any) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
-from hubscout.report.page import asset
+from hubscout.report.markup import asset
 from hubscout.report.run import Run
 from hubscout.report.shell import shell_command
 from hubscout.runs.file_names import RANKING

@@ -69,8 +69,12 @@
           return sign * String(a).localeCompare(String(b));
         });
         body.append(...rows.map(([, row]) => row));
+        filter();
       });
     }
+    // A long table is folded, unless somebody looks for something.
+    const unfold = $("#unfold");
+    let folded = Boolean(unfold);
     const form = $("#filters");
     const filter = () => {
       const words = $("#filter-name").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -84,11 +88,21 @@
           && (!tiedOnly || row.dataset.tied === "1");
         row.hidden = !shown;
         count += shown;
+        row.classList.toggle("folded", folded && count > Number(unfold.dataset.shown));
       }
       $("#filter-count").textContent = `${count} of ${body.rows.length} models`;
     };
     form.addEventListener("input", filter);
     form.addEventListener("submit", (event) => event.preventDefault());
+    if (unfold) {
+      unfold.addEventListener("click", () => {
+        folded = !folded;
+        table.classList.toggle("unfolded", !folded);
+        unfold.textContent = folded ? `Show all ${body.rows.length} models` : `Show the first ${unfold.dataset.shown}`;
+        filter();
+      });
+      filter();
+    }
   }
 
   // Panels of which one is shown at a time.

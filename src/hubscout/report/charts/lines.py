@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.frame import Format, Frame, axes, drawing
+from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend
 from hubscout.report.charts.labels import spread, text_width
 from hubscout.report.charts.scale import Scale, linear, logarithmic
 from hubscout.report.markup import Markup, tag
@@ -43,8 +43,15 @@ def lines(
     logarithmic_axes: bool = False,
     diagonal: bool = False,
     whole_x: bool = False,
+    keys: Keys = (),
+    shared_y: Sequence[float] = (),
 ) -> Markup:
-    """Curves over a common axis; `diagonal` draws y = x, which fixed points lie on."""
+    """Curves over a common axis; `diagonal` draws y = x, which fixed points lie on.
+
+    `shared_y` are the heights of all panels of a row of charts, so that they have one scale.
+    """
+    rest = [("series-rest", "the others")] if any(c.colour is None and not c.named for c in curves) else []
+    frame, explained = legend(frame, [*keys, *rest])
     longest = 16 if frame.narrow else 26
     named = [curve for curve in curves if curve.named]
     widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in named), default=0)
@@ -52,7 +59,7 @@ def lines(
     area = frame.area
     wanted = 4 if frame.narrow else 6
     across = [value for curve in curves for value in curve.x]
-    heights = [value for curve in curves for value in (*curve.y, *curve.low, *curve.high)]
+    heights = [*shared_y, *curve_heights(curves)]
     if logarithmic_axes:
         x = logarithmic(across, area.left, area.right, padding=0.02, wanted=wanted)
         y = logarithmic(heights, area.bottom, area.top, padding=0.05, wanted=5)
@@ -68,12 +75,18 @@ def lines(
     parts += [_line(curve, x, y) for curve in curves]
     return drawing(
         frame,
+        explained,
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         tag("g", *parts, aria_hidden="true"),
         tag("g", *_dots(curves, x, y), class_="points"),
         tag("g", *_ends(frame, named, x, y, longest), class_="names", aria_hidden="true"),
         label=label,
     )
+
+
+def curve_heights(curves: Sequence[Curve]) -> list[float]:
+    """Everything that a vertical axis must hold to show these curves and their bands."""
+    return [value for curve in curves for value in (*curve.y, *curve.low, *curve.high)]
 
 
 def _look(curve: Curve) -> str:
@@ -112,7 +125,7 @@ def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
             dots.append(
                 tag(
                     "g",
-                    tag("circle", cx=x(across), cy=y(up), r=3.0 if curve.dots else 1.5),
+                    tag("circle", cx=x(across), cy=y(up), r=3.0 if curve.dots else 1.5, class_="bead"),
                     tag("circle", cx=x(across), cy=y(up), r=9, class_="reach"),
                     class_=f"dot {_look(curve)}",
                     data_model=curve.model,

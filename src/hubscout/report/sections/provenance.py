@@ -8,8 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hubscout.report.answer import command_words
-from hubscout.report.charts.frame import details
-from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.markup import Markup, details, join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.frame import details
-from hubscout.report.charts.scale import Scale, linear
-from hubscout.report.markup import Markup, breakable, join, scrolling, table, tag
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.intervals import intervals
+from hubscout.report.charts.scale import Scale, linear, reach
+from hubscout.report.markup import Markup, breakable, details, join, scrolling, table, tag
 from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
@@ -19,6 +20,10 @@ from hubscout.tasks.kinds import kind_of
 ERRORS_SHOWN = 2.0
 """Error bars reach this many standard errors each way."""
 BAR_WIDTH = 132.0
+ROWS_SHOWN = 25
+"""Rows of a table before it is unfolded."""
+MODELS_DRAWN = 40
+"""In the picture of scores."""
 
 
 def ranking_section(run: Run) -> Section | None:
@@ -28,7 +33,8 @@ def ranking_section(run: Run) -> Section | None:
     view = run.view
     parts: list[Markup] = []
     if view is not None:
-        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _explanation(view), _notes(view)]
+        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _unfold(len(view.rows))]
+        parts += [_explanation(view), _notes(view)]
     if run.ranking.failures:
         parts.append(_failures(run))
     count = len(run.ranking.rows)
@@ -42,6 +48,14 @@ def ranking_section(run: Run) -> Section | None:
         group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
         lead += f" {group} cannot be told apart from the best."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
+
+
+def _unfold(count: int) -> Markup:
+    """The button that shows the rows of a long table that the page's script folds away."""
+    if count <= ROWS_SHOWN:
+        return join([])
+    words = f"Show all {count} models"
+    return tag("button", words, type="button", id="unfold", class_="script-only", data_shown=ROWS_SHOWN)
 
 
 def _controls(view: View) -> Markup:
@@ -118,7 +132,8 @@ def _table(view: View) -> Markup:
     columns = _columns(view)
     scale = None
     if any(row.standard_error is not None for row in view.rows):
-        scale = linear(_reach(view.rows), 6, BAR_WIDTH - 6, padding=0.02)
+        errors = [error_bar(row) for row in view.rows]
+        scale = linear(reach([row.score for row in view.rows], errors), 6, BAR_WIDTH - 6, padding=0.02)
     heads = [_head("#", 0), _head("Model", 1, class_=None), _head(view.metric, 2)]
     if scale is not None:
         heads.append(tag("th", f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", scope="col", class_="bar"))
@@ -127,12 +142,24 @@ def _table(view: View) -> Markup:
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), id="models", class_="models")
 
 
-def _reach(rows: Sequence[Row]) -> list[float]:
-    """What the little axes must show: every score, and error bars as far as they do not dwarf the scores."""
-    scores = [row.score for row in rows]
-    most = (max(scores) - min(scores)) or float("inf")
-    reach = [min(ERRORS_SHOWN * (row.standard_error or 0.0), most) for row in rows]
-    return [score + sign * error for score, error in zip(scores, reach, strict=True) for sign in (-1, 1)]
+def error_bar(row: Row) -> float:
+    """Half the length of a model's error bar; 0 where its error is not known."""
+    return ERRORS_SHOWN * (row.standard_error or 0.0)
+
+
+def scores_chart(view: View) -> Chart:
+    """The scores with error bars, best on top."""
+    rows = view.rows[:MODELS_DRAWN]
+    entries = [(view.names[index], row.score, error_bar(row), view.group(row)) for index, row in enumerate(rows)]
+    return Chart(
+        draw=lambda frame: intervals(
+            frame,
+            entries,
+            label=f"{view.metric} of {len(rows)} models",
+            x_title=f"{view.metric} (± {ERRORS_SHOWN:g} standard errors)",
+            keys=view.keys(range(len(rows))),
+        )
+    )
 
 
 def _head(name: str, column: int, class_: str | None = "number") -> Markup:
@@ -204,19 +231,22 @@ def _model(view: View, row: Row, index: int) -> Markup:
 
 def _bar(view: View, row: Row, scale: Scale) -> Markup:
     middle = scale(row.score)
-    reach = ERRORS_SHOWN * (row.standard_error or 0.0)
-    low, high = scale(max(row.score - reach, scale.low)), scale(min(row.score + reach, scale.high))
+    error = error_bar(row)
+    low, high = scale(max(row.score - error, scale.low)), scale(min(row.score + error, scale.high))
     best = scale(view.rows[0].score)
     return tag(
         "svg",
         tag("path", d=f"M{best:.1f} 0V22", class_="leader"),
-        tag("path", d=f"M{low:.1f} 11H{high:.1f}", class_="error"),
-        tag("circle", cx=middle, cy=11, r=4),
+        tag(
+            "g",
+            tag("path", d=f"M{low:.1f} 11H{high:.1f}", class_="error"),
+            tag("circle", cx=middle, cy=11, r=4, class_=f"mark {view.group(row)}"),
+            class_=f"point {view.group(row)}",
+        ),
         viewBox=f"0 0 {BAR_WIDTH:g} 22",
         width=BAR_WIDTH,
         height=22,
         aria_hidden="true",
-        class_=f"point {view.group(row)}",
     )
 
 

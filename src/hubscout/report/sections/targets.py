@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.heat import heat
 from hubscout.report.markup import Markup, join, json_script, scrolling, tag
 from hubscout.report.names import shorten
 from hubscout.report.run import Run
@@ -32,7 +34,7 @@ def targets_section(run: Run) -> Section | None:
     order = order_by_spread(gains)
     shown = order[:TARGETS_SHOWN]
     low, high = colour_range(gains)
-    lead = f"Gain over the null model on each {noun}, in nats a sample; the stronger the colour, the better explained."
+    lead = f"Gain over the null model on each {noun}, in nats per sample; the darker, the better explained."
     if len(names) > TARGETS_SHOWN:
         lead += f" These are the {TARGETS_SHOWN} of {len(names)} {plural} that the models differ most on."
     data = {
@@ -55,14 +57,31 @@ def targets_section(run: Run) -> Section | None:
     return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts))
 
 
+def targets_chart(view: View) -> Chart:
+    """The gain of the best models on the targets that models differ most on."""
+    names = view.ranking.task.target_names
+    rows = [(index, row) for index, row in enumerate(view.rows) if len(row.per_target) == len(names)]
+    gains = np.array([row.per_target for _, row in rows])
+    order = order_by_spread(gains)[: 2 * TARGETS_SHOWN]
+    shown = gains[:MODELS_SHOWN, order].T
+    low, high = colour_range(gains)
+    models = [view.names[index] for index, _ in rows[:MODELS_SHOWN]]
+    targets = [str(names[index]) for index in order]
+    return Chart(
+        draw=lambda frame: heat(
+            frame, targets, models, shown, label="Gain by target", low=low, high=high, unit="nats gained"
+        )
+    )
+
+
 def order_by_spread(gains: np.ndarray) -> np.ndarray:
     """Targets (columns), the one with the widest spread over models first; equal ones in their order."""
     return np.argsort(-(gains.max(axis=0) - gains.min(axis=0)), kind="stable")
 
 
 def colour_range(gains: np.ndarray) -> tuple[float, float]:
-    """The gains at the two ends of the colours: a few extreme cells must not make all others look alike."""
-    low, high = np.quantile(gains, [0.02, 0.98])
+    """The gains at the two ends of the colours: the least and the most, so that no cell is off the scale."""
+    low, high = gains.min(), gains.max()
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
     return float(low), float(high)

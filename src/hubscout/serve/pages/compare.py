@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hubscout.evaluation import weighted_tau
-from hubscout.report.charts.frame import Frame, details, drawing, figure
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.frame import Frame, drawing
 from hubscout.report.charts.labels import text_width
-from hubscout.report.markup import Markup, breakable, join, scrolling, tag
+from hubscout.report.markup import Markup, breakable, details, join, scrolling, tag
 from hubscout.report.names import short_names, shorten
 from hubscout.report.run import Run
 from hubscout.report.sections.section import TAU
@@ -206,4 +207,4 @@ def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> 
     caption = "Ranks of the models that both runs have."
     if len(models) > MOST_DRAWN:
         caption += f" The first {MOST_DRAWN} of {len(models)} are drawn."
-    return figure(draw, caption=caption, wide=Frame(width=880, height=height))
+    return Chart(draw=draw, caption=caption, wide=Frame(width=880, height=height)).html()

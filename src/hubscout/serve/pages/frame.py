@@ -6,8 +6,7 @@ from importlib.resources import files
 from urllib.parse import quote
 
 from hubscout import __version__
-from hubscout.report.markup import Markup, tag
-from hubscout.report.page import asset as report_asset
+from hubscout.report.markup import Markup, style_sheet, tag
 from hubscout.serve.summary import Summary
 
 STATES = {
@@ -22,7 +21,7 @@ def assets() -> dict[str, tuple[str, str]]:
     """The files that pages load: name → (kind, content). The report's style comes first, so that both look alike."""
     here = files("hubscout.serve").joinpath("assets")
     return {
-        "report.css": ("text/css", report_asset("report.css")),
+        "report.css": ("text/css", style_sheet()),
         "serve.css": ("text/css", here.joinpath("serve.css").read_text(encoding="utf-8")),
         "serve.js": ("text/javascript", here.joinpath("serve.js").read_text(encoding="utf-8")),
     }
