@@ -1,3 +1,5 @@
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ from hubscout.cli.values import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.folder import Folder
+from hubscout.serve.pages.start import start_page
 from hubscout.serve.starting import Request, Starter, check_model
 
 
@@ -30,6 +33,31 @@ def test_runs_and_links_are_no_data(starter: Starter, runs: Path, tmp_path: Path
     for name in ("runs", "runs/first", "link.csv"):
         with pytest.raises(InputError, match="Data"):
             whole.find(name)
+
+
+def test_what_hubscout_wrote_itself_is_no_data(data: Path, runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    home = tmp_path / "data"
+    shutil.copytree(runs / "first", home / "first")
+    for name in ("scores.parquet", "events.jsonl", "metrics.jsonl", "trials.jsonl", "reference.csv"):
+        (home / name).write_text("text,label\n")
+    (home / "my-model").mkdir()
+    (home / "my-model" / "tuning.json").write_text("{}")
+    (home / "my-model" / "train.csv").write_text("text,label\n")
+    (home / "cache").mkdir()
+    (home / "cache" / "CACHEDIR.TAG").write_text("")
+    (home / "cache" / "shard.parquet").write_text("")
+    whole = DataFolder(Folder.open(home, "--data"), Folder.open(runs, "RUNS").path)
+    assert whole.names() == ["colours", "words.csv"]
+
+
+def test_a_pattern_is_offered_by_what_it_stands_for() -> None:
+    page = start_page([], ["timm/resnet18", "pypi/*", "file:models/*"], None, data_folder="data", csrf="")
+    assert re.findall(r"<span title=[^>]*>(.*?)</span>", page) == [
+        "resnet18",
+        "all models matching pypi/*",
+        "all models matching file:models/*",
+    ]
 
 
 def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:

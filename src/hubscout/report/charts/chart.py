@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hubscout.report.charts.export import standalone, write_drawing
-from hubscout.report.charts.frame import NARROW, WIDE, Frame
-from hubscout.report.markup import Markup, details, tag
+from hubscout.report.charts.frame import WIDE, Draw, Frame, figure
+from hubscout.report.markup import Markup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,25 +20,14 @@ class Chart:
         >>> chart.save("cost.pdf")  # doctest: +SKIP
     """
 
-    draw: Callable[[Frame], Markup]
+    draw: Draw
     caption: object = ""
     numbers: Markup | None = field(default=None, repr=False)
     wide: Frame = WIDE
 
     def html(self) -> Markup:
-        """The chart for a page: drawn for a desk and for a phone, of which the style sheet shows the one that fits.
-
-        Scaling one drawing down would leave letters that nobody can read.
-        """
-        narrow = replace(NARROW, height=max(NARROW.height, min(self.wide.height, 520)))
-        return tag(
-            "figure",
-            self.draw(self.wide),
-            self.draw(narrow),
-            tag("figcaption", self.caption) if self.caption else "",
-            details("The numbers of this chart", self.numbers) if self.numbers else "",
-            class_="chart",
-        )
+        """The chart for a page, with its caption and its numbers."""
+        return figure(self.draw, caption=self.caption, numbers=self.numbers, wide=self.wide)
 
     def svg(self) -> str:
         """The chart as an SVG file that needs no style sheet."""

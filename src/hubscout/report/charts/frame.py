@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from hubscout.report.charts.labels import Box, text_width
 from hubscout.report.charts.scale import Scale
-from hubscout.report.markup import Markup, tag
+from hubscout.report.markup import Markup, details, tag
 from hubscout.report.names import significant
 
 Format = Callable[[float], str]
+Draw = Callable[["Frame"], Markup]
 Keys = Sequence[tuple[str, str]]
 """What the marks of a chart mean: pairs of a class of the style sheet and words."""
 LINES = frozenset({"front", "diagonal"})
@@ -108,4 +109,20 @@ def drawing(frame: Frame, *parts: object, label: str) -> Markup:
         aria_label=label,
         class_="narrow" if frame.narrow else "wide",
         style=f"font-size:{frame.font:g}px",
+    )
+
+
+def figure(draw: Draw, *, caption: object = "", numbers: Markup | None = None, wide: Frame = WIDE) -> Markup:
+    """A chart on a page: drawn for a desk and for a phone, of which the style sheet shows the one that fits.
+
+    Scaling one drawing down would leave letters that nobody can read. `numbers` is the same as a table.
+    """
+    narrow = replace(NARROW, height=max(NARROW.height, min(wide.height, 520)))
+    return tag(
+        "figure",
+        draw(wide),
+        draw(narrow),
+        tag("figcaption", caption) if caption else "",
+        details("The numbers of this chart", numbers) if numbers else "",
+        class_="chart",
     )

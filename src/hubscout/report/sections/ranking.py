@@ -134,7 +134,7 @@ def _table(view: View) -> Markup:
     if any(row.standard_error is not None for row in view.rows):
         errors = [error_bar(row) for row in view.rows]
         scale = linear(reach([row.score for row in view.rows], errors), 6, BAR_WIDTH - 6, padding=0.02)
-    heads = [_head("#", 0), _head("Model", 1, class_=None), _head(view.metric, 2)]
+    heads = [_head("#", 0), _head("Model", 1, class_="names"), _head(view.metric, 2)]
     if scale is not None:
         heads.append(tag("th", f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", scope="col", class_="bar"))
     heads += [_head(column.title, len(heads) + place) for place, column in enumerate(columns)]

@@ -33,12 +33,9 @@
     const chosen = new Set();
     const find = $("#find");
     const ticks = () => {
-      for (const box of $$("input[name=run]", form)) {
-        box.checked = chosen.has(box.value);
-        box.disabled = chosen.size >= 2 && !box.checked;
-      }
-      $("#compare").disabled = chosen.size !== 2;
-      $("#compare-hint").textContent = ["Tick two runs.", "Tick one more.", ""][chosen.size];
+      for (const box of $$("input[name=run]", form)) box.checked = chosen.has(box.value);
+      $("#compare").disabled = chosen.size < 2;
+      $("#compare-hint").textContent = ["Tick two runs or more.", "Tick at least one more."][chosen.size] || `${chosen.size} runs`;
     };
     const rows = async () => {
       const wanted = find.value;
@@ -64,7 +61,7 @@
     form.addEventListener("submit", (event) => {
       // A run that the search hides stays chosen.
       event.preventDefault();
-      if (chosen.size === 2) location.href = `/compare?${new URLSearchParams([...chosen].map((name) => ["run", name]))}`;
+      if (chosen.size > 1) location.href = `/compare?${new URLSearchParams([...chosen].map((name) => ["run", name]))}`;
     });
     $("#search").addEventListener("submit", (event) => { event.preventDefault(); rows(); });
     let waiting;
@@ -123,6 +120,26 @@
     });
   };
 
+  const sorting = () => {
+    for (const button of $$("table.sortable thead button")) {
+      button.addEventListener("click", () => {
+        const head = button.closest("th"), table = button.closest("table"), column = head.cellIndex;
+        const rising = head.getAttribute("aria-sort") !== "ascending";
+        for (const other of $$("th[aria-sort]", table)) other.setAttribute("aria-sort", "none");
+        head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+        const key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+        const order = (a, b) => (rising ? 1 : -1) * key(a).localeCompare(key(b), undefined, { numeric: true });
+        const number = (row) => parseFloat(key(row));
+        const numeric = (a, b) => (rising ? 1 : -1) * (number(a) - number(b));
+        const rows = [...table.tBodies[0].rows];
+        const all = rows.every((row) => !Number.isNaN(number(row)) || ["", "–"].includes(key(row)));
+        const known = (row) => !["", "–"].includes(key(row));
+        rows.sort((a, b) => known(b) - known(a) || (known(a) ? (all ? numeric(a, b) : order(a, b)) : 0));
+        table.tBodies[0].append(...rows);
+      });
+    }
+  };
+
   const tips = () => {
     const tip = document.createElement("div");
     tip.id = "tip"; tip.hidden = true; tip.setAttribute("role", "tooltip");
@@ -141,5 +158,5 @@
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
   };
 
-  addEventListener("DOMContentLoaded", () => { theme(); list(); live(); copying(); naming(); tips(); });
+  addEventListener("DOMContentLoaded", () => { theme(); list(); live(); copying(); naming(); sorting(); tips(); });
 })();
