@@ -97,7 +97,7 @@ def test_a_ranking_is_stopped_and_keeps_what_is_finished(
     page.locator("#progress .state.done").wait_for()
     page.get_by_role("button", name="Stop").click()
     page.locator("#actions .state.interrupted").wait_for()
-    assert page.get_by_role("button", name="Go on").is_visible()
+    assert page.get_by_role("button", name="Resume").is_visible()
     assert "1 of 2 models are finished and saved" in page.locator(".log").inner_text()
     page.screenshot(path=artefacts / "serve-stopped.png", full_page=True)
 
@@ -157,7 +157,7 @@ def test_two_runs_are_found_and_compared(still: Any, open_page: Callable[..., An
     page.get_by_label("Compare first").check()
     assert page.get_by_label("Compare team/second").is_checked()  # also while the search hid it
     page.screenshot(path=artefacts / "serve-list.png", full_page=True)
-    page.get_by_role("button", name="Compare two runs").click()
+    page.get_by_role("button", name="Compare runs").click()
     page.locator("#facts").wait_for()
     assert page.locator("#facts tr.differs th[scope=row]", has_text="Training samples").count() == 1
     assert page.locator("#models tbody tr").count() == 3
@@ -190,7 +190,7 @@ def test_the_list_works_by_keyboard_alone(still: Any, open_page: Callable[..., A
         assert page.evaluate("document.activeElement.name") == "run"
         page.keyboard.press("Space")
         page.keyboard.press("Tab")
-    page.get_by_role("button", name="Compare two runs").focus()
+    page.get_by_role("button", name="Compare runs").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/compare?**")
 
@@ -202,7 +202,7 @@ def test_the_token_is_asked_for_and_taken(serve: Serve, runs: Path, browser: Any
     page.goto(served.address)
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Open").click()
-    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_text("Wrong token.").wait_for()
     page.get_by_label("Token").fill("correct horse battery staple")
     page.get_by_role("button", name="Open").click()
     page.locator("#rows").wait_for()

@@ -151,7 +151,7 @@ def test_killing_the_server_loses_nothing(serve: Serve, runs: Path, zoo: str) ->
         assert not saved.complete
         assert saved.identifiers == (f"{zoo}:colours",)
         page = client.get("/run/new").text
-        assert "Go on" in page
+        assert "Resume" in page
         assert "1 of 2 models are finished and saved" in page
         form = {"csrf": again.csrf()["X-CSRF-Token"]}
         assert client.post("/resume/new", data=form).status_code == 303
@@ -187,7 +187,7 @@ def test_what_cannot_start_says_why(serve: Serve, runs: Path, zoo: str) -> None:
         assert client.post("/api/runs", json=wanted, headers=served.csrf()).status_code == 201
         served.wait_for("new", "failed")
         page = client.get("/run/new").text
-    assert "What it said last" in page
+    assert "Last output" in page
     assert "no such column" in page
 
 

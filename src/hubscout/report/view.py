@@ -43,7 +43,7 @@ GROUPS = {
     "best": "best",
     "tied": "statistically tied with the best",
     "rest": "the others",
-    "dropped": "dropped, judged on fewer samples",
+    "dropped": "dropped early, scored on fewer samples",
 }
 """The groups of models as the style sheet and people call them."""
 

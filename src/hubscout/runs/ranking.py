@@ -210,7 +210,7 @@ class Ranking:
         return load_ranking(Path(path), allow_code=allow_code)
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page; it loads nothing and opens from a file."""
+        """Write one self-contained HTML page; it makes no network requests and opens from a file."""
         return call("write_report", call("Run", ranking=self), path)
 
     def plot(self, what: str = "scores") -> Chart:

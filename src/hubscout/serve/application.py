@@ -109,9 +109,7 @@ async def _read(request: Request, guard: Guard, *, csrf: bool = True) -> dict[st
     if not isinstance(fields, dict):
         raise InputError("The request must be a JSON object.")
     if csrf and not guard.is_csrf(str(request.headers.get("x-csrf-token") or fields.get("csrf") or "")):
-        raise HTTPException(
-            403, "The page is older than the server, or the request came from elsewhere. Load it again."
-        )
+        raise HTTPException(403, "The page is out of date, or the request came from another site. Reload the page.")
     return fields
 
 

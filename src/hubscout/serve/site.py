@@ -82,7 +82,7 @@ class Site:
         """Start a run again with what was asked for the first time; finished models are taken over."""
         note = read_note(self.library.find(name))
         if note is None:
-            raise InputError(f"The run {name} was not started here; give its command again where it was started.")
+            raise InputError(f"The run {name} was not started here; run its command again where it was started.")
         request = Request.read(note.request)
         if request.name != name:
             raise RunError(f"The note in the run {name} is that of another run, {request.name}.")

@@ -277,7 +277,7 @@
     $("#target-all").addEventListener("click", (event) => {
       everything = !everything;
       event.target.setAttribute("aria-expanded", String(everything));
-      event.target.textContent = everything ? `Show the ${cells.shown} most spread` : `Show all ${cells.targets.length}`;
+      event.target.textContent = everything ? `Show only ${cells.shown}` : `Show all ${cells.targets.length}`;
       drawHeat();
     });
   }

@@ -26,7 +26,8 @@ def cost_section(run: Run) -> Section | None:
         anchor="cost",
         title="Score against cost",
         short="Cost",
-        lead="No model is both cheaper and better than one on the staircase. Click a point to pin its model.",
+        lead="No model is both cheaper and better than those on the dashed line, the Pareto front. Click a dot to "
+        "highlight its model everywhere.",
         body=switch("cost", "Cost", [(cost.name, cost.title) for cost in view.costs], panels),
     )
 
@@ -70,7 +71,7 @@ def cost_chart(view: View, cost: Cost) -> Chart:
             )
         )
     numbers = table(
-        ("Model", cost.title, view.metric, "On the front"),
+        ("Model", cost.title, view.metric, "Pareto front"),
         [
             (name, cost.words(point.x), f"{point.y:.4f}", "yes" if name in on_front else "")
             for name, point in ((view.rows[point.model].identifier, point) for point in points)

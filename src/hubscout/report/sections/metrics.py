@@ -20,7 +20,7 @@ MOST_POINTS = 4000
 
 
 def metrics_section(run: Run) -> Section | None:
-    """How far the metrics order the models alike: a matrix, and a scatter plot of every pair."""
+    """How similarly the metrics order the models: a matrix, and a scatter plot of every pair."""
     view = run.view
     if view is None or len(view.ranking.metrics) < 2 or len(view.ranking.compared) < 2:
         return None
@@ -35,11 +35,11 @@ def metrics_section(run: Run) -> Section | None:
     panels = [_pair_chart(view, names[i], names[j], float(agreement.weighted_tau[i, j])).html() for i, j in pairs]
     fewest = int(min(agreement.models[pair] for pair in pairs))
     lead = (
-        "Weighted rank correlation of the orders that the metrics give the models: 1 is the same order, −1 the "
+        "How similarly the metrics order the models, as weighted rank correlation: 1 is the same order, −1 the "
         "reverse. Click a cell to see the pair."
     )
     if fewest < FEWEST_MODELS:
-        lead += f" With as few as {fewest} models in common it is nearly noise."
+        lead += f" With only {fewest} models in common it is mostly noise."
     return Section(
         anchor="metrics",
         title="Metrics against each other",

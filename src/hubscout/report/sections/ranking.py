@@ -12,7 +12,7 @@ from hubscout.report.markup import Markup, breakable, details, join, scrolling, 
 from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
-from hubscout.report.view import View
+from hubscout.report.view import GROUPS, View
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds
 from hubscout.tasks.kinds import kind_of
@@ -45,8 +45,8 @@ def ranking_section(run: Run) -> Section | None:
     if not count:
         lead = ""
     if tied > 1:
-        group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
-        lead += f" {group} cannot be told apart from the best."
+        group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "All of them"
+        lead += f" {group} are statistically tied."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
 
 
@@ -70,13 +70,13 @@ def _controls(view: View) -> Markup:
         fields.append(
             tag(
                 "label",
-                tag("span", "At most, million parameters"),
+                tag("span", "Max. parameters, in millions"),
                 tag("input", type="number", id="filter-params", min=0, step="any", inputmode="decimal"),
             )
         )
     if len(view.ranking.tied_with_best) > 1:
         fields.append(
-            tag("label", tag("input", type="checkbox", id="filter-tied"), " only the best group", class_="check")
+            tag("label", tag("input", type="checkbox", id="filter-tied"), " tied with the best only", class_="check")
         )
     return tag(
         "form",
@@ -118,7 +118,7 @@ def _columns(view: View) -> list[Column]:
     ]
     columns = [column for column in (gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
     if len({row.n for row in view.rows}) > 1:
-        columns.append(Column("Judged on", lambda row: f"{row.n:,}", lambda row: row.n))
+        columns.append(Column("Samples", lambda row: f"{row.n:,}", lambda row: row.n))
     return columns
 
 
@@ -193,8 +193,8 @@ def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Sca
 
 
 def _score(row: Row) -> Markup:
-    doubt = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
-    return join([f"{row.score:.4f}", doubt])
+    error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
+    return join([f"{row.score:.4f}", error])
 
 
 def _probability(value: float | None) -> Markup:
@@ -204,10 +204,10 @@ def _probability(value: float | None) -> Markup:
 
 
 def _model(view: View, row: Row, index: int) -> Markup:
-    remarks: list[Markup] = []
+    footnotes: list[Markup] = []
     if row.dropped is not None:
         leader = row.dropped.leader
-        remarks.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
+        footnotes.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
     pin = tag(
         "button",
         breakable(view.names[index]),
@@ -215,15 +215,15 @@ def _model(view: View, row: Row, index: int) -> Markup:
         class_="pin",
         aria_pressed="false",
         data_model=index,
-        title=f"{row.identifier} (click to pin it in all charts)",
+        title=f"{row.identifier} (click to highlight it in all charts)",
     )
     badge = {"best": "best", "dropped": "dropped"}.get(view.group(row))
     return tag(
         "th",
         pin,
         tag("span", badge, class_=f"badge {badge}") if badge else "",
-        tag("span", "cannot be told apart from the best", class_="unseen") if view.group(row) == "tied" else "",
-        *remarks,
+        tag("span", GROUPS["tied"], class_="unseen") if view.group(row) == "tied" else "",
+        *footnotes,
         scope="row",
         data_value=row.identifier,
     )
@@ -253,20 +253,21 @@ def _bar(view: View, row: Row, scale: Scale) -> Markup:
 def _explanation(view: View) -> Markup:
     metric = view.metric
     words = [
-        "P(best) and the line under the best group come from paired comparisons: all models were judged on the same "
-        "blocks of data, so what makes a block hard for all of them cancels. Two error bars may overlap although the "
-        "difference is certain. ",
+        "P(best) and the line come from paired comparisons: all models were scored on the same blocks of data, so a "
+        "block that is hard for all of them counts against none. Two error bars can therefore overlap although the "
+        "difference is significant. ",
     ]
     if metric == "logme":
         words.append(
-            "LogME is the log evidence a sample (in nats) of a linear model on the frozen features; the gain is over "
-            "a model that has no features. It says which model to start from, not what accuracy to expect."
+            "LogME is the log evidence per sample, in nats, of a linear model on the frozen features. The gain is "
+            "measured against a model without features. LogME says which model to start from, not which accuracy to "
+            "expect."
         )
     return details("How to read this table", tag("p", *words, class_="note"))
 
 
 def _notes(view: View) -> Markup:
-    """What went otherwise than planned, by what happened: often the same for several models."""
+    """What did not go as planned, by what happened: often the same for several models."""
     models: dict[str, list[str]] = {}
     for index, row in enumerate(view.rows):
         for note in row.notes:

@@ -30,10 +30,10 @@ def reference_section(run: Run) -> Section | None:
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
     rows = [(name, *agreement.cells) for name, agreement in found.metrics.items()]
     rows += [(f"{name} (baseline)", *agreement.cells) for name, agreement in found.baselines.items()]
-    heads = ("Score", TAU, "95% interval", "p", "τ", "Rel@1", "It chose")
+    heads = ("Score", TAU, "95% interval", "p", "τ", "Rel@1", "Its choice")
     lead = f"Known results of fine-tuning for {len(found.models)} of the models."
     if found.missing:
-        lead += f" {len(found.missing)} have none."
+        lead += f" For {len(found.missing)} there are none."
     return Section(
         anchor="reference",
         title="Scores against fine-tuning",

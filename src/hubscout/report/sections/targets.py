@@ -53,7 +53,9 @@ def targets_section(run: Run) -> Section | None:
         json_script("targets-data", data),
     ]
     if len(rows) > MODELS_SHOWN:
-        parts.insert(2, tag("p", f"The best {MODELS_SHOWN} models are shown; pin another to add it.", class_="note"))
+        parts.insert(
+            2, tag("p", f"The best {MODELS_SHOWN} models are shown; highlight another to add it.", class_="note")
+        )
     return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts))
 
 

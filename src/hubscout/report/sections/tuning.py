@@ -89,7 +89,7 @@ def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart |
         return None
     drawn = [_drawn(curve, place, metric, "epoch") for place, curve in enumerate(curves)]
     numbers = table(
-        ("Method", "Epoch", f"{metric}, mean", "Least", "Most"),
+        ("Method", "Epoch", f"{metric}, mean", "Lowest", "Highest"),
         [
             (c.method, f"{epoch:g}", f"{mean:.4f}", f"{low:.4f}", f"{high:.4f}")
             for c in curves

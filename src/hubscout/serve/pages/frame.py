@@ -58,7 +58,7 @@ def page(title: str, *content: object, at: str = "", heading: object = None, sub
         ),
         tag("main", *content, id="content", tabindex=-1),
         tag("p", role="status", aria_live="polite", class_="unseen", id="said"),
-        tag("footer", f"hubscout {__version__} · everything shown is in the run folders; this page keeps nothing."),
+        tag("footer", f"hubscout {__version__} · everything is read from the run folders; nothing else is stored."),
     ]
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
@@ -103,6 +103,6 @@ def login_page(wrong: bool = False) -> str:
     )
     return page(
         "Token",
-        alert("That is not the token.") if wrong else "",
-        tag("section", tag("p", "It was printed when the server was started.", class_="lead"), form),
+        alert("Wrong token.") if wrong else "",
+        tag("section", tag("p", "The token was printed when the server started.", class_="lead"), form),
     )
