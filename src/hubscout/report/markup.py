@@ -130,6 +130,11 @@ def asset(name: str) -> str:
     return files("hubscout.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
+def report_script() -> str:
+    """The script of the report's page: what all pages share, then its own."""
+    return asset("page.js") + asset("report.js")
+
+
 def style_sheet() -> str:
     """The style of every page: colours and charts, then the rest."""
     return asset("charts.css") + asset("report.css")

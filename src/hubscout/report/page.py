@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
-from hubscout.report.markup import Markup, asset, json_script, style_sheet, tag
+from hubscout.report.markup import Markup, json_script, report_script, style_sheet, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.answer import answer_section
 from hubscout.report.sections.convergence import convergence_section
@@ -47,7 +47,7 @@ def sections(run: Run) -> list[Section]:
 def render(run: Run) -> str:
     """The whole page as text. It makes no network requests, and its policy forbids them."""
     parts = sections(run)
-    script = asset("report.js")
+    script = report_script()
     title = f"{run.title} · hubscout report"
     head = [
         tag("meta", charset="utf-8"),

@@ -101,6 +101,8 @@ def _named(settings: Mapping[str, Any], without: Sequence[str]) -> dict[str, str
 def _words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

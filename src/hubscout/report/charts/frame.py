@@ -79,6 +79,12 @@ def axes(
     return tag("g", *parts, aria_hidden="true")
 
 
+def with_room(frame: Frame, y: Scale, y_format: Format = significant) -> Frame:
+    """The frame with a left margin that holds the ticks of the vertical axis and its title."""
+    widest = max((text_width(y_format(tick), frame.font) for tick in y.ticks), default=0.0)
+    return replace(frame, left=max(frame.left, widest + 32))
+
+
 def legend(frame: Frame, keys: Keys) -> tuple[Frame, Markup]:
     """The legend of a chart, above its plotting area, and the frame that has room for it."""
     line, x, y = frame.font * 1.6, 8.0, frame.font

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend
+from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend, with_room
 from hubscout.report.charts.labels import spread, text_width
 from hubscout.report.charts.scale import Scale, linear, logarithmic
 from hubscout.report.markup import Markup, tag
@@ -52,10 +52,9 @@ def lines(
     """
     rest = [("series-rest", "the others")] if any(c.colour is None and not c.named for c in curves) else []
     frame, explained = legend(frame, [*keys, *rest])
-    longest = 16 if frame.narrow else 26
     named = [curve for curve in curves if curve.named]
-    widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in named), default=0)
-    frame = replace(frame, right=min(widest + 22, frame.width * 0.36) if named else frame.right)
+    longest, widest = _longest(named, frame)
+    frame = replace(frame, right=widest + 22 if named else frame.right)
     area = frame.area
     wanted = 4 if frame.narrow else 6
     across = [value for curve in curves for value in curve.x]
@@ -66,6 +65,9 @@ def lines(
     else:
         x = linear(across, area.left, area.right, padding=0.02, wanted=wanted, whole=whole_x)
         y = linear(heights, area.bottom, area.top, padding=0.05, wanted=5)
+    frame = with_room(frame, y, y_format)
+    area = frame.area
+    x = replace(x, start=area.left)
     parts: list[Markup] = []
     if diagonal:
         low, high = max(x.low, y.low), min(x.high, y.high)
@@ -82,6 +84,15 @@ def lines(
         tag("g", *_ends(frame, named, x, y, longest), class_="names", aria_hidden="true"),
         label=label,
     )
+
+
+def _longest(curves: Sequence[Curve], frame: Frame) -> tuple[int, float]:
+    """How many letters of the names are written at the ends of curves, and how wide the widest is then."""
+    for longest in range(16 if frame.narrow else 26, 5, -1):
+        widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in curves), default=0.0)
+        if widest + 22 <= frame.width * 0.36:
+            break
+    return longest, widest
 
 
 def curve_heights(curves: Sequence[Curve]) -> list[float]:

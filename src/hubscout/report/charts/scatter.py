@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend
+from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend, with_room
 from hubscout.report.charts.labels import Box, Wish, place
 from hubscout.report.charts.scale import Scale, linear, logarithmic, reach
 from hubscout.report.markup import Markup, tag
@@ -52,11 +52,13 @@ def scatter(
 ) -> Markup:
     """A scatter plot; `front` is a staircase through (x, y) from the left to the right."""
     frame, explained = legend(frame, keys)
+    reached = reach([point.y for point in points], [point.error for point in points])
+    y = linear(reached, frame.area.bottom, frame.area.top, padding=0.08, wanted=5)
+    frame = with_room(frame, y, y_format)
     area = frame.area
     make_x = logarithmic if x_logarithmic else linear
     wanted = 4 if frame.narrow else 7
     x = make_x([point.x for point in points], area.left, area.right, padding=0.08, wanted=wanted)
-    y = linear(reach([p.y for p in points], [p.error for p in points]), area.bottom, area.top, padding=0.08, wanted=5)
     return drawing(
         frame,
         explained,

@@ -134,10 +134,10 @@ def _table(view: View) -> Markup:
     if any(row.standard_error is not None for row in view.rows):
         errors = [error_bar(row) for row in view.rows]
         scale = linear(reach([row.score for row in view.rows], errors), 6, BAR_WIDTH - 6, padding=0.02)
-    heads = [_head("#", 0), _head("Model", 1, class_="names"), _head(view.metric, 2)]
+    heads = [_head("#"), _head("Model", class_="names"), _head(view.metric)]
     if scale is not None:
         heads.append(tag("th", f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", scope="col", class_="bar"))
-    heads += [_head(column.title, len(heads) + place) for place, column in enumerate(columns)]
+    heads += [_head(column.title) for column in columns]
     body = [_row(view, row, index, columns, scale) for index, row in enumerate(view.rows)]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), id="models", class_="models")
 
@@ -162,9 +162,9 @@ def scores_chart(view: View) -> Chart:
     )
 
 
-def _head(name: str, column: int, class_: str | None = "number") -> Markup:
-    button = tag("button", name, tag("i", aria_hidden="true"), type="button", data_column=column)
-    return tag("th", button, scope="col", aria_sort="ascending" if column == 0 else "none", class_=class_)
+def _head(name: str, class_: str = "number") -> Markup:
+    button = tag("button", name, tag("i", aria_hidden="true"), type="button")
+    return tag("th", button, scope="col", aria_sort="ascending" if name == "#" else "none", class_=class_)
 
 
 def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Scale | None) -> Markup:

@@ -1,31 +1,8 @@
-"use strict";
-// The pages work without this script; it adds the theme, searching while typing, live panels and tips.
+// Searching while typing and live panels, beside what page.js does.
 // Markup comes from the server alone, where every name was escaped.
 (() => {
-  const root = document.documentElement;
-  root.classList.add("scripted");
-  const store = {
-    get() { try { return localStorage.getItem("hubscout-theme"); } catch { return null; } },
-    set(value) { try { localStorage.setItem("hubscout-theme", value); } catch { /* not kept, still applied */ } },
-  };
-  // Before the page is painted, so that it does not flash in the other theme.
-  if (["light", "dark"].includes(store.get())) root.dataset.theme = store.get();
-  const $ = (selector, from = document) => from.querySelector(selector);
-  const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const { $, $$, theme, copying, switching, sorting, tips } = hubscout;
   const say = (words) => { if ($("#said").textContent !== words) $("#said").textContent = words; };
-
-  const theme = () => {
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const current = () => root.dataset.theme || (dark.matches ? "dark" : "light");
-    const name = () => { $("#theme").textContent = current() === "dark" ? "Light theme" : "Dark theme"; };
-    $("#theme").addEventListener("click", () => {
-      root.dataset.theme = current() === "dark" ? "light" : "dark";
-      store.set(root.dataset.theme);
-      name();
-    });
-    dark.addEventListener("change", name);
-    name();
-  };
 
   const list = () => {
     const form = $("#choose");
@@ -97,17 +74,6 @@
     addEventListener("pagehide", () => source.close());
   };
 
-  const copying = () => {
-    for (const button of $$(".copy")) {
-      button.addEventListener("click", async () => {
-        const code = button.previousElementSibling;
-        try { await navigator.clipboard.writeText(code.textContent); } catch { getSelection().selectAllChildren(code); document.execCommand("copy"); }
-        button.textContent = "Copied";
-        setTimeout(() => { button.textContent = "Copy"; }, 1600);
-      });
-    }
-  };
-
   const naming = () => {
     const data = $("#data"), name = $("#name");
     if (!data) return;
@@ -120,43 +86,8 @@
     });
   };
 
-  const sorting = () => {
-    for (const button of $$("table.sortable thead button")) {
-      button.addEventListener("click", () => {
-        const head = button.closest("th"), table = button.closest("table"), column = head.cellIndex;
-        const rising = head.getAttribute("aria-sort") !== "ascending";
-        for (const other of $$("th[aria-sort]", table)) other.setAttribute("aria-sort", "none");
-        head.setAttribute("aria-sort", rising ? "ascending" : "descending");
-        const key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
-        const order = (a, b) => (rising ? 1 : -1) * key(a).localeCompare(key(b), undefined, { numeric: true });
-        const number = (row) => parseFloat(key(row));
-        const numeric = (a, b) => (rising ? 1 : -1) * (number(a) - number(b));
-        const rows = [...table.tBodies[0].rows];
-        const all = rows.every((row) => !Number.isNaN(number(row)) || ["", "–"].includes(key(row)));
-        const known = (row) => !["", "–"].includes(key(row));
-        rows.sort((a, b) => known(b) - known(a) || (known(a) ? (all ? numeric(a, b) : order(a, b)) : 0));
-        table.tBodies[0].append(...rows);
-      });
-    }
-  };
-
-  const tips = () => {
-    const tip = document.createElement("div");
-    tip.id = "tip"; tip.hidden = true; tip.setAttribute("role", "tooltip");
-    document.body.append(tip);
-    const show = (event) => {
-      const point = event.target.closest?.("[data-tip]");
-      tip.hidden = !point;
-      if (!point) return;
-      tip.textContent = point.dataset.tip;
-      const box = point.getBoundingClientRect();
-      tip.style.left = `${Math.max(8, Math.min(box.right + 8, innerWidth - tip.offsetWidth - 12))}px`;
-      tip.style.top = `${Math.max(8, box.top - tip.offsetHeight - 6)}px`;
-    };
-    document.addEventListener("pointerover", show);
-    document.addEventListener("focusin", show);
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-  };
-
-  addEventListener("DOMContentLoaded", () => { theme(); list(); live(); copying(); naming(); sorting(); tips(); });
+  addEventListener("DOMContentLoaded", () => {
+    theme(); list(); live(); copying(); naming(); switching(); tips();
+    $$("table.sortable").forEach((table) => sorting(table));
+  });
 })();

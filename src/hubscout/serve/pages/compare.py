@@ -94,10 +94,15 @@ def _line(one: Result, settings: Sequence[str]) -> Markup:
     return tag(
         "tr",
         tag("th", tag("a", breakable(run), href=address("/run", run)), scope="row", data_value=run),
-        *(tag("td", breakable(cell) if cell else NONE) for cell in (kind, task, model, method, teachers, metric)),
-        *(tag("td", f"{float(cell):.4f}" if cell else NONE, class_="number", data_value=cell) for cell in numbers),
-        *(tag("td", breakable(one.settings.get(key, NONE))) for key in settings),
+        *(_cell(cell) for cell in (kind, task, model, method, teachers, metric)),
+        *(_cell(cell, number=True) for cell in numbers),
+        *(_cell(one.settings.get(key, "")) for key in settings),
     )
+
+
+def _cell(value: str, *, number: bool = False) -> Markup:
+    shown = f"{float(value):.4f}" if value and number else value or NONE
+    return tag("td", breakable(shown), class_="number" if number else None, data_value=value or None)
 
 
 def _labels(names: tuple[str, str]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from importlib.resources import files
 from urllib.parse import quote
 
 from hubscout import __version__
-from hubscout.report.markup import Markup, style_sheet, tag
+from hubscout.report.markup import Markup, asset, style_sheet, tag
 from hubscout.serve.summary import Summary
 
 STATES = {
@@ -23,6 +23,7 @@ def assets() -> dict[str, tuple[str, str]]:
     return {
         "report.css": ("text/css", style_sheet()),
         "serve.css": ("text/css", here.joinpath("serve.css").read_text(encoding="utf-8")),
+        "page.js": ("text/javascript", asset("page.js")),
         "serve.js": ("text/javascript", here.joinpath("serve.js").read_text(encoding="utf-8")),
     }
 
@@ -39,6 +40,7 @@ def page(title: str, *content: object, at: str = "", heading: object = None, sub
         tag("link", rel="icon", href="data:,"),
         tag("link", rel="stylesheet", href="/assets/report.css"),
         tag("link", rel="stylesheet", href="/assets/serve.css"),
+        tag("script", src="/assets/page.js"),
         tag("script", src="/assets/serve.js"),
     ]
     top = tag(
@@ -58,6 +60,7 @@ def page(title: str, *content: object, at: str = "", heading: object = None, sub
         ),
         tag("main", *content, id="content", tabindex=-1),
         tag("p", role="status", aria_live="polite", class_="unseen", id="said"),
+        tag("div", id="tip", role="tooltip", hidden=True),
         tag("footer", f"hubscout {__version__} · everything is read from the run folders; nothing else is stored."),
     ]
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"

@@ -79,7 +79,9 @@ def _button(words: str, prefix: str, name: str, csrf: str, **more: str) -> Marku
 
 
 def _facts(summary: Summary) -> Markup:
-    facts: list[tuple[str, object]] = [("Started, UTC" if summary.started else "Last written, UTC", summary.day)]
+    facts: list[tuple[str, object]] = []
+    if summary.started or summary.state != "running":
+        facts.append(("Started, UTC" if summary.started else "Last written, UTC", summary.day))
     if summary.state == "running":  # what changes is in the panel below
         facts += [("Model and methods", breakable(summary.best))] if summary.kind == "tuning" and summary.best else []
     elif summary.kind == "ranking":
@@ -93,4 +95,8 @@ def _facts(summary: Summary) -> Markup:
             facts.append((summary.metric, f"{summary.score:.4f}"))
     if summary.seconds is not None:
         facts.append(("Time", human_seconds(summary.seconds)))
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts small")
+    return (
+        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts small")
+        if facts
+        else join([])
+    )
