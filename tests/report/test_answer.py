@@ -93,12 +93,12 @@ def test_a_certain_ranking_has_no_doubts(ranking: Ranking) -> None:
 
 
 def test_the_command_is_ready_for_a_shell(ranking: Ranking) -> None:
-    source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "target": "breed", "kind": None}}
+    source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "label": "breed", "kind": None}}
     ranking = replace(ranking, task=replace(ranking.task, source=source))
     parts = words(next_command(ranking, answer(ranking), Path("my runs/one")))
     assert parts[:5] == ["hubscout", "tune", "my pets.parquet", "--label", "breed"]
-    assert parts[parts.index("--target") + 1] == "timm/small"
-    # The target is among the three best, so the teachers are named one by one.
+    assert parts[parts.index("--model") + 1] == "timm/small"
+    # The model is among the three best, so the teachers are named one by one.
     assert [parts[i + 1] for i, part in enumerate(parts) if part == "--teachers"] == [
         "timm/large", "timm/medium", "timm/tiny",
     ]  # fmt: skip
@@ -112,5 +112,5 @@ def test_the_command_is_one_that_the_command_line_takes(ranking: Ranking) -> Non
     parts = words(next_command(ranking, answer(ranking), Path("run")))
     command = typer.main.get_command(app)
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
-    assert context.params["target"] == "timm/small"
+    assert context.params["model"] == "timm/small"
     assert context.params["method"] == "b-tuning"

@@ -234,7 +234,7 @@ def test_the_next_command_runs_in_a_real_shell(make_ranking: Callable[..., Ranki
     )
     told = seen.stdout.splitlines()
     assert told[0] == "tune"
-    assert told[told.index("--target") + 1] in ranking.identifiers
+    assert told[told.index("--model") + 1] in ranking.identifiers
     assert told == shlex.split(command.replace("\\\n", " "))[1:]
     assert seen.stderr == ""
 

@@ -200,7 +200,7 @@ def write_tuning_run(folder: Path, score: float, teachers: tuple[str, ...], **ar
         task="colours",
         task_fingerprint="f" * 16,
         kind="classification",
-        target="timm/small",
+        model="timm/small",
         teachers=teachers,
         method="b-tuning",
         metrics={"test": {"accuracy": (score, score - 0.05, score + 0.05)}},

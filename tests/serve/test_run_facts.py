@@ -10,7 +10,7 @@ def tuned(seed: int, score: float, **arguments: object) -> TuningRun:
     return TuningRun(
         name=f"fine-tune-{seed}",
         method="fine-tune",
-        target="timm/small",
+        model="timm/small",
         task="pets",
         seed=seed,
         metrics={"test": {"accuracy": (score, score, score)}},

@@ -130,7 +130,7 @@ def data_options(ranking: Ranking) -> list[str]:
     for name, option in (
         ("image", "--image"),
         ("text", "--text"),
-        ("target", "--label"),
+        ("label", "--label"),
         ("kind", "--kind"),
         ("split", "--split"),
     ):
@@ -142,10 +142,10 @@ def data_options(ranking: Ranking) -> list[str]:
 
 def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:
     """The command that puts the answer to work, ready for a shell."""
-    target = found.small or found.lighter or found.best
-    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--target", target.identifier]
+    model = found.small or found.lighter or found.best
+    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", model.identifier]
     teachers = [row.identifier for row in found.teachers]
-    if not teachers or target is not found.small:
+    if not teachers or model is not found.small:
         parts += ["--method", "fine-tune"]
     elif folder is not None and teachers == ranking.top(len(teachers)):
         parts += ["--teachers", f"{folder}/", "--top", str(len(teachers)), "--method", "b-tuning"]

@@ -52,7 +52,7 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
 
 def _lead(label: str, runs: Sequence[TuningRun]) -> str:
     """What a run tuned and what taught it."""
-    models = short_names(list(dict.fromkeys(run.target for run in runs if run.target)))
+    models = short_names(list(dict.fromkeys(run.model for run in runs if run.model)))
     teachers = short_names(list(dict.fromkeys(teacher for run in runs for teacher in run.teachers)))
     words = f"{label}: {listing(models) or 'a model'}"
     return f"{words}, taught by {listing(teachers)}." if teachers else f"{words}, without teachers."
