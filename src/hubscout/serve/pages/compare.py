@@ -102,7 +102,9 @@ def _line(one: Result, settings: Sequence[str]) -> Markup:
 
 def _cell(value: str, *, number: bool = False) -> Markup:
     shown = f"{float(value):.4f}" if value and number else value or NONE
-    return tag("td", breakable(shown), class_="number" if number else None, data_value=value or None)
+    return tag(
+        "td", shown if number else breakable(shown), class_="number" if number else None, data_value=value or None
+    )
 
 
 def _labels(names: tuple[str, str]) -> tuple[str, str]:
