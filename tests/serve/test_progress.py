@@ -60,6 +60,15 @@ def test_the_header_of_a_ranking_moves_with_time_and_models(monkeypatch: pytest.
     assert facts(progress) == {}
 
 
+def test_a_model_that_is_running_counts_by_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 160.0)
+    progress = after([{**EVENTS[0], "time": 100.0}, *EVENTS[1:]])
+    progress.take("events.jsonl", {"event": "model-advanced", "model": "timm/c", "n": 300, "rows": 600})
+    assert facts(progress)["Samples done"] == "300"
+    assert facts(progress)["Time left"] == "about 12 s"  # half a model of two and a half
+    assert '<progress value="3.5" max="4"' in progress.markup()
+
+
 def test_the_header_of_a_tuning_moves_with_time_and_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 130.0)
     progress = Progress()

@@ -42,9 +42,9 @@ def time_left(elapsed: float | None, done: float, left: float) -> str:
 
 
 def ranking_facts(
-    began: float | None, taken_over: int, done: int, models: int, samples: int, best: tuple[str, float] | None
+    began: float | None, taken_over: int, done: float, models: int, samples: int, best: tuple[str, float] | None
 ) -> Facts:
-    """Of a ranking that began at `began`, of which `done` models are finished, `taken_over` of them before."""
+    """Of a ranking since `began`: `done` models are finished, `taken_over` of them before; one that runs is a part."""
     elapsed = None if began is None else max(0.0, time.time() - began)
     return [
         ("Elapsed", whole_seconds(elapsed)),
@@ -71,7 +71,7 @@ def tuning_facts(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Facts:
         for line in lines:
             metrics = line.get("metrics") if line.get("event") == "validation" else None
             name, value = next(iter(metrics.items()), ("", None)) if isinstance(metrics, Mapping) else ("", None)
-            if is_number(value) and (best is None or value > best[0]):
+            if value is not None and is_number(value) and (best is None or value > best[0]):
                 best = (float(value), str(name))
     elapsed = max(0.0, time.time() - min(began)) if began else None
     return [

@@ -34,6 +34,8 @@ class Model:
     seconds: float | None = None
     since: float | None = None
     samples: int = 0
+    rows: int = 0
+    """Samples in all, where the model says so while it runs."""
     note: str = ""
 
 
@@ -67,6 +69,8 @@ class Progress:
         model = self.models.setdefault(name, Model())
         if event == "model-started":
             model.standing, model.since = "running", _number(line.get("time"))
+        elif event == "model-advanced":
+            model.samples, model.rows = int(_number(line.get("n")) or 0), int(_number(line.get("rows")) or 0)
         elif event == "model-finished":
             model.standing = "done"
             model.score, model.seconds = _number(line.get("score")), _number(line.get("seconds"))
@@ -127,15 +131,20 @@ class Progress:
             ranking_facts(
                 self.began,
                 sum(model.note == EARLIER for model in self.models.values()),
-                self._count("done", "dropped", "failed"),
+                self._count("done", "dropped", "failed") + self._under_way(),
                 len(self.models),
                 sum(model.samples for model in self.models.values()),
                 None if best is None else (best[1], best[0]),
             )
         )
 
+    def _under_way(self) -> float:
+        """The models that are running, each by the share of its samples that is done."""
+        running = [model for model in self.models.values() if model.standing == "running" and model.rows]
+        return sum(min(model.samples / model.rows, 1.0) for model in running)
+
     def _bar(self) -> Markup:
-        over = self._count("done", "dropped", "failed")
+        over = self._count("done", "dropped", "failed") + self._under_way()
         return tag("progress", value=over, max=max(len(self.models), 1), aria_label="Models done")
 
     def _table(self) -> Markup:

@@ -88,7 +88,7 @@ def with_room(frame: Frame, y: Scale, y_format: Format = significant) -> Frame:
 def legend(frame: Frame, keys: Keys) -> tuple[Frame, Markup]:
     """The legend of a chart, above its plotting area, and the frame that has room for it."""
     line, x, y = frame.font * 1.6, 8.0, frame.font
-    parts = []
+    parts: list[Markup] = []
     for look, words in keys:
         mark = 24 if look in LINES else 14
         width = mark + text_width(words, frame.font) + 18
