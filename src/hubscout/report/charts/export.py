@@ -80,7 +80,7 @@ def write_drawing(svg: str, path: Path, dots_per_inch: int) -> Path:
     if path.suffix.lower() == ".svg":
         write_atomically(path, svg)
         return path
-    figures = require("matplotlib.figure", extra="report", purpose=f"Writing {path.suffix or 'pictures'}")
+    figures = require("matplotlib.figure", extra="report", purpose="Writing charts as PNG or PDF")
     root = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", svg, count=1))
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
     # The class itself, not pyplot: no global state, no window, no backend changed.
