@@ -44,8 +44,16 @@ class Elements(HTMLParser):
 
 def test_the_parts_of_a_real_run_in_order(run: Run) -> None:
     assert [part.anchor for part in sections(run)] == [
-        "answer", "ranking", "cost", "metrics", "targets", "layers", "convergence", "tuning", "run",
-    ]  # fmt: skip
+        "answer",
+        "ranking",
+        "cost",
+        "metrics",
+        "targets",
+        "layers",
+        "convergence",
+        "tuning",
+        "run",
+    ]
 
 
 def test_the_page_is_well_formed_small_and_asks_for_nothing(run: Run) -> None:

@@ -35,8 +35,16 @@ def client(open_client: Callable[..., TestClient]) -> TestClient:
     return open_client()
 
 
-PAGES = ["/", "/?q=nothing", "/rows", "/run/first", "/run/team/second", "/report/first", "/start",
-         "/compare?run=first&run=team/second"]  # fmt: skip
+PAGES = [
+    "/",
+    "/?q=nothing",
+    "/rows",
+    "/run/first",
+    "/run/team/second",
+    "/report/first",
+    "/start",
+    "/compare?run=first&run=team/second",
+]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -62,9 +70,24 @@ def test_the_report_is_the_one_of_the_command(client: TestClient, runs: Path) ->
     assert meta in answer.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/assets/../serve.py", "/assets/x", "/nothing",
-                                  "/api/nothing", "/run/nothing", "/report/nothing", "/api/events/nothing",
-                                  "/live/nothing", "/api/runs/nothing", "/run/team"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/assets/../serve.py",
+        "/assets/x",
+        "/nothing",
+        "/api/nothing",
+        "/run/nothing",
+        "/report/nothing",
+        "/api/events/nothing",
+        "/live/nothing",
+        "/api/runs/nothing",
+        "/run/team",
+    ],
+)
 def test_nothing_else_is_there(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
@@ -143,9 +166,14 @@ def test_with_a_token_nothing_is_told_without_it(open_client: Callable[..., Test
 
 @pytest.mark.parametrize(
     ("body", "kind", "status"),
-    [(b"{", "application/json", 422), (b"[]", "application/json", 422), (b"x" * 100_000, "application/json", 413),
-     (b"\xff\xfe", "application/x-www-form-urlencoded", 422), (b"{}", "application/json", 422)],
-)  # fmt: skip
+    [
+        (b"{", "application/json", 422),
+        (b"[]", "application/json", 422),
+        (b"x" * 100_000, "application/json", 413),
+        (b"\xff\xfe", "application/x-www-form-urlencoded", 422),
+        (b"{}", "application/json", 422),
+    ],
+)
 def test_requests_that_make_no_sense(client: TestClient, body: bytes, kind: str, status: int) -> None:
     headers = {**csrf(client), "Content-Type": kind}
     answer = client.post("/api/runs", content=body, headers=headers)

@@ -67,20 +67,42 @@ def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
     assert command[2:5] == ["hubscout", "rank", str(starter.data.folder.path / "colours")]
     assert f"--out={starter.runs.path / 'new'}" in command
     assert command[-5:] == [
-        "--models=timm/resnet18", "--models=hf/facebook/dinov2-small", "--metrics=logme,knn", "--limit=2k",
+        "--models=timm/resnet18",
+        "--models=hf/facebook/dinov2-small",
+        "--metrics=logme,knn",
+        "--limit=2k",
         "--label=--out",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        "@/etc/passwd", "@models.txt", "python:os:getcwd", "file:/etc/passwd", "onnx:/tmp/x.onnx", "hf//etc/passwd",
-        "hf/../../etc", "hf/a/../b", "timm/local-dir:/tmp", "timm/hf_hub:evil/code", "resnet18", "", "timm/",
-        "hf/a?trust_remote_code=true", "hf/a?x=1&trust_remote_code=1", "hf/a?subfolder=/etc", "hf/a,python:os:getcwd",
-        "timm/x?arch=1,@/etc/passwd", "--out=/tmp", "-m", "timm/a\nfile:x", "hf/a b", "hf/a?x=1,file:w.pth",
+        "@/etc/passwd",
+        "@models.txt",
+        "python:os:getcwd",
+        "file:/etc/passwd",
+        "onnx:/tmp/x.onnx",
+        "hf//etc/passwd",
+        "hf/../../etc",
+        "hf/a/../b",
+        "timm/local-dir:/tmp",
+        "timm/hf_hub:evil/code",
+        "resnet18",
+        "",
+        "timm/",
+        "hf/a?trust_remote_code=true",
+        "hf/a?x=1&trust_remote_code=1",
+        "hf/a?subfolder=/etc",
+        "hf/a,python:os:getcwd",
+        "timm/x?arch=1,@/etc/passwd",
+        "--out=/tmp",
+        "-m",
+        "timm/a\nfile:x",
+        "hf/a b",
+        "hf/a?x=1,file:w.pth",
     ],
-)  # fmt: skip
+)
 def test_models_that_read_files_or_run_code_are_refused(starter: Starter, model: str) -> None:
     with pytest.raises(InputError, match="Models"):
         check_model(model)
@@ -88,8 +110,16 @@ def test_models_that_read_files_or_run_code_are_refused(starter: Starter, model:
         starter.command(request_for(models=[model, "file:x"]))
 
 
-@pytest.mark.parametrize("model", ["timm/resnet50.a1_in1k", "timm/mobilenetv3*", "pypi/lite0?input_size=64",
-                                   "hf/facebook/dinov2-small?pooling=mean", "timm/x?mean=0.5,0.5"])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        "timm/resnet50.a1_in1k",
+        "timm/mobilenetv3*",
+        "pypi/lite0?input_size=64",
+        "hf/facebook/dinov2-small?pooling=mean",
+        "timm/x?mean=0.5,0.5",
+    ],
+)
 def test_models_of_hubs_are_taken_and_stay_one_word(model: str) -> None:
     check_model(model)
     assert split_models([model]) == [model]
@@ -109,14 +139,24 @@ def test_what_was_offered_is_taken_as_it_is(starter: Starter) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"name": "../x"}, "Name"), ({"name": "a/b"}, "Name"), ({"name": ""}, "Name"), ({"name": ".x"}, "Name"),
-        ({"name": "-x"}, "Name"), ({"name": "a\0b"}, "Name"), ({"name": "a\\b"}, "Name"),
-        ({"data": "../colours"}, "Data"), ({"data": "/etc"}, "Data"), ({"data": ""}, "Data"),
+        ({"name": "../x"}, "Name"),
+        ({"name": "a/b"}, "Name"),
+        ({"name": ""}, "Name"),
+        ({"name": ".x"}, "Name"),
+        ({"name": "-x"}, "Name"),
+        ({"name": "a\0b"}, "Name"),
+        ({"name": "a\\b"}, "Name"),
+        ({"data": "../colours"}, "Data"),
+        ({"data": "/etc"}, "Data"),
+        ({"data": ""}, "Data"),
         ({"data": "none"}, "Data"),
-        ({"models": []}, "at least one"), ({"models": [f"timm/m{i}" for i in range(501)]}, "at most 500"),
-        ({"limit": "2k --out x"}, "Samples"), ({"metrics": "logme;rm"}, "Metrics"), ({"label": "a\nb"}, "Label"),
+        ({"models": []}, "at least one"),
+        ({"models": [f"timm/m{i}" for i in range(501)]}, "at most 500"),
+        ({"limit": "2k --out x"}, "Samples"),
+        ({"metrics": "logme;rm"}, "Metrics"),
+        ({"label": "a\nb"}, "Label"),
     ],
-)  # fmt: skip
+)
 def test_bad_requests_are_refused_before_anything_is_made(starter: Starter, fields: dict, words: str) -> None:
     before = sorted(starter.runs.path.iterdir())
     with pytest.raises(InputError, match=words):
