@@ -345,6 +345,8 @@ def test_print_keeps_colours_dark_cells_and_folded_rows(browser: Any, long_page:
     assert adjust == "exact"
     assert colour != "rgba(0, 0, 0, 0)"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.set_viewport_size({"width": 720, "height": 1000})  # A4 with its margins
+    assert page.evaluate("document.documentElement.scrollWidth") == 720
     page.goto(long_page.as_uri())
     page.emulate_media(media="print")
     assert page.locator("#models tbody tr:visible").count() == 60
