@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.chart import Chart
-from hubscout.report.charts.intervals import intervals
 from hubscout.report.charts.scale import Scale, linear, reach
 from hubscout.report.markup import Markup, breakable, details, join, scrolling, table, tag
 from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
+from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section
 from hubscout.report.view import GROUPS, View
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds
 from hubscout.tasks.kinds import kind_of
 
-ERRORS_SHOWN = 2.0
-"""Error bars reach this many standard errors each way."""
 BAR_WIDTH = 132.0
 ROWS_SHOWN = 25
 """Rows of a table before it is unfolded."""
-MODELS_DRAWN = 40
-"""In the picture of scores."""
 
 
 def ranking_section(run: Run) -> Section | None:
@@ -140,26 +135,6 @@ def _table(view: View) -> Markup:
     heads += [_head(column.title) for column in columns]
     body = [_row(view, row, index, columns, scale) for index, row in enumerate(view.rows)]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), id="models", class_="models")
-
-
-def error_bar(row: Row) -> float:
-    """Half the length of a model's error bar; 0 where its error is not known."""
-    return ERRORS_SHOWN * (row.standard_error or 0.0)
-
-
-def scores_chart(view: View) -> Chart:
-    """The scores with error bars, best on top."""
-    rows = view.rows[:MODELS_DRAWN]
-    entries = [(view.names[index], row.score, error_bar(row), view.group(row)) for index, row in enumerate(rows)]
-    return Chart(
-        draw=lambda frame: intervals(
-            frame,
-            entries,
-            label=f"{view.metric} of {len(rows)} models",
-            x_title=f"{view.metric} (± {ERRORS_SHOWN:g} standard errors)",
-            keys=view.keys(range(len(rows))),
-        )
-    )
 
 
 def _head(name: str, class_: str = "number") -> Markup:
