@@ -118,6 +118,7 @@ def rank(
     candidates = find_candidates(models)
     seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
+    journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
         settings = Settings(
             metrics=names,
@@ -126,7 +127,7 @@ def rank(
             extraction=chosen,
             measure_latency=measure_latency,
             cache=_open_cache(cache, stack, always=growing),
-            observer=observer,
+            observer=journal.watched(observer),
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
         )
         configuration = {
@@ -146,7 +147,7 @@ def rank(
             configuration=configuration,
             whole=opened,
             cache_folder=_folder_of(settings.cache) if cache is not False else None,
-            journal=Journal(None if out is None else Path(out)),
+            journal=journal,
             started=started,
             notes=candidates.notes,
             seed=seed,

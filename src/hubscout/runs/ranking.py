@@ -18,11 +18,11 @@ from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from hubscout.evaluation.pairs import Better
     from hubscout.ranking.evaluate_ranking import Evaluation, MetricAgreement
+    from hubscout.report.charts.chart import Chart
 
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
@@ -215,11 +215,21 @@ class Ranking:
         return load_ranking(Path(path), allow_code=allow_code)
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page; it loads nothing and opens from a file."""
+        """Write one self-contained HTML page; it makes no network requests and opens from a file."""
         return call("write_report", call("Run", ranking=self), path)
 
-    def plot(self, what: str = "scores") -> Figure:
-        """A matplotlib figure: "scores", "cost", "metrics", "targets", "layers" or "convergence"."""
+    def plot(self, what: str = "scores") -> Chart:
+        """A chart for a notebook or a file: "scores", "cost", "metrics", "targets", "layers" or "convergence".
+
+        Args:
+            what: Which chart.
+
+        Returns:
+            A chart. A notebook shows it; `chart.save("cost.pdf")` writes it as SVG, PNG or PDF.
+
+        Raises:
+            InputError: No chart of this name, or the ranking has nothing to draw for it.
+        """
         return call("draw", call("Run", ranking=self), what)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -231,7 +231,7 @@ def _result(record: TuningRecord, lines: list[dict[str, Any]]) -> tuple[str, flo
 
 
 def json_lines(path: Path, *, last_bytes: int = MOST_BYTES) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line, or those of its last bytes; broken lines are passed over."""
+    """The JSON objects of a file, one per line, or those of its last bytes; broken lines are passed over."""
     return parse_lines(read_real(path, last_bytes=last_bytes))
 
 
@@ -245,7 +245,7 @@ def _json(path: Path) -> tuple[dict[str, Any], str]:
         record = parse_json(read_real(path), origin=path.name)
     except RunError as error:
         return {}, " ".join(str(error).split())
-    return _dict(record), "" if isinstance(record, dict) else f"{path.name} is no record of a run."
+    return _dict(record), "" if isinstance(record, dict) else f"{path.name} is not the record of a run."
 
 
 def _dict(value: Any) -> dict[str, Any]:

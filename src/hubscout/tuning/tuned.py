@@ -21,11 +21,11 @@ from hubscout.tuning.task_metrics import MetricValue
 
 if TYPE_CHECKING:
     import torch
-    from matplotlib.figure import Figure
     from rich.table import Table
     from torch import Tensor, nn
 
     from hubscout.hubs import Backbone
+    from hubscout.report.charts.chart import Chart
 
 Metrics = Mapping[str, Mapping[str, MetricValue]]
 """Split → metric → value with its interval."""
@@ -216,8 +216,8 @@ class Tuned:
             arguments=asdict(self.arguments),
         )
 
-    def plot(self) -> Figure:
-        """The validation metric over epochs, as a matplotlib figure."""
+    def plot(self) -> Chart:
+        """The validation metric over epochs, for a notebook or a file (`.save("curve.pdf")`)."""
         run = tuning_run(self.method, self.tuning_record(), self.curves)
         return call("draw", call("Run", tuning=(run,)), "tuning")
 

@@ -64,7 +64,9 @@ def sentences(view: View, found: Answer) -> list[object]:
     parts: list[object] = ["Start from ", _model(view, found.best), ". "]
     if found.tied:
         shown = list(found.tied[:NAMED_TIES])
-        parts += ["It cannot be told apart from ", _models(view, [*shown], len(found.tied) - len(shown)), ". "]
+        verb = " is" if len(found.tied) == 1 else " are"
+        named = _models(view, [*shown], len(found.tied) - len(shown))
+        parts += [named, f"{verb} statistically tied with it. "]
     if found.lighter is not None:
         size = human_count(found.lighter.params)
         parts += ["The lightest of these is ", _model(view, found.lighter), f" ({size} parameters). "]
@@ -80,14 +82,14 @@ def sentences(view: View, found: Answer) -> list[object]:
 def _facts(view: View, found: Answer) -> Markup:
     best, ranking = found.best, view.ranking
     facts: list[tuple[str, str, str]] = []
-    doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
-    facts.append((view.metric, f"{best.score:.4f}", doubt))
+    error = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
+    facts.append((view.metric, f"{best.score:.4f}", error))
     if best.p_best is not None and len(ranking.compared) > 1:
         facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
     if best.gain is not None:
-        facts.append(("Gain over the null model", f"{best.gain:+.3f}", "nats a sample"))
+        facts.append(("Gain over the null model", f"{best.gain:+.3f}", "nats per sample"))
     if best.params:
-        work = f"{human_count(best.flops)} FLOPs a sample" if best.flops else ""
+        work = f"{human_count(best.flops)} FLOPs per sample" if best.flops else ""
         facts.append(("Parameters", human_count(best.params), work))
     return tag(
         "dl",
