@@ -15,6 +15,7 @@ import numpy as np
 
 from hubscout.errors import EngineError, NothingReadableError
 from hubscout.features.accumulate import BlockAccumulator
+from hubscout.features.job import kept_of_row
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.sharding import assign_blocks
 from hubscout.features.shards import LOGITS, MemoryStore, ShardData
@@ -96,6 +97,7 @@ class Merger:
         self._accumulators: dict[str, BlockAccumulator] = {}
         self._statistics: dict[str, Statistics] = {}
         self._block_of_row: np.ndarray | None = None
+        self._kept_of_row: np.ndarray
 
     @property
     def complete(self) -> bool:
@@ -162,7 +164,7 @@ class Merger:
             return
         for layer in part.layers if part.arrays else ():
             accumulator = self._accumulators.setdefault(layer, self._accumulator())
-            accumulator.add(part.arrays[layer], self._targets(part.rows), self._blocks_of(part.rows))
+            accumulator.add(part.arrays[layer], *self._about(part.rows))
 
     def _accumulator(self) -> BlockAccumulator:
         return BlockAccumulator(self._task.kind, self._task.target_names)
@@ -171,14 +173,18 @@ class Merger:
         accumulator = self._accumulator()
         for number in numbers:
             rows = self._taken[number].rows
-            accumulator.add(self._store.read(number, layer), self._targets(rows), self._blocks_of(rows))
+            accumulator.add(self._store.read(number, layer), *self._about(rows))
         return accumulator.finish()
 
     def _targets(self, rows: np.ndarray) -> np.ndarray:
         return kind_of(self._task.kind).rows_of(self._task.splits[self._split].targets, rows)
 
-    def _blocks_of(self, rows: np.ndarray) -> np.ndarray:
+    def _about(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Target, block, and sample or -1 (see `Job.kept`) of the rows of features of these samples."""
         split = self._task.splits[self._split]
         if self._block_of_row is None:
             self._block_of_row = assign_blocks(len(split), self._blocks, self._task.fingerprint)
-        return np.repeat(self._block_of_row[rows], kind_of(self._task.kind).row_counts(split.targets, rows))
+            self._kept_of_row = kept_of_row(self._task, self._split, self._expected)
+        counts = kind_of(self._task.kind).row_counts(split.targets, rows)
+        blocks, kept = np.repeat(self._block_of_row[rows], counts), np.repeat(self._kept_of_row[rows], counts)
+        return self._targets(rows), blocks, kept

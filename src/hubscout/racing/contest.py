@@ -224,7 +224,7 @@ class Contest:
     def _outcome(
         self, winner: Arm, steps: int, rungs: tuple[Rung, ...], spent: Mapping[str, float], tuned: Tuned
     ) -> Race:
-        from hubscout.tuning.task_metrics import primary
+        from hubscout.tasks.task_metrics import primary
 
         return Race(
             task_name=self.task.name,

@@ -13,7 +13,8 @@ from hubscout.errors import InputError
 from hubscout.hubs.backbone import check_modality
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.convergence import convergence_of
-from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
+from hubscout.ranking.expected import left_out
+from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
 from hubscout.runs.row import LayerScore, Row
 
 if TYPE_CHECKING:
@@ -95,7 +96,11 @@ def assess_extractions(
     """Score what running a model gave, here or elsewhere. Without `started`, the seconds of running it count too."""
     began = time.perf_counter() - sum(e.seconds for e in extractions) if started is None else started
     card = extractions[0].card
-    scores, parts, remarks, layers, evidence = _score(extractions, card, task, settings)
+    scores, parts, remarks, layers, chosen_evidence = _score(extractions, card, task, settings)
+    evidence = chosen_evidence.evidence if chosen_evidence is not None else None
+    predicted = None
+    if chosen_evidence is not None and chosen_evidence.kept is not None:
+        predicted = left_out(chosen_evidence.evidence, chosen_evidence.kept, task)
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
@@ -109,6 +114,8 @@ def assess_extractions(
         standard_errors={n: s.standard_error for n, s in scores.items() if s.standard_error is not None},
         gain=evidence.gain if evidence is not None else None,
         per_target=_gains_by_target(evidence, task) if evidence else (),
+        expected=predicted.expected if predicted is not None else (),
+        odds=predicted.odds if predicted is not None else None,
         block_scores=_numbers(blocks.block_scores) if blocks is not None else (),
         block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
         layer=chosen,
@@ -184,12 +191,12 @@ def _without_cached(observer: Observer) -> Observer:
 
 def _score(
     extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
-) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
+) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], LayerEvidence | None]:
     from hubscout.evidence.table import doubts
     from hubscout.metrics import lookup, score, score_parts
 
     layers: tuple[LayerScore, ...] = ()
-    by_layer: dict[str, Evidence] = {}
+    by_layer: dict[str, LayerEvidence] = {}
     if any(lookup(name, task.kind).from_evidence for name in settings.metrics):
         layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.blocks)
     chosen = _chosen_layer(layers, settings)
@@ -198,7 +205,7 @@ def _score(
         "features": _joined([e.features(chosen) for e in extractions]) if "features" in wanted else None,
         "logits": _joined([e.logits for e in extractions]) if "logits" in wanted else None,
         "card": card,
-        "evidence": by_layer.get(chosen),
+        "evidence": by_layer[chosen].evidence if chosen in by_layer else None,
         "targets": _joined([e.targets for e in extractions]),
         "kind": task.kind,
     }
@@ -219,10 +226,10 @@ def _score(
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    evidence = by_layer.get(chosen)
-    if evidence is not None:
-        remarks += doubts(evidence)
-    return scores, parts, remarks, layers, evidence
+    found = by_layer.get(chosen)
+    if found is not None:
+        remarks += doubts(found.evidence)
+    return scores, parts, remarks, layers, found
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from hubscout.evaluation.pairs import Better
     from hubscout.ranking.judgement import Evaluation, MetricAgreement
 
+ODDS = 20.0
+"""To 1, that features explain labels: the least that counts."""
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
 
@@ -116,6 +119,18 @@ class Ranking:
     def tied_with_best(self) -> tuple[str, ...]:
         """The models that cannot be told apart from the best, itself first."""
         return tuple(row.identifier for row in self.rows if row.tied_with_best)
+
+    @property
+    def explains_labels(self) -> bool | None:
+        """Whether any model knows more of the labels than base rates do; None where no gains are known.
+
+        A model must have odds (`Row.odds`) of 20 to 1 for some target, times the number of targets and of models that
+        were tried: of many that know nothing, the luckiest is not taken for one that knows.
+        """
+        odds = [row.odds for row in self.rows if row.odds is not None]
+        if not odds:
+            return None
+        return max(odds) > math.log(ODDS * len(odds) * max(len(self.task.target_names), 1))
 
     @property
     def compared(self) -> tuple[Row, ...]:
@@ -235,6 +250,9 @@ def flatten(row: Row) -> dict[str, Any]:
     record["block_scores"] = list(row.block_scores)
     record["dropped_at"] = row.dropped.n if row.dropped else None
     record["best_layer"] = row.best_layer.name if row.best_layer else None
+    for found in row.expected:
+        record[f"expected:{found.metric}"] = found.value
+        record.update({f"expected:{found.metric}:{end}": getattr(found, end) for end in ("low", "high", "guess")})
     record.update({f"score:{name}": value for name, value in row.scores.items()})
     record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
     record.update({f"card:{name}": value for name, value in row.card.items()})
