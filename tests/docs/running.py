@@ -177,10 +177,11 @@ def _find(module: Any, name: str) -> Any:
 def _keywords(name: str, function: Any) -> set[str] | None:
     import dataclasses
 
+    from hubscout.features import ExtractionOptions
     from hubscout.tuning import TuningArguments
 
     parameters = inspect.signature(function).parameters
-    if name == "tune":
-        return {*parameters, *(field.name for field in dataclasses.fields(TuningArguments))}
+    if name in (kinds := {"tune": TuningArguments, "rank": ExtractionOptions}):
+        return {*parameters, *(field.name for field in dataclasses.fields(kinds[name]))}
     open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     return None if open_ended else set(parameters)

@@ -6,6 +6,7 @@ Nothing here knows of metrics or rankings. `extract` is the way in; torch is imp
 from hubscout.features.cache import CachedFeatures, FeatureCache
 from hubscout.features.decoded import PreparedPool
 from hubscout.features.extraction import extract
+from hubscout.features.options import ExtractionOptions
 from hubscout.features.result import Extraction
 
-__all__ = ["CachedFeatures", "Extraction", "FeatureCache", "PreparedPool", "extract"]
+__all__ = ["CachedFeatures", "Extraction", "ExtractionOptions", "FeatureCache", "PreparedPool", "extract"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from hubscout.features.batching import BatchSize
 from hubscout.features.job import Job
 from hubscout.features.one_pass import Run
 from hubscout.features.opening import open_backbone
+from hubscout.features.options import ExtractionOptions
 from hubscout.features.precision import pick_device
 from hubscout.features.result import Extraction
 from hubscout.runs.events import Finished, Log, Observer, silent
@@ -30,21 +31,17 @@ def extract(
     task: Task,
     *,
     split: str = "train",
-    layers: Sequence[str] | str = (),
     cache: FeatureCache | None = None,
     statistics: bool = True,
     keep_features: bool = True,
-    device: str = "auto",
-    batch_size: int | None = None,
-    precision: str = "auto",
-    blocks: int = 10,
     indices: Sequence[int] | np.ndarray | None = None,
     shards: Sequence[int] | None = None,
     shard_rows: int | None = None,
-    skip_bad: bool = False,
     prepared: PreparedPool | None = None,
     workers: int | None = None,
     observer: Observer | None = None,
+    options: ExtractionOptions | None = None,
+    **changes: Any,
 ) -> Extraction:
     """Run a model over a split once.
 
@@ -52,44 +49,40 @@ def extract(
         model: a backbone, or an identifier that `hubscout.hubs.load` opens.
         task: the labelled data.
         split: which part of it. Models are ranked on "train".
-        layers: names of layers to tap in the same pass; "all" for every one that the model names.
         cache: where features and logits are kept on disk. Shards that are there already are not run again, and a run
             that was killed goes on after its last finished shard. Without one, features stay in memory.
         statistics: whether to accumulate sufficient statistics on the way.
         keep_features: False keeps statistics alone: O(D²) memory however many rows there are.
-        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        batch_size: samples at once; None guesses, and either is halved when memory runs out.
-        precision: "auto", "float32", "bfloat16" or "float16". "auto" uses a reduced format only on CUDA, and only
-            where the features of the first batch agree with float32.
-        blocks: how many blocks of rows the statistics are kept in, for the jackknife.
         indices: run these rows alone, in this order. Blocks are still those of the whole split.
         shards: run these shards alone, by number: the unit of work that is spread over machines.
-        shard_rows: rows a shard; None chooses by the number of rows.
-        skip_bad: leave samples out that cannot be read, instead of raising. Which ones depends on the data alone.
+        shard_rows: rows per shard; None chooses by the number of rows.
         prepared: prepared inputs that are kept for the next model with the same preprocessing.
         workers: threads that read and prepare inputs. None chooses by the number of cores, and takes processes instead
             where there are many images for a GPU.
         observer: hears of progress; see `hubscout.runs.events`.
+        options: how the model is run; or as keywords:
+        changes: fields of `ExtractionOptions`, such as `layers`, `device` and `skip_bad`.
 
     Raises:
         TaskError: a sample cannot be read (its name is in the message).
         ModelError: the model cannot be loaded or run, or gives features that are not finite.
+        UnknownNameError: no option of that name.
 
     """
     started = time.perf_counter()
+    chosen = ExtractionOptions.of(**changes) if options is None else options.replace(**changes)
     backbone = open_backbone(model, observer) if isinstance(model, str) else model
-    job = Job.prepare(backbone, task, split, layers, blocks, indices, shards, shard_rows)
+    job = Job.prepare(backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows)
     log = Log(backbone.card.identifier, observer or silent)
-    chosen = pick_device(device)
+    device = pick_device(chosen.device)
     run = Run(
         job,
         log,
-        device=chosen,
-        precision=precision,
-        size=BatchSize.choose(batch_size, task.modality, chosen, log.tell),
+        chosen,
+        device=device,
+        size=BatchSize.choose(chosen.batch_size, task.modality, device, log.tell),
         statistics=statistics,
         keep_features=keep_features,
-        skip_bad=skip_bad,
         prepared=prepared,
         workers=workers,
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
     from hubscout.features.cache import OpenEntry
     from hubscout.features.decoded import PreparedPool
+    from hubscout.features.options import ExtractionOptions
 
 _SORTED_BY_LENGTH = ("text", "text-pair", "tokens")
 
@@ -42,24 +43,23 @@ class Run:
         self,
         job: Job,
         log: Log,
+        options: ExtractionOptions,
         *,
         device: str,
-        precision: str,
         size: BatchSize,
         statistics: bool,
         keep_features: bool,
-        skip_bad: bool,
         prepared: PreparedPool | None,
         workers: int | None,
     ) -> None:
         self.job = job
         self.log = log
+        self.options = options
         self.device = device
-        self.precision = pick_precision(precision, device)
+        self.precision = pick_precision(options.precision, device)
         self.size = size
         self.statistics = statistics
         self.keep_features = keep_features
-        self.skip_bad = skip_bad
         self.prepared = prepared
         self.workers = workers
         self.spare: Store = MemoryStore() if keep_features else NothingKept()
@@ -155,7 +155,7 @@ class Run:
             name = f"{kind.__module__}.{kind.__qualname__} {preprocessing.key}"
             known = self.prepared.samples(job.task, job.split_name, name)
         place = f"split {job.split_name!r} of task {job.task.name!r}"
-        return Reader(job.split.inputs, preprocessing, place, self.skip_bad, known)
+        return Reader(job.split.inputs, preprocessing, place, self.options.skip_bad, known)
 
     def _preparing(self, reader: Reader, pending: dict[int, np.ndarray]) -> Preparing:
         """Threads, or processes where that is quicker and the inputs can be sent to them."""
@@ -186,7 +186,7 @@ class Run:
             accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
 
     def _check_skipped(self, skipped: tuple[int, ...]) -> None:
-        if skipped and not self.skip_bad:
+        if skipped and not self.options.skip_bad:
             raise TaskError(
                 f"Sample {skipped[0]} of split {self.job.split_name!r} of task {self.job.task.name!r} could not be "
                 "read when the features were cached (skip_bad=True leaves such samples out, for every model alike)"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.convergence import convergence_of
@@ -45,15 +46,10 @@ class Settings:
     """How models are assessed; the same for every model of a ranking."""
 
     metrics: tuple[str, ...] = ("logme",)
-    layers: Sequence[str] | str = ()
     layer: Literal["final", "best"] = "final"
     center: bool = False
-    blocks: int = 10
-    device: str = "auto"
-    precision: str = "auto"
-    batch_size: int | None = None
-    skip_bad: bool = False
     measure_latency: bool = True
+    extraction: ExtractionOptions = ExtractionOptions()
     cache: FeatureCache | None = field(default=None, compare=False)
     observer: Observer | None = field(default=None, compare=False)
     prepared: PreparedPool | None = field(default=None, compare=False)
@@ -158,17 +154,12 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarr
         task,
         split="train",
         indices=piece,
-        layers=settings.layers,
         cache=settings.cache,
         statistics="statistics" in wanted,
         keep_features=features_are_needed(settings, task.kind, rows, backbone.card.feature_dim),
-        device=settings.device,
-        batch_size=settings.batch_size,
-        precision=settings.precision,
-        blocks=settings.blocks,
-        skip_bad=settings.skip_bad,
         observer=settings.observer,
         prepared=settings.prepared,
+        options=settings.extraction,
     )
 
 
@@ -198,7 +189,7 @@ def _score(
     layers: tuple[LayerScore, ...] = ()
     by_layer: dict[str, LayerEvidence] = {}
     if any(lookup(name, task.kind).from_evidence for name in settings.metrics):
-        layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.blocks)
+        layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.extraction.blocks)
     chosen = _chosen_layer(layers, settings)
     wanted = needs(settings, task.kind)
     inputs: dict[str, Any] = {

@@ -80,7 +80,7 @@ class ShardsJob:
         check_modality(backbone.card, task.modality)
         piece = None if self.piece is None else self.piece.get()
         keep = features_are_needed(settings, task.kind, self.rows_in_all, backbone.card.feature_dim)
-        sums = not keep and sums_are_smaller(self.rows_a_part, backbone.card.feature_dim, settings.blocks)
+        sums = not keep and sums_are_smaller(self.rows_a_part, backbone.card.feature_dim, settings.extraction.blocks)
         wanted = "statistics" in needs(settings, task.kind)
         try:
             extraction = extract(
@@ -89,15 +89,10 @@ class ShardsJob:
                 split="train",
                 indices=piece,
                 shards=self.shards,
-                layers=settings.layers,
                 cache=settings.cache,
                 statistics=wanted and sums and not self.to_cache,
                 keep_features=not sums and not self.to_cache,
-                device=settings.device,
-                batch_size=settings.batch_size,
-                precision=settings.precision,
-                blocks=settings.blocks,
-                skip_bad=settings.skip_bad,
+                options=settings.extraction,
                 prepared=prepared_inputs(settings),
                 # Never processes: a machine has several of these workers, each with a share of its cores.
                 workers=default_threads(),

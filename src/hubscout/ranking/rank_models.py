@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hubscout.engines import ENGINES, Engine, open_engine
 from hubscout.errors import InputError
+from hubscout.features.options import ExtractionOptions
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
@@ -35,18 +36,12 @@ def rank(
     models: Iterable[str | Backbone] | str,
     *,
     metrics: Sequence[str] | str = ("logme",),
-    layers: Sequence[str] | str | None = None,
     layer: Literal["final", "best"] = "final",
     center: bool | None = None,
-    device: str = "auto",
-    precision: str = "auto",
-    batch_size: int | None = None,
     cache: FeatureCache | str | Path | bool = True,
     limit: int | None = None,
     budget: float | str | None = None,
     progressive: bool | None = None,
-    blocks: int = 10,
-    skip_bad: bool = False,
     measure_latency: bool = True,
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
@@ -55,6 +50,8 @@ def rank(
     out: str | Path | None = None,
     overwrite: bool = False,
     observer: Observer | None = None,
+    extraction: ExtractionOptions | None = None,
+    **options: Any,
 ) -> Ranking:
     """Rank models by how well their frozen features explain the labels of the train split.
 
@@ -62,22 +59,17 @@ def rank(
         task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name.
         models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`) or backbones.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
-        layers: layers to score beside the final features, or "all"; the row then has LogME of each.
-        layer: "final" ranks by the final features; "best" by each model's best layer of those scanned.
+        layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
+            of which has a LogME of its own in the row.
         center: whether LogME takes the means of features and labels away first. None does so for regression: a
             target that is far from zero is otherwise explained best by whichever features happen to be far from zero
             too. For classes, None is the paper's way, which does not.
-        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        precision: "auto", "float32", "bfloat16" or "float16".
-        batch_size: samples at once; None lets it be found.
         cache: True for the default folder, a folder, a URL such as s3://bucket/features, or False to keep sufficient
             statistics alone. With an engine on several machines, a folder that is named must be seen by all of them.
         limit: rank on a stratified subset of so many train samples.
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
-        blocks: blocks of the jackknife.
-        skip_bad: leave samples out that cannot be read, instead of stopping.
         measure_latency: time single samples through each model, for at most 0.3 seconds.
         engine: where the work runs: "local" is this process; "ray" is a cluster, over which (model, shards) jobs are
             spread; or an engine that is open already.
@@ -90,6 +82,9 @@ def rank(
             metrics or settings) is refused. One process at a time writes a folder.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
         observer: hears of progress; see `hubscout.runs.events`.
+        extraction: how models are run; or as keywords:
+        options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
+            `blocks`, `skip_bad`.
 
     Returns:
         The `Ranking`. A model that could not be loaded or run is in its `failures` with the reason.
@@ -104,6 +99,7 @@ def rank(
     from hubscout.features.decoded import PreparedPool
 
     started = time.perf_counter()
+    chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
     limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit)
     if isinstance(engine, str):
         ENGINES[engine]  # a wrong name is said before data is read
@@ -119,14 +115,9 @@ def rank(
     with ExitStack() as stack:
         settings = Settings(
             metrics=names,
-            layers=() if layers is None else (layers if isinstance(layers, str) else tuple(layers)),
             layer=layer,
             center=centred,
-            blocks=blocks,
-            device=device,
-            precision=precision,
-            batch_size=batch_size,
-            skip_bad=skip_bad,
+            extraction=chosen,
             measure_latency=measure_latency,
             cache=_open_cache(cache, stack, always=growing),
             observer=observer,
@@ -134,16 +125,13 @@ def rank(
         )
         question = {
             "metrics": list(names),
-            "layers": list(layers) if isinstance(layers, tuple) else layers,
             "layer": layer,
             "center": centred,
-            "precision": precision,
             "limit": limit,
             "budget_seconds": seconds,
             "progressive": growing,
-            "blocks": blocks,
-            "skip_bad": skip_bad,
             "seed": seed,
+            **chosen.decisive(),
         }
         run = Run(
             task=subset,

@@ -52,7 +52,7 @@ class Run:
 
     def begin(self, overwrite: bool) -> None:
         """Open the run folder and take over what is in it: models that are there already stay."""
-        self.environment = describe_environment(device=self.settings.device)
+        self.environment = describe_environment(device=self.settings.extraction.device)
         if self.cache_folder is not None:
             self.environment["cache"] = self.cache_folder
         earlier = self.journal.open(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)

@@ -50,10 +50,11 @@ class Spread:
         self._task = task
         self._observer = settings.observer
         self._to_cache = settings.cache is not None and shared_cache
-        device = "cuda" if settings.device.startswith("cuda") else settings.device
+        device = settings.extraction.device
+        options = settings.extraction.replace(device="cuda" if device.startswith("cuda") else device)
         cache = settings.cache if self._to_cache else None
         # Ray shows a worker only its own GPUs, so that each of them is the first.
-        self._settings = replace(settings, observer=None, prepared=None, device=device, cache=cache)
+        self._settings = replace(settings, observer=None, prepared=None, extraction=options, cache=cache)
         self._reference = TaskReference.of(task, engine)
         self._seconds_limit = seconds_limit
         self._name = uuid.uuid4().hex
@@ -101,7 +102,7 @@ class Spread:
             shared = None if candidate.backbone is None else self._engine.share(candidate.backbone)
             self._models[name] = SentModel(name, self._name, shared)
             self._needs[name] = job_needs(
-                guess_params(candidate), len(self._task.train), self._engine, self._settings.device
+                guess_params(candidate), len(self._task.train), self._engine, self._settings.extraction.device
             )
         needs = self._needs[name]
         score_job = ScoreJob(name + _SCORE, self._models[name], self._reference, self._settings, tuple(sent))
@@ -224,7 +225,7 @@ class _Model:
             if piece.merger is None:
                 keep = features_are_needed(self.settings, self.task.kind, len(piece.rows), part.card.feature_dim)
                 piece.merger = Merger(
-                    self.task, "train", piece.rows, parts=piece.parts, blocks=self.settings.blocks, keep=keep
+                    self.task, "train", piece.rows, parts=piece.parts, blocks=self.settings.extraction.blocks, keep=keep
                 )
             piece.merger.add(number, part)
         piece.found.append(replace(part, arrays={}, statistics={}))

@@ -191,7 +191,7 @@ def _cached_features(
     device: str,
     observer: Observer | None,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    from hubscout.features import FeatureCache, extract
+    from hubscout.features import ExtractionOptions, FeatureCache, extract
     from hubscout.ranking.progressive import pieces_of
 
     if cache is None:
@@ -211,6 +211,7 @@ def _cached_features(
     pieces: list[np.ndarray | None] = [None]
     if ranking.stages:
         pieces = [*pieces_of(task, [stage.n for stage in ranking.stages], ranking.seed)]
+    options = ExtractionOptions.from_record(ranking.settings).replace(layers=None, device=device)
     features: dict[str, np.ndarray] = {}
     targets = np.empty(0)
     for row in ranking.compared[:pool]:
@@ -221,10 +222,8 @@ def _cached_features(
                 indices=piece,
                 cache=opened,
                 statistics=False,
-                device=device,
-                precision=ranking.settings.get("precision", "auto"),
                 observer=observer,
-                skip_bad=bool(ranking.settings.get("skip_bad")),
+                options=options,
             )
             for piece in pieces
         ]
