@@ -47,6 +47,7 @@ class Part:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     statistics: Mapping[str, Statistics] = field(default_factory=dict)
     latency_seconds: float | None = None
+    latency_busy: bool = False
 
 
 def sums_are_smaller(rows: int, feature_dim: int, blocks: int) -> bool:

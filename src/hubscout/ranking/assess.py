@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedPool
     from hubscout.hubs import Backbone, ModelCard
     from hubscout.metrics import Score
+    from hubscout.ranking.latency import Latency
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -86,7 +87,7 @@ def assess_extractions(
     task: Task,
     settings: Settings,
     *,
-    latency: float | None,
+    latency: Latency | None,
     started: float | None = None,
 ) -> Assessment:
     """Score what running a model gave, here or elsewhere. Without `started`, the seconds of running it count too."""
@@ -123,7 +124,8 @@ def assess_extractions(
         bytes=card.bytes,
         flops=card.flops,
         samples_per_second=sum(len(e.rows) for e in ran) / sum(slowness) if ran else None,
-        latency_seconds=latency,
+        latency_seconds=latency.seconds if latency is not None else None,
+        latency_busy=latency is not None and latency.busy,
         seconds=time.perf_counter() - began,
         card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
         from_cache=all(extraction.from_cache for extraction in extractions),
@@ -242,7 +244,7 @@ def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:
     return tuple(0.0 if name in evidence.unscored else float(gains.get(name, 0.0)) for name in task.target_names)
 
 
-def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: Settings) -> float | None:
+def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: Settings) -> Latency | None:
     from hubscout.ranking.latency import measure_latency
 
     sample = task.train.inputs[int(extraction.rows[0])]

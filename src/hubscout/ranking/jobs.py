@@ -113,7 +113,8 @@ class ShardsJob:
             from hubscout.ranking.latency import measure_latency
 
             sample = task.train.inputs[int(extraction.rows[0])]
-            part = replace(part, latency_seconds=measure_latency(backbone, sample, device=extraction.device))
+            latency = measure_latency(backbone, sample, device=extraction.device)
+            part = replace(part, latency_seconds=latency.seconds, latency_busy=latency.busy)
         return part
 
     def _tell(self, event: Event) -> None:

@@ -70,7 +70,7 @@ def rank(
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
-        measure_latency: time single samples through each model, for at most 0.3 seconds.
+        measure_latency: time single samples through each model, for about half a second.
         engine: where the work runs: "local" is this process; "ray" is a cluster, over which (model, shards) jobs are
             spread; or an engine that is open already.
         engine_options: for the engine, such as `{"address": "auto"}` for Ray.

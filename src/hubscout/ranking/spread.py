@@ -19,6 +19,7 @@ from hubscout.features.sharding import cut
 from hubscout.ranking.assess import Assessment, Settings, assess_extractions, features_are_needed
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.jobs import ScoreJob, SentModel, ShardsJob, Told
+from hubscout.ranking.latency import Latency
 from hubscout.ranking.needs import Needs, guess_params, job_needs
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Advanced, Downloading, Event, Finished, Message, Started
@@ -215,7 +216,8 @@ class _Model:
             return None if self.assessment is None else self._complete(self.assessment)
         try:
             extractions = [piece.merger.extraction() for piece in self.pieces if piece.merger is not None]
-            latency = next((part.latency_seconds for part in self.pieces[0].found if part.latency_seconds), None)
+            timed = next((part for part in self.pieces[0].found if part.latency_seconds), None)
+            latency = None if timed is None else Latency(timed.latency_seconds or 0.0, timed.latency_busy)
             return assess_extractions(self.candidate, extractions, self.task, self.settings, latency=latency)
         except Exception as error:
             return error
