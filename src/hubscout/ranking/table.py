@@ -17,14 +17,14 @@ from hubscout.credentials import strip_credentials
 from hubscout.ranking.remarks import remarks, title
 from hubscout.runs.model_names import listing, short_names, shorten
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hubscout.runs.ranking import Ranking
 
-EXPENDABLE = ("time", "samples/s", "FLOPs", "gain", "latency", "params", "judged on")
+EXPENDABLE = ("time", "samples/s", "FLOPs", "gain", "judged on", "latency", "params")
 """The columns that a narrow terminal does without, the first of these first; then further metrics from the last."""
 SHORTEST_NAME = 16
 """A name is cut to no less: columns go before that."""
@@ -34,11 +34,17 @@ def _score(row: Row) -> str:
     return f"{row.score:.4f}" + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else "")
 
 
+def _expected_heads(ranking: Ranking) -> list[str]:
+    """The metric of the task that samples left out have, where it is known."""
+    return [row.expected[0].title for row in ranking.rows if row.expected][:1]
+
+
 def columns(ranking: Ranking) -> list[str]:
     """The headings that this ranking has something to say under."""
     rows = ranking.rows
     first, *others = ranking.metrics
     heads = ["#", "model", first]
+    heads += _expected_heads(ranking)
     if any(row.gain is not None for row in rows):
         heads.append("gain")
     if any(row.p_best is not None for row in rows):
@@ -68,10 +74,12 @@ def cells(row: Row, ranking: Ranking) -> dict[str, str]:
         "params": human_count(row.params),
         "FLOPs": human_count(row.flops),
         "samples/s": "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}",
-        "latency": human_seconds(row.latency_seconds),
+        "latency": latency_text(row),
         "time": "cached" if row.from_cache else human_seconds(row.seconds),
         "judged on": f"{row.n:,}",
     }
+    for head in _expected_heads(ranking):
+        texts[head] = str(row.expected[0]) if row.expected else "–"
     for name in ranking.metrics[1:]:
         texts[name] = f"{row.scores[name]:.4f}" if name in row.scores else "–"
     return texts
@@ -115,7 +123,15 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
         return Layout(tuple(heads), dict(zip(identifiers, whole, strict=True)))
     names = short_names(whole)
     expendable = [
-        head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), "best layer", "P(best)") if head in heads
+        head
+        for head in (
+            *EXPENDABLE,
+            *reversed(ranking.metrics[1:]),
+            "best layer",
+            "P(best)",
+            *_expected_heads(ranking),
+        )
+        if head in heads
     ]
     shown = list(heads)
     while longest(names) > room(shown) and expendable:

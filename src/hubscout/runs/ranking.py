@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 ODDS = 20.0
 """To 1, that features explain labels: the least that counts."""
+NOTHING_EXPLAINED = (
+    "None of these models explains your labels: no label is predicted better than by its base rate. Check the labels "
+    "and which column they come from, or try models of another kind."
+)
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
 
@@ -240,6 +244,12 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         return call("as_html", self)
+
+
+def failed_words(ranking: Ranking) -> str:
+    """How many of the models failed, in words."""
+    failed = len(ranking.failures)
+    return f"{failed} of {len(ranking.rows) + failed} models failed"
 
 
 def flatten(row: Row) -> dict[str, Any]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hubscout.runs.events import Finished, Progress, Validated
+
+if TYPE_CHECKING:
+    from hubscout.runs.row import Row
 
 
 def human_count(value: float | None) -> str:
@@ -35,6 +40,11 @@ def human_seconds(seconds: float | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def latency_text(row: Row) -> str:
+    """The time of one sample; with ~ before it where the machine was busy."""
+    return f"{'~' if row.latency_busy else ''}{human_seconds(row.latency_seconds)}"
 
 
 def human_probability(probability: float | None) -> str:
