@@ -177,7 +177,7 @@ def rank(
     if out is not None:
         say(f"Saved in {out}.", quiet=quiet)
     if ranking.explains_labels is False:
-        from hubscout.runs.ranking import NOTHING_EXPLAINED
+        from hubscout.runs.explained import NOTHING_EXPLAINED
 
         say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -67,15 +67,15 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
     return Latency(min(times), busy)
 
 
-def better_latency(row: Row, earlier: Row | None) -> Latency | None:
-    """The latency of a row, or that of an earlier row of the same model on the same machine where that is shorter."""
-    found = None if row.latency_seconds is None else Latency(row.latency_seconds, row.latency_busy)
+def with_better_latency(row: Row, earlier: Row | None) -> Row:
+    """A row, with the latency of an earlier one of the same model on the same machine where that is shorter."""
     if earlier is None or earlier.latency_seconds is None:
-        return found
+        return row
     if earlier.card.get("weights_fingerprint") != row.card.get("weights_fingerprint"):
-        return found
-    before = Latency(earlier.latency_seconds, earlier.latency_busy)
-    return before if found is None or before.seconds < found.seconds else found
+        return row
+    if row.latency_seconds is not None and row.latency_seconds <= earlier.latency_seconds:
+        return row
+    return replace(row, latency_seconds=earlier.latency_seconds, latency_busy=earlier.latency_busy)
 
 
 def same_machine(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
+from hubscout.runs.explained import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.model_names import listing
-from hubscout.runs.ranking import NOTHING_EXPLAINED, failed_words
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _expected(ranking: Ranking) -> list[str]:
         return []
     main, *others = best.expected
     text = (
-        f"{main.title}: of a linear model on the frozen features, for samples left out of its fit, with a 95% interval. "
+        f"{main.title}: of a linear model on the frozen features, on samples left out of its fit, with a 95% interval. "
         f"Guessing gets {main.words(main.guess)}."
     )
     for other in others:

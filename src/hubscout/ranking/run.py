@@ -17,7 +17,7 @@ from hubscout.ranking.assess import Assessment, Settings, assess
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
-from hubscout.ranking.latency import better_latency, same_machine
+from hubscout.ranking.latency import same_machine, with_better_latency
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
@@ -215,10 +215,7 @@ class Run:
 
     def take(self, found: Assessment) -> None:
         """Count an assessed model in. Its latency is the best that was ever measured here."""
-        row = found.row
-        latency = better_latency(row, self.timed.get(row.identifier))
-        if latency is not None and latency.seconds != row.latency_seconds:
-            row = replace(row, latency_seconds=latency.seconds, latency_busy=latency.busy)
+        row = with_better_latency(found.row, self.timed.get(found.row.identifier))
         self.timed[row.identifier] = row
         self.rows[row.identifier] = replace(row, parts=found.parts)
 

@@ -164,7 +164,7 @@ def draw_targets(run: Run) -> Figure:
     image = axis.imshow(gains[:, order].T, aspect="auto", cmap="Blues")
     axis.set_xticks(range(len(rows)), [plain(shorten(view.names[i], 26)) for i, _ in rows], rotation=60, ha="right")
     axis.set_yticks(range(len(order)), [plain(shorten(str(names[i]), 26)) for i in order])
-    figure.colorbar(image, ax=axis, label="gain over the null model (nats)")
+    figure.colorbar(image, ax=axis, label="gain over base rates (nats per sample)")
     return figure
 
 

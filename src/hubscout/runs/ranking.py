@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.comparison import Comparison, compare
+from hubscout.runs.explained import any_explains
 from hubscout.runs.hooks import call
 from hubscout.runs.row import Failure, Row
 
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from hubscout.evaluation.pairs import Better
     from hubscout.ranking.judgement import Evaluation, MetricAgreement
 
-ODDS = 20.0
-"""To 1, that features explain labels: the least that counts."""
-NOTHING_EXPLAINED = (
-    "None of these models explains your labels: no label is predicted better than by its base rate. Check the labels "
-    "and which column they come from, or try models of another kind."
-)
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
 
@@ -128,13 +122,9 @@ class Ranking:
     def explains_labels(self) -> bool | None:
         """Whether any model knows more of the labels than base rates do; None where no gains are known.
 
-        A model must have odds (`Row.odds`) of 20 to 1 for some target, times the number of targets and of models that
-        were tried: of many that know nothing, the luckiest is not taken for one that knows.
+        See `hubscout.runs.explained` for what counts.
         """
-        odds = [row.odds for row in self.rows if row.odds is not None]
-        if not odds:
-            return None
-        return max(odds) > math.log(ODDS * len(odds) * max(len(self.task.target_names), 1))
+        return any_explains([row.odds for row in self.rows], len(self.task.target_names))
 
     @property
     def compared(self) -> tuple[Row, ...]:
@@ -244,12 +234,6 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         return call("as_html", self)
-
-
-def failed_words(ranking: Ranking) -> str:
-    """How many of the models failed, in words."""
-    failed = len(ranking.failures)
-    return f"{failed} of {len(ranking.rows) + failed} models failed"
 
 
 def flatten(row: Row) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
-from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.runs.explained import failed_words
+from hubscout.runs.row import Expected, Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 from hubscout.tasks.kinds import kind_of
 
 ERRORS_SHOWN = 2.0
@@ -38,9 +39,11 @@ def ranking_section(run: Run) -> Section | None:
     lead = f"{count} {'model' if count == 1 else 'models'} on {n:,} training {unit} of {run.ranking.task.name}."
     if not count:
         lead = ""
+    if run.ranking.failures and count:
+        lead += f" {failed_words(run.ranking)}."
     if tied > 1:
         group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
-        lead += f" {group} cannot be told apart from the best."
+        lead += f" {group} cannot be told apart from the best: P(better than the best) is 5% or more."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
 
 
@@ -95,17 +98,33 @@ def _columns(view: View) -> list[Column]:
     prices = [
         Column("Params", lambda row: human_count(row.params), lambda row: row.params),
         Column("FLOPs", lambda row: human_count(row.flops), lambda row: row.flops),
-        Column("Latency", lambda row: human_seconds(row.latency_seconds), lambda row: row.latency_seconds),
+        Column("Latency", latency_text, lambda row: row.latency_seconds),
     ]
+    expected = [_expected_column(view)] if any(row.expected for row in view.rows) else []
     metrics = [_metric_column(name) for name in view.ranking.metrics[1:]]
     speeds = [
         Column("Samples/s", lambda row: significant(row.samples_per_second), lambda row: row.samples_per_second),
         Column("Time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), lambda row: row.seconds),
     ]
-    columns = [column for column in (gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
+    columns = [column for column in (*expected, gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
     if len({row.n for row in view.rows}) > 1:
         columns.append(Column("Judged on", lambda row: f"{row.n:,}", lambda row: row.n))
     return columns
+
+
+def _expected_column(view: View) -> Column:
+    """The metric of the task for samples left out, with its interval."""
+    title = next(row.expected[0].title for row in view.rows if row.expected)
+    return Column(
+        title[0].upper() + title[1:],
+        lambda row: _with_interval(row.expected[0]) if row.expected else "–",
+        lambda row: row.expected[0].value if row.expected else None,
+    )
+
+
+def _with_interval(expected: Expected) -> Markup:
+    value, interval = str(expected).split(" ", 1)
+    return join([value, tag("small", interval)])
 
 
 def _metric_column(name: str) -> Column:
@@ -229,9 +248,17 @@ def _explanation(view: View) -> Markup:
     ]
     if metric == "logme":
         words.append(
-            "LogME is the log evidence a sample (in nats) of a linear model on the frozen features; the gain is over "
-            "a model that has no features. It says which model to start from, not what accuracy to expect."
+            "LogME is the log evidence per sample (in nats) of a linear model on the frozen features; the gain counts "
+            "over base rates: how frequent each class or label is, or the mean of a number. "
         )
+    if (best := next((row for row in view.rows if row.expected), None)) is not None:
+        found = best.expected[0]
+        words.append(
+            f"{found.title[0].upper()}{found.title[1:]} is what such a model gets on samples left out of its fit, with a "
+            f"95% interval; guessing gets {found.words(found.guess)}. Tuning the whole network usually gets more. "
+        )
+    if any(row.latency_busy for row in view.rows):
+        words.append("A latency with ~ was measured while the machine had other work; it may be shorter.")
     return details("How to read this table", tag("p", *words, class_="note"))
 
 
