@@ -118,7 +118,9 @@ def test_the_accuracy_of_samples_left_out_stands_beside_the_score(make_row: Make
 def test_labels_that_no_model_explains_are_said_first(make_row: Make, make_ranking: Make) -> None:
     ranking = make_ranking(make_row("timm/x", 0.3, odds=2.0), make_row("timm/y", 0.1, odds=0.0))
     assert ranking.explains_labels is False
-    assert "None of these models explains your labels" in " ".join(as_text(ranking, 100).split())
+    text = " ".join(as_text(ranking, 100).split())
+    assert "None of these models explains your labels" in text
+    assert "P(best)" not in text
 
 
 def test_a_latency_of_a_busy_machine_is_marked(make_row: Make, make_ranking: Make) -> None:

@@ -25,3 +25,8 @@ class KeptRows:
         order = np.argsort(samples, kind="stable")
         features = np.concatenate([part.features for part in parts])
         return cls(features[order], np.concatenate([part.targets for part in parts])[order], samples[order])
+
+    def shuffled(self) -> KeptRows:
+        """The same rows in another order, always the same one."""
+        order = np.random.default_rng(0).permutation(len(self.samples))
+        return KeptRows(self.features[order], self.targets[order], self.samples[order])

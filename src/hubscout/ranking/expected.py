@@ -44,6 +44,9 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
     from hubscout.evidence.left_out import base_rates_without, left_out_predictions
 
     kind, width = kind_of(task.kind), len(task.target_names)
+    if not kind.rows_are_words:
+        # A label that is predicted alike for all must not be found in the order of the data.
+        kept = kept.shuffled()
     columns = kind.columns_of_rows(kept.targets, width)
     together = kept.samples if kind.rows_are_words else None
     predicted = left_out_predictions(evidence, kept.features, columns, together)
@@ -52,6 +55,9 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
     groups = _groups(kept.samples)
     better = _better((predicted - columns) ** 2, (alone - columns) ** 2, groups)
     odds = evidence.n * float(evidence.per_target_gain[better].max(initial=0.0))
+    if not kind.is_real_valued:
+        # Base rates without a sample are lower for its own labels, which would turn every guess away from them.
+        predicted += rates - alone
     if kind.has_classes:
         # A class that no sample has is never said.
         predicted[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf

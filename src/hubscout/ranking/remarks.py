@@ -40,7 +40,7 @@ def remarks(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[st
         lines.append(NOTHING_EXPLAINED)
     lines += _expected(ranking)
     tied = ranking.tied_with_best
-    if len(tied) > 1:
+    if len(tied) > 1 and ranking.explains_labels is not False:
         above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
         told_apart = [name(identifier) for identifier in above if identifier not in tied]
         but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""

@@ -47,7 +47,7 @@ def columns(ranking: Ranking) -> list[str]:
     heads += _expected_heads(ranking)
     if any(row.gain is not None for row in rows):
         heads.append("gain")
-    if any(row.p_best is not None for row in rows):
+    if any(row.p_best is not None for row in rows) and ranking.explains_labels is not False:
         heads.append("P(best)")
     heads += others
     if any(row.layers for row in rows):
@@ -97,7 +97,7 @@ class Layout:
         """What the table had to leave out, and the best model's identifier where its name alone will not open it."""
         lines = []
         best = ranking.rows[0].identifier
-        if self.names[best] != best:
+        if self.names[best] != best and ranking.explains_labels is not False:
             lines.append(f"Best: {best}")
         if self.left_out:
             lines.append(f"Left out at this width: {listing(self.left_out)} (--json has them).")
@@ -156,11 +156,12 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
     for head in layout.heads:
         left = head in {"model", "best layer"}
         table.add_column(Text(head), justify="left" if left else "right", no_wrap=head != "model", overflow="fold")
-    last_tied = next((row for row in reversed(ranking.rows) if row.tied_with_best), None)
+    tied = [row for row in ranking.rows if row.tied_with_best and ranking.explains_labels is not False]
+    last_tied = tied[-1] if tied else None
     for index, row in enumerate(ranking.rows):
         following = ranking.rows[index + 1] if index + 1 < len(ranking.rows) else None
         line = row is last_tied or (following is not None and bool(following.dropped) and not row.dropped)
-        style = "bold" if row.tied_with_best else ("dim" if row.dropped else "")
+        style = "bold" if row in tied else ("dim" if row.dropped else "")
         texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
         table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
     yield table

@@ -94,7 +94,7 @@ def _facts(view: View, found: Answer) -> Markup:
         facts.append((title, value, f"{interval}, guessing {expected.words(expected.guess)}"))
     doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
     facts.append((view.metric, f"{best.score:.4f}", doubt))
-    if best.p_best is not None and len(ranking.compared) > 1:
+    if best.p_best is not None and len(ranking.compared) > 1 and found.explained:
         facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
     if best.gain is not None:
         facts.append(("Gain over base rates", f"{best.gain:+.3f}", "nats per sample"))

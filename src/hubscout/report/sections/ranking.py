@@ -41,7 +41,7 @@ def ranking_section(run: Run) -> Section | None:
         lead = ""
     if run.ranking.failures and count:
         lead += f" {failed_words(run.ranking)}."
-    if tied > 1:
+    if tied > 1 and run.ranking.explains_labels is not False:
         group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
         lead += f" {group} cannot be told apart from the best: P(better than the best) is 5% or more."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
@@ -94,7 +94,8 @@ class Column:
 def _columns(view: View) -> list[Column]:
     """The columns after rank, model and score, as far as this ranking knows them."""
     gain = Column("Gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", lambda row: row.gain)
-    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best)
+    explained = view.ranking.explains_labels is not False
+    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best if explained else None)
     prices = [
         Column("Params", lambda row: human_count(row.params), lambda row: row.params),
         Column("FLOPs", lambda row: human_count(row.flops), lambda row: row.flops),
