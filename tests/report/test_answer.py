@@ -115,7 +115,7 @@ def test_the_card_names_cost_accuracy_and_failures(ranking: Ranking) -> None:
     section = answer_section(Run(ranking=told))
     assert section is not None
     page = str(section.body)
-    assert "(50M parameters, 200MB, ~12 ms per sample)" in page
+    assert "(50M parameters, 200 MB, 12 ms per sample on a busy machine)" in page
     assert "91.2%" in page
     assert "guessing 13.1%" in page
     assert "1 of 5 models failed" in page

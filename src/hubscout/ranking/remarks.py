@@ -76,7 +76,7 @@ def _expected(ranking: Ranking) -> list[str]:
         f"Guessing gets {main.words(main.guess)}."
     )
     for other in others:
-        text += f" {other.title.capitalize()}: {other} for the best, {other.words(other.guess)} by guessing."
+        text += f" {other.heading}: {other} for the best, {other.words(other.guess)} by guessing."
     return [text]
 
 

@@ -11,7 +11,7 @@ from hubscout.report.shell import shell_command
 from hubscout.runs.explained import failed_words
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, latency_text
+from hubscout.runs.texts import human_bytes, human_count, human_seconds
 
 TEACHERS = 3
 WORTH_SAVING = 0.5
@@ -67,8 +67,11 @@ def _cheapest(best: Row, tied: tuple[Row, ...]) -> Row | None:
 def cost_words(row: Row) -> str:
     """What a model costs: parameters, size on disk and the time of one sample, as far as they are known."""
     parts = [f"{human_count(row.params)} parameters"] if row.params else []
-    parts += [f"{human_count(row.bytes)}B"] if row.bytes else []
-    parts += [f"{latency_text(row)} per sample"] if row.latency_seconds is not None else []
+    parts += [human_bytes(row.bytes)] if row.bytes else []
+    if row.latency_seconds is not None:
+        parts.append(
+            f"{human_seconds(row.latency_seconds)} per sample{' on a busy machine' if row.latency_busy else ''}"
+        )
     return ", ".join(parts)
 
 

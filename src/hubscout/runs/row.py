@@ -90,6 +90,11 @@ class Expected:
         known = {"mean_average_precision": "mAP", "r2": "R²", "entity_f1": "entity F1", "macro_f1": "macro F1"}
         return known.get(self.metric, self.metric.replace("_", " "))
 
+    @property
+    def heading(self) -> str:
+        """The title at the beginning of a line: with a capital letter, unless it is a name such as mAP."""
+        return self.title if self.title in ("mAP", "R²") else self.title[0].upper() + self.title[1:]
+
     def words(self, value: float) -> str:
         """A value of the metric: a share of samples in per cent, anything else as a number."""
         return f"{value:.1%}" if self.metric.endswith("accuracy") else f"{value:.3f}"

@@ -24,6 +24,16 @@ def human_count(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def human_bytes(size: float | None) -> str:
+    """A size on disk.
+
+    >>> human_bytes(18_800_000), human_bytes(412), human_bytes(None)
+    ('18.8 MB', '412 B', '–')
+    """
+    words = human_count(size)
+    return words if size is None else f"{words[:-1]} {words[-1]}B" if words[-1].isalpha() else f"{words} B"
+
+
 def human_seconds(seconds: float | None) -> str:
     """A time in three figures or so.
 

@@ -9,7 +9,7 @@ from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
 from hubscout.runs.explained import NOTHING_EXPLAINED
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, latency_text
+from hubscout.runs.texts import human_count, human_probability
 
 NAMED_TIES = 4
 
@@ -65,12 +65,15 @@ def sentences(view: View, found: Answer) -> list[object]:
     if not found.explained:
         return [NOTHING_EXPLAINED]
     parts: list[object] = ["Start from ", _model(view, found.best), f"{_costs(found.best)}. "]
-    if found.tied:
+    if len(found.tied) == 1 and found.cheapest is not None:
+        parts += [_model(view, found.cheapest), " is statistically tied with it and cheaper"]
+        parts += [f"{_costs(found.cheapest)}. "]
+    elif found.tied:
         shown = list(found.tied[:NAMED_TIES])
         are = "is" if len(found.tied) == 1 else "are"
         parts += [_models(view, [*shown], len(found.tied) - len(shown)), f" {are} statistically tied with it. "]
-    if found.cheapest is not None:
-        parts += ["The cheapest of these is ", _model(view, found.cheapest), f"{_costs(found.cheapest)}. "]
+        if found.cheapest is not None:
+            parts += ["The cheapest of these is ", _model(view, found.cheapest), f"{_costs(found.cheapest)}. "]
     if found.small is not None and found.limit is not None:
         parts += [f"Under {budget_words(found.limit)} take ", _model(view, found.small)]
         parts += [", taught by ", _models(view, [*found.teachers]), "."] if found.teachers else ["."]
@@ -90,22 +93,18 @@ def _facts(view: View, found: Answer) -> Markup:
     facts: list[tuple[str, str, str]] = []
     for expected in best.expected:
         value, interval = str(expected).split(" ", 1)
-        title = f"{expected.title[0].upper()}{expected.title[1:]}, left out"
-        facts.append((title, value, f"{interval}, guessing {expected.words(expected.guess)}"))
-    doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
-    facts.append((view.metric, f"{best.score:.4f}", doubt))
-    if best.p_best is not None and len(ranking.compared) > 1 and found.explained:
-        facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
+        told = f"{interval}, guessing {expected.words(expected.guess)}"
+        facts.append((f"{expected.heading} on samples left out", value, told))
     if best.gain is not None:
         facts.append(("Gain over base rates", f"{best.gain:+.3f}", "nats per sample"))
-    if best.params:
-        work = f"{human_count(best.flops)} FLOPs per sample" if best.flops else ""
-        facts.append(("Parameters", human_count(best.params), work))
-    if best.latency_seconds is not None:
-        busy = "one sample; the machine was busy" if best.latency_busy else "one sample"
-        facts.append(("Latency", latency_text(best), busy))
-    if best.bytes:
-        facts.append(("Size", f"{human_count(best.bytes)}B", "weights"))
+    if found.explained:
+        doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
+        facts.append((view.metric, f"{best.score:.4f}", doubt))
+        if best.p_best is not None and len(ranking.compared) > 1:
+            facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
+        if best.params:
+            work = f"{human_count(best.flops)} FLOPs per sample" if best.flops else ""
+            facts.append(("Parameters", human_count(best.params), work))
     return tag(
         "dl",
         *(tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in facts),

@@ -115,9 +115,8 @@ def _columns(view: View) -> list[Column]:
 
 def _expected_column(view: View) -> Column:
     """The metric of the task for samples left out, with its interval."""
-    title = next(row.expected[0].title for row in view.rows if row.expected)
     return Column(
-        title[0].upper() + title[1:],
+        next(row.expected[0].heading for row in view.rows if row.expected),
         lambda row: _with_interval(row.expected[0]) if row.expected else "–",
         lambda row: row.expected[0].value if row.expected else None,
     )
@@ -172,7 +171,7 @@ def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Sca
         key = column.key(row)
         cells.append(tag("td", column.cell(row), class_="number", data_value=None if key is None else repr(key)))
     following = view.rows[index + 1] if index + 1 < len(view.rows) else None
-    line = row.tied_with_best and following is not None and not following.tied_with_best
+    line = view.group(row) in ("best", "tied") and following is not None and not following.tied_with_best
     architecture = row.card.get("architecture") or ""
     return tag(
         "tr",
@@ -255,8 +254,8 @@ def _explanation(view: View) -> Markup:
     if (best := next((row for row in view.rows if row.expected), None)) is not None:
         found = best.expected[0]
         words.append(
-            f"{found.title[0].upper()}{found.title[1:]} is what such a model gets on samples left out of its fit, with a "
-            f"95% interval; guessing gets {found.words(found.guess)}. Tuning the whole network usually gets more. "
+            f"{found.heading} is what such a model gets on samples left out of its fit, with "
+            f"a 95% interval; guessing gets {found.words(found.guess)}. Tuning the whole network usually gets more. "
         )
     if any(row.latency_busy for row in view.rows):
         words.append("A latency with ~ was measured while the machine had other work; it may be shorter.")
