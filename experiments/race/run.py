@@ -1,23 +1,25 @@
 """What a race can know, measured once: every arm at every rung, and what brute force and fresh seeds give.
 
-    python experiments/race/run.py arms  --workers 14 --out experiments/race/results
-    python experiments/race/run.py folds --workers 14 --out experiments/race/results
-    python experiments/race/run.py truth --workers 14 --out experiments/race/results
+    python experiments/race/run.py arms truth folds --workers 14 --out experiments/race/results
 
 `arms`: each model at three learning rates, trained with a constant rate; at each rung a branch is cooled down and
-judged on the same held-out fifth, sample by sample. `folds`: the middle rate again with other fifths held out. `truth`:
-five learning rates with a cosine on the same fifth (brute force), then five fresh seeds at the rate that it chooses.
+judged on the same held-out fifth, sample by sample. `truth`: five learning rates with a cosine on the same fifth (brute
+force), then five fresh seeds at the rate that it chooses. `folds`: the arms again up to the last rung but the end, with
+another fifth held out: two rates on two folds, the model's better rate on the other two. `evidence`: LogME of the train
+part of each fold. `races`: the race itself, as the product runs it, at shares of brute force's seconds.
 Policies are replayed on these files by `table.py`, so that none of them needs a run of its own. Every finished run is a
-file under $HUBSCOUT_EXPERIMENT_CACHE/race at once; what is there is not run again.
+file under $HUBSCOUT_EXPERIMENT_CACHE/race at once; what is there, or in `--out`, is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,10 @@ CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" 
 STEPS = 300
 RUNGS = (15, 45, 110, 300)
 """Steps of a run that ends there, its cool-down included."""
+FOLD_RUNGS, FOLD_RATES = (8, 15, 25, 45, 110), (0.0005, 0.002)
+"""Of folds other than the first."""
+WHOLE_FOLDS = (1, 2)
+"""Folds on which both rates run; on the others each model runs at the one that was better on the first fold."""
 COOLDOWN = 0.2
 WARMUP = 6 / STEPS
 ARM_RATES = (0.0005, 0.002, 0.008)
@@ -47,6 +53,9 @@ FRESH_SEEDS = (11, 12, 13, 14, 15)
 FOLDS = 5
 FEW = {"pets-few": ("pets", 5), "cifar10-few": ("cifar10", 20)}
 """Sets with so many images of each class, for training and validation together."""
+FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,),), "races": ((3,),)}
+"""Folds that belong together, those worth more first. Races have a fold that no choice was made on."""
+SHARES = (0.1, 0.03)
 SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot", *FEW)
 OPTIONS = {"steps": STEPS, "batch_size": 64, "data_in_memory": True, "workers": 2, "evaluation_batch_size": 256}
 
@@ -66,8 +75,8 @@ def pooled(set_name: str) -> tuple[list[Any], np.ndarray, Task]:
 
 
 @cache
-def fold(set_name: str, number: int) -> Task:
-    """The set with its `number`-th fifth as validation."""
+def fold(set_name: str, number: int, tested: bool = True) -> Task:
+    """The set with its `number`-th fifth as validation; without its test part if that is not needed."""
     inputs, targets, task = pooled(set_name)
     groups = kind_of("classification").strata(targets)
     rest, taken = np.arange(len(targets)), np.empty(0, np.int64)
@@ -79,7 +88,7 @@ def fold(set_name: str, number: int) -> Task:
         [inputs[i] for i in train],
         targets[train],
         validation=([inputs[i] for i in taken], targets[taken]),
-        test=([task.test.inputs[i] for i in range(len(task.test))], np.asarray(task.test.targets)),
+        test=([task.test.inputs[i] for i in range(len(task.test))], np.asarray(task.test.targets)) if tested else None,
         kind="classification",
         modality="image",
         target_names=task.target_names,
@@ -123,17 +132,24 @@ class Arm:
         from hubscout.tuning.arguments import TuningArguments
         from hubscout.tuning.single_run import SingleRun
 
-        task = fold(self.set_name, self.fold)
+        task = fold(self.set_name, self.fold, tested=self.fold == 0)
         arguments = TuningArguments.of(
             **OPTIONS, learning_rate=self.learning_rate, schedule=self.schedule, seed=self.seed, warmup=WARMUP,
             cooldown=COOLDOWN, weight_decay=1e-4, frozen_norm_statistics=True, validate_every_epochs=1e6,
             bootstrap_resamples=1, keep_best=False,
         )  # fmt: skip
         run = SingleRun(
-            task, vision_identifier(self.model), (), "fine-tune", arguments.settled("image"), None, None, silent
+            task,
+            vision_identifier(self.model),
+            (),
+            "fine-tune",
+            arguments.settled("image", task.kind),
+            None,
+            None,
+            silent,
         )
         run.begin()
-        test = run._batches(task.test, {"target": run.target.preprocessing}, augment=False)
+        test = run._batches(task.test, {"target": run.target.preprocessing}, augment=False) if self.fold == 0 else None
         kept: dict[str, np.ndarray] = {}
 
         def look(name: str, *, tested: bool = False) -> None:
@@ -149,7 +165,7 @@ class Arm:
             run.loop.run()
             look("end", tested=True)
             return kept
-        for rung in RUNGS:
+        for rung in FOLD_RUNGS if self.fold else RUNGS:
             falling = round(COOLDOWN * rung)
             run.loop.run(until=rung - falling)
             if rung < STEPS:
@@ -161,36 +177,88 @@ class Arm:
 
 @dataclass(frozen=True)
 class Place:
-    """What one process does in one go: a model on a set."""
+    """What one process does in one go: a model on a fold of a set. Evidence has no model, a race what it counts by."""
 
     what: str
     set_name: str
-    model: str
+    model: str = ""
+    fold: int = 0
+    share: float = 0.0
+    """Of brute force's seconds: what a race may take."""
+    until: float = float("inf")
+    """The moment (of `time.time`) after which nothing begins any more."""
 
     def __str__(self) -> str:
-        return f"{self.what} {self.set_name} {self.model}"
+        return f"{self.what} {self.set_name} {self.model} fold {self.fold}" + (f" {self.share:g}" if self.share else "")
 
 
 def work(place: Place) -> None:
-    """All runs of a model on a set."""
-    if place.what == "arms":
-        for rate in ARM_RATES:
-            Arm(place.set_name, place.model, rate).run()
-    elif place.what == "folds":
-        for number in (1, 2):
-            Arm(place.set_name, place.model, ARM_RATES[1], fold=number).run()
-    else:
+    """All runs of a place, while there is time."""
+    import product
+
+    if place.what == "evidence" and time.time() < place.until:
+        product.evidence(place.set_name, place.fold)
+    elif place.what == "races" and time.time() < place.until:
+        product.whole_race(place.set_name, place.fold, place.share, place.model)
+    elif place.what == "truth":
         arms = [Arm(place.set_name, place.model, rate, schedule="cosine") for rate in GRID]
-        for arm in arms:
+        _run(arms, place.until)
+        if time.time() < place.until:
+            best = replace(arms[0], learning_rate=best_rate(place.set_name, place.model, "cosine"))
+            _run([replace(best, seed=seed) for seed in FRESH_SEEDS], place.until)
+    elif place.what in ("arms", "folds"):
+        rates = ARM_RATES if place.fold == 0 else FOLD_RATES
+        if place.fold not in (0, *WHOLE_FOLDS):
+            rates = (best_rate(place.set_name, place.model, "wsd"),)
+        _run([Arm(place.set_name, place.model, rate, fold=place.fold) for rate in rates], place.until)
+
+
+def _run(arms: Sequence[Arm], until: float) -> None:
+    for arm in arms:
+        if time.time() < until:
             arm.run()
-        best = max(arms, key=validation)
-        for seed in FRESH_SEEDS:
-            Arm(place.set_name, place.model, best.learning_rate, schedule="cosine", seed=seed).run()
 
 
-def validation(arm: Arm) -> float:
-    with np.load(arm.file) as kept:
-        return -1.0 if "failure" in kept else float(kept["end_right"].mean())
+def best_rate(set_name: str, model: str, schedule: str) -> float:
+    """The rate of the best held-out accuracy on the first fold, of brute force or after the last rung of a race."""
+    rates, name = (GRID, "end_right") if schedule == "cosine" else (FOLD_RATES, f"rung{FOLD_RUNGS[-1]}_right")
+
+    def accuracy(rate: float) -> float:
+        with np.load(Arm(set_name, model, rate, schedule=schedule).file) as kept:
+            return float(kept[name].mean()) if name in kept else -1.0
+
+    return max(rates, key=accuracy)
+
+
+def places(what: Sequence[str], sets: Sequence[str], models: Sequence[str], until: float) -> list[Place]:
+    """In the order given, and by model: a process that has compiled the kernels of an architecture uses them again."""
+    found: list[Place] = []
+    for kind in what:
+        for folds in ((0,),) if kind in ("arms", "truth") else FOLD_GROUPS[kind]:
+            for share in SHARES if kind == "races" else (0.0,):
+                for model in {"races": ("steps", "seconds"), "evidence": ("",)}.get(kind, tuple(reversed(models))):
+                    found += [Place(kind, name, model, fold, share, until) for fold in folds for name in sets]
+    return found
+
+
+def scatter(out: Path) -> None:
+    """The runs that `gather` put together, as files again: they are not run again."""
+    for set_name in SETS:
+        if not (out / f"{set_name}.npz").exists():
+            continue
+        runs: dict[str, dict[str, np.ndarray]] = {}
+        with np.load(out / f"{set_name}.npz") as file:
+            for key in file:
+                run, _, name = key.rpartition("/")
+                if not (CACHE / set_name / f"{run}.npz").exists():
+                    runs.setdefault(run, {})[name] = file[key]
+        (CACHE / set_name).mkdir(parents=True, exist_ok=True)
+        for run, kept in runs.items():
+            np.savez(CACHE / set_name / f"{run}.npz", **kept)
+    if (out / "product.json").exists():
+        (CACHE / "product").mkdir(parents=True, exist_ok=True)
+        for name, record in json.loads((out / "product.json").read_text()).items():
+            (CACHE / "product" / f"{name}.json").write_text(json.dumps(record))
 
 
 def gather(out: Path) -> None:
@@ -206,21 +274,24 @@ def gather(out: Path) -> None:
                 print(file, error)
         if arrays:
             np.savez_compressed(out / f"{set_name}.npz", **arrays)
+    records = {file.stem: json.loads(file.read_text()) for file in sorted((CACHE / "product").glob("*.json"))}
+    if records:
+        (out / "product.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("arms", "folds", "truth", "gather"))
+    parser.add_argument("what", nargs="+", choices=("arms", "truth", "folds", "evidence", "races"))
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--models", nargs="*", default=shared_hub.VISION)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so many")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    if given.what != "gather":
-        # By model, so that a process that has compiled the kernels of an architecture uses them again.
-        places = [Place(given.what, name, model) for model in reversed(given.models) for name in given.sets]
-        for _ in run_jobs(work, places, given.workers):
-            pass
+    until = time.time() + given.seconds
+    scatter(given.out)
+    for _ in run_jobs(work, places(given.what, given.sets, given.models, until), given.workers):
+        pass
     gather(given.out)
 
 

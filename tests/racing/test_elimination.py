@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import chances, scores, survivors
+from hubscout.racing.elimination import chances, one_rate_each, scores, survivors
 
 
 def look(model: str, values: np.ndarray, rung: int = 0, failure: str = "") -> Look:
@@ -47,12 +47,40 @@ def test_who_has_no_chance_goes_whatever_the_room() -> None:
     assert [arm.model for arm in survivors(looks([0.0, 0.02, 0.01]), {}, 0.04, most=2)] == ["m0", "m2"]
 
 
-def test_evidence_counts_early_and_not_late() -> None:
-    early = looks([0.0, 0.0, 1.0], own=0.0)
-    evidence = {"m0": 0.0, "m1": 5.0, "m2": 1.0}
-    assert scores(early, evidence).argmax() == 1
-    late = [look(one.arm.model, np.array(one.log_likelihoods), rung=3) for one in early]
-    assert scores(late, evidence)[0] == scores(late, evidence)[1]
+def arms_with_evidence(rows: int, slope: float) -> tuple[list[Look], dict[str, float]]:
+    """Twelve arms as good as `slope` times their evidence; the best by evidence has bad luck with its samples."""
+    draw = np.random.default_rng(1)
+    evidence = {f"m{k}": k / 4 for k in range(12)}
+    own = draw.normal(size=(12, rows))
+    own[11] -= own[11].mean() + 2 / np.sqrt(rows)
+    return [look(f"m{k}", slope * k / 4 + own[k]) for k in range(12)], evidence
+
+
+def test_evidence_that_tells_who_does_well_corrects_the_luck_of_few_samples() -> None:
+    few, evidence = arms_with_evidence(20, slope=1.0)
+    assert scores(few, {}).argmax() != 11
+    assert scores(few, evidence).argmax() == 11
+
+
+def test_many_samples_speak_for_themselves() -> None:
+    many, evidence = arms_with_evidence(20_000, slope=1.0)
+    assert scores(many, evidence) == pytest.approx(scores(many, {}), abs=0.01)
+
+
+def test_evidence_that_says_the_opposite_is_not_believed() -> None:
+    few, evidence = arms_with_evidence(200, slope=1.0)
+    backwards = {model: -value for model, value in evidence.items()}
+    assert scores(few, backwards).argsort().tolist() == scores(few, {}).argsort().tolist()
+
+
+def test_a_model_goes_on_with_its_best_rate_alone() -> None:
+    arms = [Arm("a", 0.4), Arm("b", 0.1), Arm("a", 0.1), Arm("c", 0.1), Arm("b", 0.4)]
+    assert one_rate_each(arms) == [Arm("a", 0.4), Arm("b", 0.1), Arm("c", 0.1)]
+
+
+def test_time_that_was_granted_keeps_arms_without_a_chance() -> None:
+    found = looks([0.0, 0.02, 9.0, 9.0, 9.0])
+    assert len(survivors(found, {}, 1.0, most=5, fewest=4)) == 4
 
 
 def test_a_failure_never_stays() -> None:

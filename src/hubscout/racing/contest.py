@@ -16,10 +16,10 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.errors import RunError, TuningError
 from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
-from hubscout.racing.elimination import survivors
+from hubscout.racing.elimination import one_rate_each, survivors
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.outcome import Race
-from hubscout.racing.rungs import ETA, Field, Rung, choose_field, rungs_of
+from hubscout.racing.rungs import Field, Rung, choose_field, rungs_of
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.atomic_files import write_atomically
@@ -54,24 +54,31 @@ class Contest:
 
     def run(self, *, refit: bool) -> Race:
         """All rungs, then the winner."""
+        from hubscout.tuning.rates import rates_of
+
         reference = TaskReference.of(self.task, self.engine)
         evidence = {row.identifier: row.score for row in self.ranking}
         contenders = self._resume() or self._start()
         rungs = rungs_of(contenders.steps, self.asked.cooldown)
         base = self.asked.replace(steps=contenders.steps).settled(self.task.modality, self.task.kind)
-        assert base.learning_rate is not None
-        arms = [Arm(m, float(f"{f * base.learning_rate:.3g}")) for m in contenders.models for f in contenders.factors]
+        first = self.asked.learning_rate or rates_of(base.optimizer, self.task.modality).raced
+        arms = [Arm(m, float(f"{f * first:.3g}")) for m in contenders.models for f in contenders.factors]
         leaders = arms
-        for rung in rungs:
+        for rung, width in zip(rungs, contenders.widths, strict=False):
+            if not width:
+                continue
+            arms = arms[:width]
             looks = list(self._climb(reference, arms, rung, base, contenders.steps))
             if not looks:
                 break
             share = rung.steps / contenders.steps
-            leaders = survivors(looks, evidence, share, len(looks), self.asked.seed)
+            # A budget was granted to be used, and the order of all is worth something too.
+            fewest = len(looks) if self.seconds is not None else math.ceil(len(contenders.models) / 3)
+            leaders = survivors(looks, evidence, share, len(looks), self.asked.seed, fewest)
             if not leaders:
                 reasons = "; ".join(f"{look.arm}: {look.failure}" for look in looks[:3])
                 raise TuningError(f"No arm could be trained: {reasons}")
-            arms = leaders[: max(1, math.ceil(len(looks) / ETA))]
+            arms = one_rate_each(leaders)
             if len(arms) == 1:
                 break
         rung_seconds = time.perf_counter() - self.started - self.evidence_seconds
@@ -117,7 +124,8 @@ class Contest:
                 arm = Arm(given[line["arm"]["model"]], line["arm"]["learning_rate"])
                 self.looks.append(Look(arm=arm, **{**told, "log_likelihoods": tuple(told["log_likelihoods"])}))
             start = first["field"]
-            return Field(tuple(given[name] for name in start["models"]), tuple(start["factors"]), int(start["steps"]))
+            models = tuple(given[name] for name in start["models"])
+            return Field(models, tuple(start["factors"]), int(start["steps"]), tuple(start["widths"]))
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(
                 f"{self.folder / LOOKS} is damaged or of another race: {error}. Remove it to start anew."

@@ -16,9 +16,11 @@ from hubscout.racing.arms import Arm, Look
 
 DRAWS = 2000
 OUT_BELOW = 0.01
-"""An arm with a smaller chance to be the best is given up, whatever the budget."""
-EVIDENCE_WEIGHTS = (0.3, 0.2, 0.1)
-"""What a deviation of LogME counts beside one of the held-out scores, at the first rungs; later nothing."""
+"""An arm with a smaller chance to be the best is given up, unless time for it was granted."""
+FEWEST_ARMS = 5
+"""To learn from fewer how far evidence can be trusted would be guessing."""
+LEAST_VARIANCE = 0.001
+"""Of arms about what their evidence says, in squared deviations between arms."""
 _SHARE = (0.04, 0.06, 0.10, 0.16, 0.24, 0.36, 0.50, 0.70, 0.96)
 _MOVES = (0.90, 0.74, 0.55, 0.40, 0.29, 0.19, 0.11, 0.05, 0.01)
 
@@ -47,45 +49,74 @@ def moves(share: float) -> float:
 
 def scores(looks: Sequence[Look], evidence: Mapping[str, float]) -> np.ndarray:
     """One number per arm, higher is better: metric and log-likelihood in equal parts, and the evidence of the model."""
-    rung = max(look.rung for look in looks)
-    metric = np.array([np.nan if look.metric is None else look.metric for look in looks])
-    likelihood = np.array([np.mean(look.log_likelihoods) if look.log_likelihoods else np.nan for look in looks])
-    return (standardised(metric) + standardised(likelihood)) / 2 + _prior(looks, evidence, rung)
+    return _posterior(looks, evidence)[0]
 
 
 def chances(looks: Sequence[Look], evidence: Mapping[str, float], share: float, seed: int = 0) -> np.ndarray:
     """P(best at the end) of each arm, after `share` of the steps."""
-    found = scores(looks, evidence)
+    found, trust = _posterior(looks, evidence)
     running = np.array([not look.failure for look in looks])
     if running.sum() <= 1:
         return running.astype(float)
     generator = np.random.default_rng(seed)
-    rows = min(len(look.log_likelihoods) for look in looks if not look.failure)
-    table = np.array([look.log_likelihoods[:rows] for look in looks if not look.failure])
-    table = table - table.mean(axis=0)  # paired: how hard a sample is does not count
+    table = _paired(looks)
+    rows = table.shape[1]
     weights = generator.multinomial(rows, np.full(rows, 1 / rows), size=DRAWS) / rows
-    means = weights @ table.T
     level = table.mean(axis=1)
-    noise = (means - level) / _scale(level) + moves(share) * generator.standard_normal(means.shape)
-    draws = found[running] + noise
+    noise = (weights @ table.T - level) / _scale(level) * np.sqrt(trust[running])
+    draws = found[running] + noise + moves(share) * generator.standard_normal(noise.shape)
     chance = np.zeros(len(looks))
     chance[running] = np.bincount(draws.argmax(axis=1), minlength=int(running.sum())) / DRAWS
     return chance
 
 
 def survivors(
-    looks: Sequence[Look], evidence: Mapping[str, float], share: float, most: int, seed: int = 0
+    looks: Sequence[Look], evidence: Mapping[str, float], share: float, most: int, seed: int = 0, fewest: int = 1
 ) -> list[Arm]:
-    """The arms that go on, the best first: at most so many, and none without a chance."""
+    """The arms that go on, the best first: at most `most`, and after the first `fewest` none without a chance."""
     found, chance = scores(looks, evidence), chances(looks, evidence, share, seed)
     order = [place for place in np.argsort(-found, kind="stable") if not looks[place].failure]
-    kept = [place for place in order if chance[place] >= OUT_BELOW] or order[:1]
+    kept = [place for number, place in enumerate(order) if number < fewest or chance[place] >= OUT_BELOW]
     return [looks[place].arm for place in kept[:most]]
 
 
-def _prior(looks: Sequence[Look], evidence: Mapping[str, float], rung: int) -> np.ndarray:
-    if rung >= len(EVIDENCE_WEIGHTS) or len(evidence) < 3:
-        return np.zeros(len(looks))
-    models = list(evidence)
-    place = dict(zip(models, standardised(np.array([evidence[model] for model in models])), strict=True))
-    return EVIDENCE_WEIGHTS[rung] * np.array([place.get(look.arm.model, 0.0) for look in looks])
+def one_rate_each(arms: Sequence[Arm]) -> list[Arm]:
+    """The first arm of every model."""
+    first: dict[str, Arm] = {}
+    for arm in arms:
+        first.setdefault(arm.model, arm)
+    return list(first.values())
+
+
+def _posterior(looks: Sequence[Look], evidence: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    """What is to be thought of each arm, and how much of that comes from the held-out samples (the rest: evidence).
+
+    The prior is a line through the arms, held-out score against evidence, and how far arms lie from it. Where evidence
+    does not tell who does well the line is flat and the prior says nothing; where there are many held-out samples their
+    noise is small and the prior does not matter. No weight is chosen.
+    """
+    metric = np.array([np.nan if look.metric is None else look.metric for look in looks])
+    likelihood = np.array([np.mean(look.log_likelihoods) if look.log_likelihoods else np.nan for look in looks])
+    seen = (standardised(metric) + standardised(likelihood)) / 2
+    trust = np.ones(len(looks))
+    told = np.array([evidence.get(look.arm.model, np.nan) for look in looks])
+    known = np.array([not look.failure for look in looks]) & np.isfinite(told)
+    if known.sum() < FEWEST_ARMS or not np.ptp(told[known]):
+        return seen, trust
+    table = _paired([look for look, there in zip(looks, known, strict=True) if there])
+    noise = table.var(axis=1) / table.shape[1] / _scale(table.mean(axis=1)) ** 2
+    x, y = told[known] - told[known].mean(), seen[known] - seen[known].mean()
+    line = max(0.0, float(x @ y / (x @ x))) * x
+    spread = float(((y - line) ** 2).sum() / (len(y) - 2) - noise.mean())
+    trust[known] = 1 - noise / (noise + max(spread, LEAST_VARIANCE))
+    found = seen.copy()
+    found[known] = seen[known].mean() + line + trust[known] * (y - line)
+    return found, trust
+
+
+def _paired(looks: Sequence[Look]) -> np.ndarray:
+    """Log-likelihoods of the arms that run, on the samples that all have: how hard a sample is does not count."""
+    there = [look.log_likelihoods for look in looks if not look.failure]
+    rows = min(len(values) for values in there)
+    table = np.array([values[:rows] for values in there])
+    return table - table.mean(axis=0)

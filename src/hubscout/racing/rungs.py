@@ -1,25 +1,22 @@
 """Rungs and budgets: how far arms are trained before they are judged, and how many of them the time allows.
 
 The shares were chosen on public fine-tuning curves of others (`experiments/race`): a first rung below four percent of
-the steps loses points whatever comes after it; a third of the arms going on is as good as a half and costs less.
+the steps loses points whatever comes after it. After the first rung a model goes on with the better of its rates alone:
+what a second rate of the same model would cost is worth more spent on another model.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-ETA = 3
-"""One of so many arms goes on to the next rung."""
 SHARES = (0.05, 0.15, 0.37)
 """Of the steps of a whole run, cool-down included."""
-RATE_FACTORS = (1.0, 0.25, 4.0)
-"""Learning rates around the default, in the order in which they are worth trying."""
+RATE_FACTORS = (1.0, 4.0)
+"""Learning rates of a model, in units of the one that a race starts with."""
 WINNER_SHARE = 0.4
 """At most this much of the time that is left goes to the winner's own tuning: longer runs are made shorter."""
-
-
 FEWEST_STEPS = 20
 """A run is not made shorter than this, whatever the budget."""
 USABLE = 0.85
@@ -54,43 +51,62 @@ def rungs_of(steps: int, cooldown: float) -> tuple[Rung, ...]:
     return tuple(found)
 
 
-def work(arms: int, rungs: Sequence[Rung], steps: int) -> float:
-    """Steps that a race of so many arms takes, the winner's end included.
+def plans(models: int) -> Iterator[tuple[int, ...]]:
+    """How many arms are on each rung, from the longest race of so many models to the shortest.
 
-    >>> work(51, rungs_of(300, 0.2), 300)
-    1987.0
+    First all models at both rates, then each at its better one. Where that takes too long, models that lead by evidence
+    start at one rate on the second rung: what the first rung shows is mostly what the evidence has said.
+
+    >>> list(plans(3))
+    [(6, 3, 3), (6, 3, 2), (6, 2, 1), (0, 3, 2), (0, 2, 2), (0, 1, 0)]
     """
-    total, before, alive = 0.0, 0, arms
-    for rung in rungs:
-        total += alive * (rung.steps - before)
-        before, alive = rung.stable, max(1, math.ceil(alive / ETA))
+    for last in range(models, math.ceil(models / 3) - 1, -1):
+        yield len(RATE_FACTORS) * models, min(models, math.ceil(1.5 * last)), last
+    for first in range(models, models // 2, -1):
+        yield 0, first, min(2, first)
+    for first in range(models // 2, 0, -1):
+        yield 0, first, 0
+
+
+def work(widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> float:
+    """Steps that a race with so many arms on its rungs takes, the winner's end included.
+
+    >>> work((34, 17, 12), rungs_of(300, 0.2), 300)
+    2182.0
+    """
+    total, before = 0.0, 0
+    for rung, width in zip(rungs, widths, strict=False):
+        if width:
+            total += width * (rung.steps - before)
+            before = rung.stable
     return total + steps - before
 
 
 @dataclass(frozen=True)
 class Field:
-    """Who starts, at which learning rates, and how long a whole run is."""
+    """Who starts, at which learning rates, how long a whole run is, and how many arms are on each rung."""
 
     models: tuple[str, ...]
     factors: tuple[float, ...]
     steps: int
+    widths: tuple[int, ...]
+    """A rung of no arms is passed without a look."""
 
 
 def choose_field(
     models: Sequence[str], seconds_per_step: Mapping[str, float], steps: int, seconds: float | None, cooldown: float
 ) -> Field:
-    """As much as the time allows: three rates, else two, else one, else fewer models, the last ones given up first.
+    """The longest race that the time allows.
 
     `models` are in the order in which they would be given up last. Without a limit of time all start at all rates.
     """
-    if seconds is None:
-        return Field(tuple(models), RATE_FACTORS, steps)
-    pace = sorted(seconds_per_step.values())[len(seconds_per_step) // 2]
-    steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * seconds / max(pace, 1e-9))))
+    if seconds is not None:
+        pace = sorted(seconds_per_step.values())[len(seconds_per_step) // 2]
+        steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * seconds / max(pace, 1e-9))))
     rungs = rungs_of(steps, cooldown)
-    wanted = [(len(models), rates) for rates in (3, 2, 1)] + [(count, 1) for count in range(len(models) - 1, 0, -1)]
-    for count, rates in wanted:
+    for widths in plans(len(models)):
+        count = len(models) if widths[0] else widths[1]
         mean = sum(seconds_per_step[model] for model in models[:count]) / count
-        if work(count * rates, rungs, steps) * mean <= USABLE * seconds:
+        if seconds is None or work(widths, rungs, steps) * mean <= USABLE * seconds:
             break
-    return Field(tuple(models[:count]), RATE_FACTORS[:rates], steps)
+    return Field(tuple(models[:count]), RATE_FACTORS if widths[0] else RATE_FACTORS[:1], steps, widths)

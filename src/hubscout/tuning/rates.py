@@ -23,18 +23,21 @@ class Rates:
     """
 
     default: float
+    raced: float
+    """The lower of a race's rates, which stay constant: many networks break down at what is right for the top of a
+    cosine."""
     tried: tuple[float, ...]
     beyond: tuple[float, ...]
     weight_decays: tuple[float, ...]
 
 
 # The paper's seven by seven, logarithmically spaced.
-_SGD = Rates(0.003, _HALF_DECADES, (), tuple(float(f"{10 ** -(6 - k / 2):.6g}") for k in range(7)))
+_SGD = Rates(0.003, 0.0005, _HALF_DECADES, (), tuple(float(f"{10 ** -(6 - k / 2):.6g}") for k in range(7)))
 # Decoupled decay is multiplied by the rate: below a hundredth it does nothing.
 _DECOUPLED = (1e-4, 0.01, 0.1)
-_ADAMW = Rates(3e-4, (1e-4, 3e-4, 1e-3), (1e-5, 3e-5, 3e-3), _DECOUPLED)
+_ADAMW = Rates(3e-4, 3e-4, (1e-4, 3e-4, 1e-3), (1e-5, 3e-5, 3e-3), _DECOUPLED)
 # Encoders collapse at rates that suit images: above a few 1e-4 the large ones say the same of every text.
-_ADAMW_TEXT = Rates(5e-5, (1e-5, 3e-5, 1e-4), (1e-6, 3e-6, 3e-4, 1e-3), _DECOUPLED)
+_ADAMW_TEXT = Rates(5e-5, 5e-5, (1e-5, 3e-5, 1e-4), (1e-6, 3e-6, 3e-4, 1e-3), _DECOUPLED)
 
 
 def default_optimizer(modality: str, kind: str) -> str:
