@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import shared_hub  # noqa: E402
 from data_sets import CLASSIFICATION, REGRESSION, TEXT, open_set  # noqa: E402
-from references import identifier  # noqa: E402
+from references import CACHE, identifier  # noqa: E402
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
         ranking = hubscout.rank(
             open_set(set_name),
             [identifier(name, set_name) for name in models],
-            cache=False,
+            cache=CACHE / "features",
             precision="float32",
             limit=arguments.limit,
             measure_latency=False,

@@ -22,7 +22,7 @@ from hubscout.evidence.checks import check_features
 from hubscout.evidence.evidence import Evidence
 
 SPARE = 1e-9
-"""1 - leverage of a row from where on the others say anything of it."""
+"""What must be left of (K⁻¹)_ii, as a share, for the other rows to say anything of this one."""
 
 
 def left_out_predictions(
@@ -65,7 +65,7 @@ def left_out_predictions(
     level = rest + (constant**2 * shrunk).sum(1)
     crossed = constant * projections
     slope = ((crossed * shrunk).sum(1) if rest == 0 else -(crossed * (1 - shrunk)).sum(1)) / level
-    # With as many directions as observations nothing is outside them but the constant that centring took away.
+    # With as many directions as observations nothing is outside them; what centring took away, P takes away as well.
     full = spectrum.rank == spectrum.n
     result = alone.copy()
     for part in parts:
@@ -75,24 +75,25 @@ def left_out_predictions(
         known = to_device_of(targets[part][:, explained], values) - means[None, :]
         one = left @ (constant * shrunk).T
         missed = left @ (projections * shrunk).T
-        if full:
-            one = one + (mean is not None)
-        else:
+        if not full:
             one = one + (1 - left @ constant[0])[:, None]
             missed = missed + known - left @ projections.T
         missed = missed - one * slope[None, :]
         if groups is not None:
             # As (targets, rows of the group, rows of the group).
             unit = to_device_of(np.eye(int(left.shape[0])), values)
-            outside = (mean is not None) / n if full else unit - left @ left.T
-            inner = (left[None, :, :] * shrunk[:, None, :]) @ left.T + outside
-            inner = inner + SPARE * unit - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None]
+            inner = (left[None, :, :] * shrunk[:, None, :]) @ left.T + (0 if full else unit - left @ left.T)
+            # As a share, since all of it is small where features fit every label.
+            size = xp.clip(inner.diagonal(0, 1, 2).sum(1), min=np.finfo(np.float64).tiny)[:, None, None]
+            inner = inner - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None] + SPARE * size * unit
             found = result[part]
             found[:, explained] = to_host(means + known - xp.linalg.solve(inner, missed.T[:, :, None])[:, :, 0].T)
             continue
-        spare = left**2 @ shrunk.T - one**2 / level[None, :]
-        spare = spare + ((mean is not None) / n if full else xp.clip(1 - (left**2).sum(1), min=0.0)[:, None])
-        safe = spare > SPARE
+        whole = left**2 @ shrunk.T
+        if not full:
+            whole = whole + xp.clip(1 - (left**2).sum(1), min=0.0)[:, None]
+        spare = whole - one**2 / level[None, :]
+        safe = spare > SPARE * whole
         predicted = means[None, :] + known - missed / xp.where(safe, spare, xp.ones_like(spare))
         predicted = xp.where(safe, predicted, to_device_of(alone[part][:, explained], values))
         found = result[part]
