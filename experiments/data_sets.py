@@ -22,9 +22,9 @@ def _table(file: str, **options: object) -> Task:
     return Task.from_table(DATA / file, **options)
 
 
-def _pets(target: str) -> Task:
+def _pets(label: str) -> Task:
     files = {part: DATA / "pets" / f"pets-{part}.parquet" for part in ("train", "test")}
-    return Task.from_table(files, target=target, name="pets")
+    return Task.from_table(files, label=label, name="pets")
 
 
 def _parts(folder: str, **options: object) -> Task:
@@ -35,30 +35,30 @@ def _parts(folder: str, **options: object) -> Task:
 
 CLASSIFICATION: dict[str, Callable[[], Task]] = {
     "pets": partial(_pets, "breed"),
-    "cifar10": partial(_table, "cifar10-5k.parquet", target="label", name="cifar10"),
-    "fashion-mnist": partial(_table, "fashion-mnist-5k.parquet", target="label", name="fashion-mnist"),
-    "sign-digits": partial(_table, "sign-digits.parquet", target="label", kind="classification", name="sign-digits"),
-    "omniglot": partial(_table, "omniglot-small.parquet", target="alphabet", name="omniglot"),
+    "cifar10": partial(_table, "cifar10-5k.parquet", label="label", name="cifar10"),
+    "fashion-mnist": partial(_table, "fashion-mnist-5k.parquet", label="label", name="fashion-mnist"),
+    "sign-digits": partial(_table, "sign-digits.parquet", label="label", kind="classification", name="sign-digits"),
+    "omniglot": partial(_table, "omniglot-small.parquet", label="alphabet", name="omniglot"),
 }
 REGRESSION: dict[str, Callable[[], Task]] = {
     "sprites": partial(
-        _table, "sprites-6k.parquet", target=["scale", "orientation", "x", "y"], kind="regression", name="sprites"
+        _table, "sprites-6k.parquet", label=["scale", "orientation", "x", "y"], kind="regression", name="sprites"
     ),
     "pet-heads": partial(
         _table,
         "pets/pets-train.parquet",
-        target=["box_x", "box_y", "box_w", "box_h"],
+        label=["box_x", "box_y", "box_w", "box_h"],
         kind="regression",
         split="box_split",
         name="pet-heads",
     ),
 }
-SICK = partial(_parts, "sick", text=["sentence_A", "sentence_B"], target="relatedness", kind="regression")
+SICK = partial(_parts, "sick", text=["sentence_A", "sentence_B"], label="relatedness", kind="regression")
 TEXT: dict[str, Callable[[], Task]] = {
-    "sst2": partial(_parts, "sst2", text="text", target="label"),
-    "trec": partial(_parts, "trec", text="text", target="label"),
-    "agnews": partial(_table, "text/agnews.csv.gz", text="text", target="label", split="split", name="agnews"),
-    "cr": partial(_table, "text/cr.csv", text="text", target="label", split="split", name="cr"),
+    "sst2": partial(_parts, "sst2", text="text", label="label"),
+    "trec": partial(_parts, "trec", text="text", label="label"),
+    "agnews": partial(_table, "text/agnews.csv.gz", text="text", label="label", split="split", name="agnews"),
+    "cr": partial(_table, "text/cr.csv", text="text", label="label", split="split", name="cr"),
     "sick": SICK,
     "sick-siamese": SICK,
     "conll2003": lambda: Task.from_conll(DATA / "text" / "conll2003", name="conll2003"),

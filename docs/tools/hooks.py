@@ -135,14 +135,14 @@ def method_pages() -> dict[str, str]:
         rows.append(f"| [`{name}`]({name}.md) | {summary} | {'yes' if method.uses_teachers else 'no'} |")
         pages[f"methods/{name}.md"] = (
             f"# {name}\n\n"
-            f"    hubscout tune DATA --target MODEL --method {name}"
+            f"    hubscout tune DATA --model MODEL --method {name}"
             f"{' --teachers RUN/' if method.uses_teachers else ''} --out my-model/\n\n"
             f"::: {method.__module__}.{method.__qualname__}\n"
             "    options:\n      members: false\n      show_root_full_path: true\n      show_bases: false\n"
         )
     pages["methods/index.md"] = (
         "# Tuning methods\n\n"
-        "All have the same interface: `hubscout.tune(task, target, teachers, method=...)`. "
+        "All have the same interface: `hubscout.tune(task, model, teachers, method=...)`. "
         "[B-Tuning](../explanation/b-tuning.md) says what the default does and why; "
         "`--method all` compares them on your data.\n\n"
         "| method | what it is | teachers |\n|---|---|---|\n" + "\n".join(rows) + "\n\n"

@@ -49,7 +49,7 @@ def open_train(name: str, folder: Path, limit: int | None) -> Task:
     files = sorted(path for path in folder.rglob("*.parquet") if "test" not in path.name)
     if not files:
         raise SystemExit(f"no Parquet file of {name}'s train split in {folder}")
-    task = Task.from_table({"train": files}, target="label", split=False, name=name, validation_size=0, test_size=0)
+    task = Task.from_table({"train": files}, label="label", split=False, name=name, validation_size=0, test_size=0)
     return task if limit is None else task.subset(limit, seed=0)
 
 

@@ -149,7 +149,7 @@ class Arm:
             silent,
         )
         run.begin()
-        test = run._batches(task.test, {"target": run.target.preprocessing}, augment=False) if self.fold == 0 else None
+        test = run._batches(task.test, {"model": run.model.preprocessing}, augment=False) if self.fold == 0 else None
         kept: dict[str, np.ndarray] = {}
 
         def look(name: str, *, tested: bool = False) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from hubscout import __version__
 from hubscout.cli.app import COMMANDS
 
 Run = Callable[..., Any]
+
+
+def app_command(name: str) -> Any:
+    return typer.main.get_command(importlib.import_module(f"hubscout.cli.{name}").app)
 
 
 def test_help_lists_every_command_and_each_has_examples(hubscout: Run) -> None:
@@ -26,6 +32,21 @@ def test_help_lists_every_command_and_each_has_examples(hubscout: Run) -> None:
         assert "Usage: hubscout " + name in help_text
     for name in ("rank", "models", "select", "evaluate", "doctor", "demo"):
         assert f"hubscout {name} " in hubscout(name, "--help").stdout.split("Examples:")[1]
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    """`--label` is a column of labels, `--model` the one that is tuned; the model is `-m` like all models."""
+    found: dict[str, dict[str, str]] = {}
+    for name in COMMANDS:
+        command = app_command(name)
+        found[name] = {option: one.name for one in command.params for option in one.opts if option.startswith("-")}
+    for options in found.values():
+        assert "--target" not in options
+    for name in ("rank", "race", "tune", "predict", "reference"):
+        assert found[name]["--label"] == "label"
+    assert found["tune"]["--model"] == found["tune"]["-m"] == "model"
+    for name in ("rank", "race", "reference"):
+        assert found[name]["--models"] == found[name]["-m"] == "models"
 
 
 def test_version_and_unknown_command(hubscout: Run) -> None:

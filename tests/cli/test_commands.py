@@ -39,6 +39,9 @@ def test_select(hubscout: Run, run_folder: Path, zoo: str) -> None:
     assert steps[0]["identifier"] == f"{zoo}:colours"
     assert steps[1]["added"] < 0.01, "what sees one channel adds nothing to what sees all"
     assert "joint LogME" in hubscout("select", run_folder, "-k", "2", "--method", "joint", "--allow-code").stdout
+    assert hubscout("select", run_folder, "-k", "1", "--max-latency", "10s").exit_code == 0
+    slow = hubscout("select", run_folder, "--max-latency", "fast")
+    assert "Error: --max-latency must be a time such as" in slow.stderr
     none = hubscout("select", run_folder, "--max-params", "0")
     assert none.exit_code == 2
     assert "keeps these limits" in none.stderr

@@ -43,8 +43,8 @@ def test_it_ranks_tunes_and_reports(hubscout: Run, tmp_path: Path, quick_demo: l
     assert min(row["gain"] for row in rows) > 0.1
 
     tuned = record["tuning"]["b-tuning" if len(quick_demo) > 1 else "fine-tune"]
-    assert tuned["target"] == min(rows, key=lambda row: row["params"])["identifier"]
-    assert tuned["target"] not in tuned["teachers"]
+    assert tuned["model"] == min(rows, key=lambda row: row["params"])["identifier"]
+    assert tuned["model"] not in tuned["teachers"]
     # Ten classes: 0.1 is guessing, and 24 test digits are few.
     assert tuned["metrics"]["test"]["accuracy"]["value"] > 0.3
     page = Path(record["report"]).read_text(encoding="utf-8")

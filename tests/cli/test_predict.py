@@ -16,7 +16,7 @@ from hubscout.features import FeatureCache, extract
 from hubscout.hubs import Identifier, prepare_torchvision
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
-from hubscout.tuning.data import TARGET, StreamedBatches
+from hubscout.tuning.data import MODEL, StreamedBatches
 from hubscout.tuning.memory import HeldBatches
 
 QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 10, "workers": 0}
@@ -74,13 +74,13 @@ def test_every_way_to_a_prediction_sees_the_same_pixels(
         return preprocessing.collate([preprocessing(sample) for sample in samples])["pixel_values"].numpy()
 
     expected = pixels(split.inputs)
-    streamed = StreamedBatches(split.inputs, {TARGET: preprocessing}, seed=0, augment=False, workers=0)
+    streamed = StreamedBatches(split.inputs, {MODEL: preprocessing}, seed=0, augment=False, workers=0)
     held = HeldBatches(
-        split.inputs, {TARGET: preprocessing}, seed=0, augment=False, workers=1, device=torch.device("cpu")
+        split.inputs, {MODEL: preprocessing}, seed=0, augment=False, workers=1, device=torch.device("cpu")
     )
     for batches in (streamed, held):
         shares = list(batches.evaluate(np.arange(len(split)), 16))
-        found = torch.cat([share.views[TARGET]["pixel_values"] for share in shares])
+        found = torch.cat([share.views[MODEL]["pixel_values"] for share in shares])
         np.testing.assert_array_equal(found.numpy(), expected)
 
     # Rank: the features of the tuned network over the task, and its head.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hubscout.cli.rank import METRICS
 from hubscout.ranking import Ranking
 
 Run = Callable[..., Any]
@@ -49,7 +50,7 @@ def test_a_device_that_is_not_here_is_one_error(hubscout: Run, images: Path, zoo
     result = hubscout("rank", images, "-m", f"{zoo}:red", "-m", f"{zoo}:colours", "--device", "mps")
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == "Error: device='mps': no MPS device is available here. Use 'cpu' or 'auto'.\n"
+    assert result.stderr == "Error: --device mps: no MPS device is available here. Use 'cpu' or 'auto'.\n"
 
 
 def test_some_failed_is_status_3_and_all_failed_is_1(hubscout: Run, images: Path, zoo: str) -> None:
@@ -103,7 +104,7 @@ def test_a_table_with_named_columns(hubscout: Run, zoo: str, tmp_path: Path, ima
     rows = "\n".join(f"{path},{path.parent.name}" for path in sorted(images.glob("*/*.png")))
     (tmp_path / "table.csv").write_text("picture,colour\n" + rows)
     result = hubscout(
-        "rank", tmp_path / "table.csv", "--image", "picture", "--target", "colour", "-m", f"{zoo}:colours",
+        "rank", tmp_path / "table.csv", "--image", "picture", "--label", "colour", "-m", f"{zoo}:colours",
         "--no-cache", "--json", "-q",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
@@ -116,10 +117,12 @@ def test_a_table_with_named_columns(hubscout: Run, zoo: str, tmp_path: Path, ima
         (["/nowhere/at/all", "-m", "x/y"], "There is no '/nowhere/at/all'"),
         (["IMAGES", "-m", "x/y", "--metrics", "logmee"], "Unknown metric 'logmee'. Did you mean 'logme'?"),
         (["IMAGES", "-m", "x/y", "--limit", "many"], "--limit must be a number such as 300, 10M or 1.5G, not 'many'"),
-        (["IMAGES", "-m", "x/y", "--budget", "soon"], "budget must be a time"),
+        (["IMAGES", "-m", "x/y", "--budget", "soon"], "--budget must be a time"),
+        (["IMAGES", "-m", "x/y", "--resume"], "--resume needs the folder of the run: give --out"),
+        (["IMAGES", "-m", "x/y", "--out", "/nowhere/run", "--resume"], "--resume: /nowhere/run holds no run to go on"),
         (["IMAGES", "-m", "pypi/nothing*"], "matches no model"),
         (["IMAGES", "-m", "x/y", "--cache", "c", "--no-cache"], "exclude each other"),
-        (["IMAGES", "-m", ","], "models is empty"),
+        (["IMAGES", "-m", ","], "--models is empty"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(hubscout: Run, images: Path, arguments: list[str], words: str) -> None:
@@ -128,6 +131,14 @@ def test_bad_input_is_one_line_and_status_2(hubscout: Run, images: Path, argumen
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert result.stdout == ""
+
+
+def test_help_lists_the_metrics(hubscout: Run) -> None:
+    from hubscout.metrics import available
+
+    assert set(METRICS) == set(available())
+    words = hubscout("rank", "--help").stdout.replace("│", " ").split()
+    assert {f"{name}," for name in METRICS} <= set(words)
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(hubscout: Run) -> None:
@@ -233,7 +244,7 @@ def test_passwords_in_urls_are_written_nowhere(
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", cache, "--json"),
         hubscout("report", run),
         hubscout("select", run, "-k", "2", "--method", "joint", "--allow-code"),
-        hubscout("tune", data, "-t", f"{zoo}:colours", "--method", "fine-tune", "--epochs", "1", "--out", model,
+        hubscout("tune", data, "-m", f"{zoo}:colours", "--method", "fine-tune", "--epochs", "1", "--out", model,
                  "--cache", cache, "--set", "freeze=all", "--set", "head_init=posterior"),
         hubscout("rank", "memory://me:s3cret@nowhere/colours", "-m", f"{zoo}:red"),
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", "nosuch://me:s3cret@store/x", "--out", tmp_path / "b"),

@@ -81,7 +81,7 @@ def test_a_block_that_fails_fails() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["hubscout rank d/ --modles x", "hubscout rnak d/", "hubscout rank d/", "hubscout tune d/ --target a --epochs x"],
+    ["hubscout rank d/ --modles x", "hubscout rnak d/", "hubscout rank d/", "hubscout tune d/ --model a --epochs x"],
 )
 def test_a_wrong_command_is_found(line: str) -> None:
     with pytest.raises((Exception, SystemExit)):
@@ -89,7 +89,7 @@ def test_a_wrong_command_is_found(line: str) -> None:
 
 
 def test_a_right_command_is_counted() -> None:
-    text = "hubscout rank d/ -m 'timm/a*' --out run/\ntorchrun --nproc-per-node 2 -m hubscout tune d/ --target a\n"
+    text = "hubscout rank d/ -m 'timm/a*' --out run/\ntorchrun --nproc-per-node 2 -m hubscout tune d/ --model a\n"
     assert check_commands(block("bash", text)) == 2
 
 

@@ -112,7 +112,7 @@ TWO_LABELS = pd.DataFrame(
 
 def test_another_target_of_the_same_inputs_finds_the_same_features(make_tagger: Any, tmp_path: Path) -> None:
     cache = FeatureCache(tmp_path)
-    colour, size = (Task.from_table(TWO_LABELS, text="text", target=target) for target in ("colour", "size"))
+    colour, size = (Task.from_table(TWO_LABELS, text="text", label=label) for label in ("colour", "size"))
     assert colour.fingerprint != size.fingerprint
     first = extract(make_tagger(words=False), colour, device="cpu", cache=cache)
     second = extract(make_tagger(words=False), size, device="cpu", cache=cache)
@@ -127,11 +127,9 @@ def test_another_target_of_the_same_inputs_finds_the_same_features(make_tagger: 
 
 def test_other_inputs_are_other_features(make_tagger: Any, tmp_path: Path) -> None:
     cache = FeatureCache(tmp_path)
-    extract(
-        make_tagger(words=False), Task.from_table(TWO_LABELS, text="text", target="size"), device="cpu", cache=cache
-    )
+    extract(make_tagger(words=False), Task.from_table(TWO_LABELS, text="text", label="size"), device="cpu", cache=cache)
     changed = TWO_LABELS.assign(text=["other", *TWO_LABELS["text"][1:]])
-    task = Task.from_table(changed, text="text", target="size")
+    task = Task.from_table(changed, text="text", label="size")
     assert not extract(make_tagger(words=False), task, device="cpu", cache=cache).from_cache
 
 

@@ -104,7 +104,7 @@ def _instead(path: Path, make: Callable[[], object]) -> None:
 
 def _huge(path: Path) -> None:
     with open(path, "wb") as file:
-        file.write(b'{"format": "hubscout-ranking", "version": 1, "rows": [')
+        file.write(b'{"format": "hubscout-ranking", "version": 2, "rows": [')
         file.truncate(HUGE_BYTES)
 
 

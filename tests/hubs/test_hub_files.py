@@ -79,7 +79,7 @@ def test_only_true_allows(client):
 
 def command(hub, home: Path, table: Path) -> tuple[list[str], dict[str, str]]:
     table.write_text("text,label\n" + "".join(f"word {i} of many,{i % 2}\n" for i in range(24)))
-    words = [sys.executable, "-m", "hubscout", "rank", str(table), "--text", "text", "--target", "label", "--no-cache"]
+    words = [sys.executable, "-m", "hubscout", "rank", str(table), "--text", "text", "--label", "label", "--no-cache"]
     return [*words, "-m", "hf/evil/remote"], environment(hub.url, home, TRAP=str(home / "executed"))
 
 

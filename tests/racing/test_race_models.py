@@ -141,6 +141,10 @@ def test_a_folder_of_another_race_is_left_alone(task: Task, networks: Path, tmp_
     race(task, models, out=tmp_path / "run", **QUICK)
     with pytest.raises(RunError, match="another race"):
         race(task, models, out=tmp_path / "run", **{**QUICK, "steps": 30})
+    anew = race(task, models, out=tmp_path / "run", overwrite=True, **{**QUICK, "steps": 30})
+    assert anew.steps == 30
+    with pytest.raises(InputError, match="holds no run to go on with"):
+        race(task, models, out=tmp_path / "other", resume=True, **QUICK)
 
 
 def test_what_the_folder_names_does_not_race(task: Task, networks: Path, tmp_path: Path) -> None:

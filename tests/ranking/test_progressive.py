@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubscout.errors import InputError
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.progressive import nested_rows, parse_seconds, pieces_of, subset_sizes, who_is_out
+from hubscout.ranking.progressive import nested_rows, pieces_of, subset_sizes, who_is_out
 from hubscout.tasks import Task
 
 Make = Callable[..., Any]
@@ -21,17 +20,6 @@ def long_task() -> Task:
     inputs = generator.standard_normal((2000, 20)).astype(np.float32)
     signal = inputs[:, 0:3] + 0.7 * inputs[:, 4:7] + 0.3 * generator.standard_normal((2000, 3))
     return Task.from_arrays(inputs, np.array(["a", "b", "c"])[signal.argmax(axis=1)], name="long")
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5 h", 5400), ("2 min 5 sec", 125), (7, 7)])
-def test_times(text: str | float, seconds: float) -> None:
-    assert parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "ten minutes", "5 parsecs", "-3s", 0, "0s", float("inf"), True, "1h!"])
-def test_times_that_are_none(text: str | float) -> None:
-    with pytest.raises(InputError, match="budget must be"):
-        parse_seconds(text)
 
 
 @pytest.mark.parametrize("n", [2, 249, 250, 251, 312, 313, 500, 600, 626, 10_000])

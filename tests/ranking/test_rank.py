@@ -167,6 +167,7 @@ def test_limit_is_a_stratified_subset(array_task: Task, models: dict[str, str]) 
     assert ranking.best.n == 60
     assert ranking.task.fingerprint == array_task.fingerprint
     assert ranking.settings["limit"] == 60
+    assert rank(array_task, models["strong"], limit="0.06k", cache=False).settings["limit"] == 60
     assert rank(array_task, models["strong"], limit=10**6, cache=False).best.n == len(array_task.train)
 
 
@@ -243,7 +244,7 @@ def test_another_question_does_not_overwrite_an_answer(
         ({"models": []}, InputError, "models is empty"),
         ({"models": [3]}, InputError, "an identifier or a Backbone"),
         ({"models": "pypi/nothing-like-it*"}, InputError, "matches no model"),
-        ({"limit": 1}, InputError, "limit must be at least 2"),
+        ({"limit": 1}, InputError, "limit must be a whole number of at least 2"),
         ({"budget": "soon"}, InputError, "budget must be a time"),
         ({"layer": "first"}, InputError, "'final' or 'best'"),
         ({"engine": "steam"}, UnknownEngineError, "local"),

@@ -61,6 +61,9 @@ def test_within_ranks_the_rest_among_themselves(make_row: Make, make_ranking: Ma
     assert small.best.rank == 1
     assert small.best.p_best == 1.0
     assert ranking.within(max_flops=1e9, max_latency=0.1).identifiers == ("small",)
+    assert ranking.within(max_params="10M", max_flops="1G", max_latency="100ms").identifiers == ("small",)
+    with pytest.raises(InputError, match="max_latency must be a time"):
+        ranking.within(max_latency="fast")
     assert len(ranking.within(max_params=10)) == 0
     assert ranking.within().identifiers == ranking.identifiers
 

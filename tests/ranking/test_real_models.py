@@ -21,7 +21,7 @@ def test_a_network_of_insects_is_not_for_pets() -> None:
     options = "arch=timm/mobilenetv2_100&input_size=128&mean=0.5&pad_type=same&std=0.5"
     names = ("mobilenetv2_coral_inat_insect", "mobilenetv2_coral_in1k")
     insects, imagenet = (f"file:{root}/hub/weights/{name}.safetensors?{options}" for name in names)
-    task = open_task(root / "data" / "pets" / "pets-train.parquet", target="breed")
+    task = open_task(root / "data" / "pets" / "pets-train.parquet", label="breed")
     ranking = rank(task, [insects, imagenet], metrics=("logme", "knn", "leep"), limit=150, cache=False)
     assert not ranking.failures
     assert ranking.identifiers == (imagenet, insects)

@@ -49,12 +49,12 @@ def test_parquet_has_the_table_and_its_version(full: Ranking, tmp_path: Path) ->
     table = parquet.read_table(tmp_path / "scores.parquet")
     assert table.column("identifier").to_pylist() == ["a", "b", "c"]
     assert table.column("score:knn").to_pylist() == [0.9, None, None]
-    assert table.schema.metadata[b"hubscout-ranking"] == b"1"
+    assert table.schema.metadata[b"hubscout-ranking"] == b"2"
 
 
 def test_json_holds_what_a_report_needs(full: Ranking, tmp_path: Path) -> None:
     record = json.loads(full.save(tmp_path).read_text())
-    assert record["version"] == 1
+    assert record["version"] == 2
     assert record["pairwise"]["models"] == ["a", "b"]
     assert record["pairwise"]["p_row_better_than_column"][0][0] == 0.5
     assert record["rows"][0]["per_target"] == [0.5 + 0.9, 0.5 + 1.1]
@@ -65,8 +65,8 @@ def test_json_holds_what_a_report_needs(full: Ranking, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"format": "hubscout-ranking", "version": 99}', "version 99.*reads version 1"),
-        ('{"format": "hubscout-ranking", "version": 1}', "lacks a field"),
+        ('{"format": "hubscout-ranking", "version": 99}', "version 99.*reads version 2"),
+        ('{"format": "hubscout-ranking", "version": 2}', "lacks a field"),
         ('{"format": "other"}', "not a saved ranking"),
         ("[]", "not a saved ranking"),
         ('{"format": "hubscout', "not JSON"),

@@ -1,7 +1,6 @@
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -133,13 +132,13 @@ def test_the_card_names_cost_accuracy_and_failures(ranking: Ranking) -> None:
 )
 def test_the_data_is_named_as_it_can_be_opened_again(ranking: Ranking, source: object, place: str) -> None:
     told = replace(ranking, task=replace(ranking.task, source=source), environment={"command": ["hubscout", "demo"]})
-    assert words(next_command(told, answer(told), None))[2] == place
+    assert words(next_command(told, answer(told)))[2] == place
 
 
 def test_the_command_is_ready_for_a_shell(ranking: Ranking) -> None:
-    source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "target": "breed", "kind": None}}
+    source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "label": "breed", "kind": None}}
     ranking = replace(ranking, task=replace(ranking.task, source=source))
-    parts = words(next_command(ranking, answer(ranking), Path("my runs/one")))
+    parts = words(next_command(ranking, answer(ranking)))
     assert parts[:5] == ["hubscout", "tune", "my pets.parquet", "--label", "breed"]
 
 
@@ -150,9 +149,9 @@ def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> 
     from hubscout.cli.tune import app
 
     found = answer(ranking)
-    parts = words(next_command(ranking, found, Path("run")))
+    parts = words(next_command(ranking, found))
     command = typer.main.get_command(app)
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
     assert found.best.identifier == "timm/large"
-    assert context.params["target"] == "timm/large"
+    assert context.params["model"] == "timm/large"
     assert context.params["method"] == "fine-tune"

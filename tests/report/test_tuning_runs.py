@@ -19,8 +19,8 @@ def write(folder: Path, method: str, seed: int, values: list[float], *, finished
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:
         record = {
-            "format": "hubscout-tuning", "version": 1,
-            "task": "pets", "kind": "classification", "target": "timm/small", "teachers": ["timm/large"],
+            "format": "hubscout-tuning", "version": 2,
+            "task": "pets", "kind": "classification", "model": "timm/small", "teachers": ["timm/large"],
             "method": method, "metrics": {"test": {"accuracy": {"value": values[-1], "low": 0.1, "high": 0.9}}},
             "merged_metrics": None, "best_step": 8, "steps": 8, "notes": [], "arguments": {"seed": seed},
         }  # fmt: skip
@@ -67,7 +67,7 @@ def test_a_loss_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
 def test_trials_without_curves_still_have_results(tmp_path: Path) -> None:
     write(tmp_path / "fine-tune-0", "fine-tune", 0, [0.5])
     lines = [
-        {"run": {"target": "timm/small"}, "method": method, "seed": 0, "validation": 0.8, "test": 0.7, "seconds": 1.0}
+        {"run": {"model": "timm/small"}, "method": method, "seed": 0, "validation": 0.8, "test": 0.7, "seconds": 1.0}
         for method in ("fine-tune", "kd")
     ]
     lines.append({"run": {}, "model": "timm/a", "learning_rate": 0.1, "validation": 0.5, "test": 0.5})

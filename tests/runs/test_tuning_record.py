@@ -15,7 +15,7 @@ RECORD = TuningRecord(
     task="pets",
     task_fingerprint="f" * 16,
     kind="classification",
-    target="timm/small",
+    model="timm/small",
     teachers=("timm/large",),
     method="b-tuning",
     metrics={"test": {"accuracy": (0.9, 0.85, 0.95)}},
@@ -49,7 +49,7 @@ def test_metrics_of_the_network_in_the_folder_are_the_merged_ones(tmp_path: Path
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 99}, "version 99.*reads version 1"),
+        ({"version": 99}, "version 99.*reads version 2"),
         ({"version": True}, "version True"),
         ({"format": 1}, "not a saved tuning"),
         ({"steps": "many"}, "steps must be int, not 'many'"),

@@ -182,7 +182,7 @@ def test_only_so_many_rankings_run_at_a_time(serve: Serve, runs: Path, zoo: str)
 
 def test_what_cannot_start_says_why(serve: Serve, runs: Path, zoo: str) -> None:
     served = serve(runs)
-    wanted = {"name": "new", "data": "words.csv", "models": [f"{zoo}:red"], "target": "no such column"}
+    wanted = {"name": "new", "data": "words.csv", "models": [f"{zoo}:red"], "label": "no such column"}
     with served.client() as client:
         assert client.post("/api/runs", json=wanted, headers=served.csrf()).status_code == 201
         served.wait_for("new", "failed")

@@ -34,13 +34,13 @@ def test_runs_and_links_are_no_data(starter: Starter, runs: Path, tmp_path: Path
 
 def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
     command = starter.command(
-        request_for(models="timm/resnet18\n\nhf/facebook/dinov2-small", limit="2k", target="--out", metrics="logme,knn")
+        request_for(models="timm/resnet18\n\nhf/facebook/dinov2-small", limit="2k", label="--out", metrics="logme,knn")
     )
     assert command[2:5] == ["hubscout", "rank", str(starter.data.folder.path / "colours")]
     assert f"--out={starter.runs.path / 'new'}" in command
     assert command[-5:] == [
         "--models=timm/resnet18", "--models=hf/facebook/dinov2-small", "--metrics=logme,knn", "--limit=2k",
-        "--target=--out",
+        "--label=--out",
     ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_what_was_offered_is_taken_as_it_is(starter: Starter) -> None:
         ({"data": "../colours"}, "Data"), ({"data": "/etc"}, "Data"), ({"data": ""}, "Data"),
         ({"data": "none"}, "Data"),
         ({"models": []}, "at least one"), ({"models": [f"timm/m{i}" for i in range(501)]}, "at most 500"),
-        ({"limit": "2k --out x"}, "Samples"), ({"metrics": "logme;rm"}, "Metrics"), ({"target": "a\nb"}, "Target"),
+        ({"limit": "2k --out x"}, "Samples"), ({"metrics": "logme;rm"}, "Metrics"), ({"label": "a\nb"}, "Label"),
     ],
 )  # fmt: skip
 def test_bad_requests_are_refused_before_anything_is_made(starter: Starter, fields: dict, words: str) -> None:

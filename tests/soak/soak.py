@@ -102,9 +102,9 @@ class Soak:
         target, teacher, _ = self.models
         settings = ("checkpoint_every_steps=5", "workers=0", "bootstrap_resamples=1")
         return [
-            "tune", str(self.folder / "digits"), "--target", target, "--teachers", teacher, "--method", "b-tuning",
+            "tune", str(self.folder / "digits"), "--model", target, "--teachers", teacher, "--method", "b-tuning",
             "--epochs", "2", "--batch-size", "64", "--learning-rate", "0.001", "--trade-off", "0.1",
-            "--out", str(out), "--resume", "--quiet", "--json",
+            "--out", str(out), "--quiet", "--json",
             *(part for setting in settings for part in ("--set", setting)),
         ]  # fmt: skip
 

@@ -87,7 +87,7 @@ def test_targets_that_are_not_finite(value: float) -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(TaskError, match="20 inputs but 3 targets"):
+    with pytest.raises(TaskError, match="20 inputs but 3 labels"):
         Task.from_arrays(X, [0, 1, 0])
     with pytest.raises(TaskError, match="mixed types"):
         Task.from_arrays(X, ["a", 1] * 10)

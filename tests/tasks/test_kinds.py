@@ -102,7 +102,7 @@ def test_columns_must_be_as_many_as_the_names_of_numbers() -> None:
     kind = kind_of("regression")
     with pytest.raises(TaskError, match=r"The targets have \[1\] columns, but there are 2 target names"):
         kind.encode({"the inputs": [0.5, 1.0]}, ["x", "y"])
-    with pytest.raises(TaskError, match="tagging takes one target column; 2 were given: a, b"):
+    with pytest.raises(TaskError, match="tagging takes one label column; 2 were given: a, b"):
         kind_of("tagging").encode_columns({"train": []}, ["a", "b"])
 
 

@@ -32,10 +32,10 @@ def test_each_sort_of_data(tmp_path: Path, image_folder: Callable[..., Path]) ->
 def test_options_and_those_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(ROWS)
-    assert open_task(path, target="other", kind=None, split=None).target_names == ("c", "d")
-    assert open_task(f"{path}?target=other&seed=3&test_size=0.5").target_names == ("c", "d")
-    assert len(open_task(f"{path}?target=other&test_size=0.5").test) == 10
-    with pytest.raises(TaskError, match=r"no option 'colour'.*target"):
+    assert open_task(path, label="other", kind=None, split=None).target_names == ("c", "d")
+    assert open_task(f"{path}?label=other&seed=3&test_size=0.5").target_names == ("c", "d")
+    assert len(open_task(f"{path}?label=other&test_size=0.5").test) == 10
+    with pytest.raises(TaskError, match=r"no option 'colour'.*label"):
         open_task(path, colour="red")
 
 
@@ -44,23 +44,23 @@ def test_a_table_beside_image_folders(image_folder: Callable[..., Path]) -> None
     rows = "".join(f"{home}/{i:03d}.png,{i}.5\n" for home in "ab" for i in range(5))
     (folder / "sizes.csv").write_text("path,size\n" + rows)
     assert open_task(folder).kind == "classification"
-    assert open_task(folder, target="size").kind == "regression"
+    assert open_task(folder, label="size").kind == "regression"
 
 
 def test_a_task_and_its_source_are_opened(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(ROWS)
-    task = open_task(path, target="label").subset(6)
+    task = open_task(path, label="label").subset(6)
     assert open_task(task) is task
     assert open_task(task.source) == task
     with pytest.raises(TaskError, match="open already"):
-        open_task(task, target="other")
+        open_task(task, label="other")
 
 
 def test_another_process_opens_the_same_task(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(ROWS)
-    task = Task.from_table(path, target="label", seed=5).subset(6)
+    task = Task.from_table(path, label="label", seed=5).subset(6)
     code = "import json, sys; from hubscout.tasks import Task; print(Task.reopen(json.loads(sys.argv[1])).fingerprint)"
     command = [sys.executable, "-c", code, json.dumps(task.source)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == task.fingerprint

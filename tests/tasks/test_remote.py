@@ -27,7 +27,7 @@ def memory():
 
 def test_a_table_and_its_options(memory):
     memory.pipe("/bucket/words.csv", ROWS.encode())
-    task = open_task("memory://bucket/words.csv?target=label&test_size=0.5")
+    task = open_task("memory://bucket/words.csv?label=label&test_size=0.5")
     assert task.name == "words"
     assert task.target_names == ("a", "b")
     assert len(task.test) == 20
@@ -67,7 +67,7 @@ def test_it_is_copied_once_and_again_when_it_changes(memory, monkeypatch):
 
 def test_it_opens_again_from_its_source_as_another_machine_would(memory, tmp_path, monkeypatch):
     memory.pipe("/bucket/words.csv", ROWS.encode())
-    task = open_task("memory://bucket/words.csv", target="label").subset(10, seed=1)
+    task = open_task("memory://bucket/words.csv", label="label").subset(10, seed=1)
     source = json.loads(json.dumps(task.source))
     monkeypatch.setenv("HUBSCOUT_DATA", str(tmp_path / "elsewhere"))
     assert Task.reopen(source).fingerprint == task.fingerprint

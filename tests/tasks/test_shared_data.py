@@ -15,19 +15,19 @@ pytestmark = pytest.mark.shared
 BOX = "box_x,box_y,box_w,box_h"
 # path, options, kind, modality, targets, rows of (train + validation), rows of test
 SETS: list[tuple[str, dict[str, Any], str, str, int, int, int]] = [
-    ("pets", {"target": "breed"}, "classification", "image", 37, 3680, 3669),
-    ("pets/pets-train.parquet", {"target": BOX, "split": "box_split"}, "regression", "image", 4, 2753, 918),
+    ("pets", {"label": "breed"}, "classification", "image", 37, 3680, 3669),
+    ("pets/pets-train.parquet", {"label": BOX, "split": "box_split"}, "regression", "image", 4, 2753, 918),
     ("sign-digits.parquet", {}, "classification", "image", 10, 1544, 518),
-    ("omniglot-small.parquet", {"target": "alphabet"}, "classification", "image", 5, 2040, 680),
+    ("omniglot-small.parquet", {"label": "alphabet"}, "classification", "image", 5, 2040, 680),
     ("cifar10-5k.parquet", {}, "classification", "image", 10, 5000, 2000),
     ("fashion-mnist-5k.parquet", {}, "classification", "image", 10, 5000, 2000),
-    ("sprites-6k.parquet", {"target": "scale,orientation,x,y"}, "regression", "image", 4, 5000, 1000),
+    ("sprites-6k.parquet", {"label": "scale,orientation,x,y"}, "regression", "image", 4, 5000, 1000),
     ("text/sst2", {}, "classification", "text", 2, 6920 + 872, 1821),
     ("text/trec", {}, "classification", "text", 6, 5452, 500),
     ("text/agnews.csv.gz", {}, "classification", "text", 4, 5700, 1900),
     ("text/cr.csv", {}, "classification", "text", 2, 2828, 943),
-    ("text/sick", {"target": "relatedness"}, "regression", "text-pair", 1, 7447, 2480),
-    ("text/sick", {"target": "entailment"}, "classification", "text-pair", 3, 7447, 2480),
+    ("text/sick", {"label": "relatedness"}, "regression", "text-pair", 1, 7447, 2480),
+    ("text/sick", {"label": "entailment"}, "classification", "text-pair", 3, 7447, 2480),
     ("text/conll2003", {}, "tagging", "tokens", 9, 14041 + 3250, 3453),
 ]
 

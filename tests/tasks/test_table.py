@@ -37,7 +37,7 @@ def test_guesses_are_said_aloud(write: Callable[..., Path]) -> None:
     assert task.target_names == ("negative", "positive")
     said = "\n".join(task.notes)
     assert "column 'text' holds the inputs" in said
-    assert "column 'label' holds the targets" in said
+    assert "column 'label' holds the labels" in said
     assert "kind guessed as classification" in said
     for text, target in zip(task.train.inputs, task.train.targets, strict=True):
         assert ("good" in text) == (target == 1)
@@ -121,17 +121,17 @@ def test_pairs_and_real_targets(write: Callable[..., Path]) -> None:
 def test_several_targets(write: Callable[..., Path]) -> None:
     lines = "".join(f"t {i},{i},{i / 2},{i % 2},{(i + 1) % 2}\n" for i in range(20))
     path = write("m.csv", "text,a,b,c,d\n" + lines)
-    real = Task.from_table(path, target=["a", "b"])
+    real = Task.from_table(path, label=["a", "b"])
     assert (real.kind, real.target_names) == ("regression", ("a", "b"))
     assert real.train.targets.shape == (14, 2)
     np.testing.assert_array_equal(real.train.targets[:, 0], real.train.targets[:, 1] * 2)
-    labels = Task.from_table(path, target="d,c")
+    labels = Task.from_table(path, label="d,c")
     assert (labels.kind, labels.target_names) == ("multilabel", ("d", "c"))
     np.testing.assert_array_equal(labels.train.targets.sum(axis=1), 1)
-    with pytest.raises(TaskError, match=r"several columns could be the target.*a, b, c, d"):
+    with pytest.raises(TaskError, match=r"several columns could be the label.*a, b, c, d"):
         Task.from_table(path)
     with pytest.raises(TaskError, match="hold 0 and 1"):
-        Task.from_table(path, target="a,c", kind="multilabel")
+        Task.from_table(path, label="a,c", kind="multilabel")
 
 
 @pytest.mark.parametrize(("mark", "given"), [(";", None), ("|", None), (",", None), ("/", "/")])
@@ -199,7 +199,7 @@ def test_large_columns_are_read_by_row_group(
 
 def test_rows_without_a_label_are_left_out_and_counted(write: Callable[..., Path]) -> None:
     path = write("a.csv", "text,y,part\nu,1.5,train\nv,,train\nw,2.5,train\nx,nan,\nz,3.5,test\n")
-    task = Task.from_table(path, target="y", split="part", validation_size=0)
+    task = Task.from_table(path, label="y", split="part", validation_size=0)
     assert task.kind == "regression"
     assert [list(part.inputs) for part in task.splits.values()] == [["u", "w"], [], ["z"]]
     said = "\n".join(task.notes)
@@ -216,7 +216,7 @@ def test_empty_texts_are_kept_and_counted(write: Callable[..., Path]) -> None:
 def test_a_column_that_is_not_there(write: Callable[..., Path]) -> None:
     path = write("a.csv", ROWS)
     with pytest.raises(TaskError, match=r"no column 'lable'\. Did you mean 'label'\? It has: text, label"):
-        Task.from_table(path, target="lable")
+        Task.from_table(path, label="lable")
     with pytest.raises(TaskError, match=r"no column 'TEXT'\. Did you mean 'text'"):
         Task.from_table(path, text="TEXT")
     with pytest.raises(TaskError, match="no column 'where'"):
@@ -249,7 +249,7 @@ BAD = {
     "notarget.csv": (b"text\na b\n", {}, "no column left"),
     "single.csv": (b"text,label\na,x\nb,x\n", {}, "one class 'x'"),
     "both.csv": (ROWS.encode(), {"text": "text", "image": "text"}, "Say one of"),
-    "same.csv": (ROWS.encode(), {"text": "text", "target": "text"}, "input and target at once"),
+    "same.csv": (ROWS.encode(), {"text": "text", "label": "text"}, "input and label at once"),
     "three.csv": (ROWS.encode(), {"text": ["text", "label", "text"]}, "two for pairs"),
     "kind.csv": (ROWS.encode(), {"kind": "classify"}, "kind must be one of"),
     "nolabels.csv": (b"text,label\na b c,\nd e f,\n", {}, "no rows to train on"),
@@ -300,6 +300,6 @@ def test_quoted_line_breaks_and_long_cells(write: Callable[..., Path]) -> None:
 
 def test_columns_whose_names_hold_commas(write: Callable[..., Path]) -> None:
     path = write("a.csv", 'text,"x, y"\n' + "".join(f"a b c {i},{i}.5\n" for i in range(10)))
-    assert Task.from_table(path, target="x, y").target_names == ("x, y",)
+    assert Task.from_table(path, label="x, y").target_names == ("x, y",)
     frame = pd.DataFrame({"text": ["a", "b"] * 5, 7: ["u", "v"] * 5})
-    assert Task.from_table(frame, target=7).target_names == ("u", "v")
+    assert Task.from_table(frame, label=7).target_names == ("u", "v")

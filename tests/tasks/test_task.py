@@ -23,6 +23,7 @@ def test_subset_is_stratified_and_only_of_train() -> None:
     assert len(small.validation) == len(task.validation)
     assert len(small.test) == len(task.test)
     assert set(task.subset(3).train.targets) == {0, 1, 2}
+    assert task.subset("0.04k").fingerprint == small.fingerprint
 
 
 def test_subsets_have_their_own_fingerprints() -> None:

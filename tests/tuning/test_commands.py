@@ -14,9 +14,9 @@ from hubscout.cli.app import app
 from hubscout.cli.values import read_settings
 from hubscout.errors import InputError
 
-TARGET = "python:tuning_networks:images?seed=1"
+MODEL = "python:tuning_networks:images?seed=1"
 TEACHERS = "python:tuning_networks:images?seed=2,python:tuning_networks:images?seed=3&width=12"
-TAUGHT = ["--target", TARGET, "--teachers", TEACHERS, "--trade-off", "0.1"]
+TAUGHT = ["--model", MODEL, "--teachers", TEACHERS, "--trade-off", "0.1"]
 QUICK = ["--epochs", "1", "--batch-size", "8", "--set", "bootstrap_resamples=20", "--quiet"]
 
 
@@ -53,7 +53,9 @@ def test_tune_then_predict(folder, tmp_path):
     assert all(record["prediction"] in ("blue", "green", "red") for record in found)
     assert all(len(record["probabilities"]) == 2 for record in found)
     assert "prediction" in run("predict", out, folder / "test", "--allow-code").stdout
-    assert "holds a run already" in run("tune", folder, *TAUGHT, "--out", out, *QUICK, status=2).output
+    other = run("tune", folder, *TAUGHT, "--out", out, *QUICK, "--seed", "3", status=1).output
+    assert "--seed was 0 and is 3" in other
+    assert "overwrite it (--overwrite)" in other
     again = run("tune", folder, *TAUGHT, "--out", out, "--resume", "--json", *QUICK)
     assert json.loads(again.stdout)["metrics"] == told["metrics"]
 
@@ -61,7 +63,7 @@ def test_tune_then_predict(folder, tmp_path):
 def test_teachers_out_of_a_ranking(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("rank", folder, "-m", TEACHERS, "--out", tmp_path / "run", "--no-cache", "--quiet")
-    taught = ["--target", TARGET, "--teachers", tmp_path / "run", "--top", "1", "--trade-off", "0.1"]
+    taught = ["--model", MODEL, "--teachers", tmp_path / "run", "--top", "1", "--trade-off", "0.1"]
     told = json.loads(run("tune", folder, *taught, "--json", "--allow-code", *QUICK).stdout)
     ranked = json.loads((tmp_path / "run" / "ranking.json").read_text())
     assert len(told["teachers"]) == 1
@@ -92,12 +94,18 @@ def test_reference_then_evaluate_takes_its_table(folder, tmp_path):
 
 def test_errors_are_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "Did you mean 'b-tuning'" in run("tune", folder, "--target", TARGET, "--method", "btuning", status=2).output
-    assert "give at least one" in run("tune", folder, "--target", TARGET, "--quiet", status=2).output
-    bad = run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--set", "warmups=1", "--quiet", status=2)
+    assert "Did you mean 'b-tuning'" in run("tune", folder, "--model", MODEL, "--method", "btuning", status=2).output
+    assert "give at least one" in run("tune", folder, "--model", MODEL, "--quiet", status=2).output
+    for options, words in (
+        (["--learning-rate", "-1"], "Error: --learning-rate -1.0: must be above 0."),
+        (["--set", "optimizer=adam"], "Error: --set optimizer=adam: allowed are 'auto'"),
+        (["--limit", "1"], "Error: --limit must be a whole number of at least 2"),
+    ):
+        assert words in run("tune", folder, "-m", MODEL, "--method", "fine-tune", "-q", *options, status=2).output
+    bad = run("tune", folder, "--model", MODEL, "--method", "fine-tune", "--set", "warmups=1", "--quiet", status=2)
     assert "Did you mean 'warmup'" in bad.output
     (tmp_path / "broken.png").write_bytes(b"no image")
-    run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK)
+    run("tune", folder, "--model", MODEL, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK)
     broken = run("predict", tmp_path / "model", tmp_path / "broken.png", "--allow-code", status=2)
     assert "broken.png cannot be decoded" in broken.output
     assert "no tuning.json" in run("predict", tmp_path, tmp_path / "broken.png", status=1).output
@@ -106,9 +114,21 @@ def test_errors_are_one_line(folder, tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()  # a run that does not start leaves no folder
 
 
+def test_what_is_usual_needs_no_set(folder, tmp_path):
+    usual = ["--steps", "4", "--patience", "2", "--lora", "2", "--limit", "0.02k", "--set", "augment=none"]
+    plain = ["tune", folder, "-m", MODEL, "--method", "fine-tune", "--out", tmp_path, *QUICK[2:]]
+    told = json.loads(run(*plain, *usual, "--json").stdout)
+    assert told["model"] == MODEL
+    assert told["sizes"]["train"] == 20
+    wanted = {"steps": 4, "patience": 2, "lora_rank": 2, "augment": "none"}
+    assert {name: told["arguments"][name] for name in wanted} == wanted
+    anew = json.loads(run(*plain, *usual, "--steps", "5", "--overwrite", "--json").stdout)
+    assert anew["arguments"]["steps"] == 5
+
+
 def test_without_out_the_model_is_kept_in_a_folder_of_its_own(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plain = ["tune", folder, "--target", TARGET, "--method", "fine-tune", *QUICK]
+    plain = ["tune", folder, "--model", MODEL, "--method", "fine-tune", *QUICK]
     told = [json.loads(run(*plain, "--json").stdout) for _ in range(2)]
     assert [record["out"] for record in told] == [f"runs/{folder.name}-images-{n}" for n in (1, 2)]
     image = next((folder / "test" / "red").iterdir())
@@ -133,13 +153,13 @@ def test_bad_samples_are_skipped_where_that_is_asked_for(folder, tmp_path):
     data = shutil.copytree(folder, tmp_path / "data")
     bad = next((data / "test" / "red").iterdir())
     bad.write_bytes(b"no image")
-    plain = ["tune", data, "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK]
+    plain = ["tune", data, "--model", MODEL, "--method", "fine-tune", "--out", tmp_path / "model", *QUICK]
     refused = run(*plain, status=2).output
     assert str(bad) in refused
     assert "--skip-bad" in refused
     told = json.loads(run(*plain, "--skip-bad", "--json").stdout)
     assert told["sizes"]["test"] == 11
-    search = ["reference", data, "-m", TARGET, "--learning-rates", "0.01", "--weight-decays", "1e-4", *QUICK]
+    search = ["reference", data, "-m", MODEL, "--learning-rates", "0.01", "--weight-decays", "1e-4", *QUICK]
     assert str(bad) in run(*search, "--out", tmp_path / "ref", status=2).output
     run(*search, "--out", tmp_path / "ref", "--skip-bad")
 
@@ -155,7 +175,7 @@ def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
                 pixels = generator.integers(low, low + 100, size=(16, 16, 3)).astype(np.uint8)
                 Image.fromarray(pixels).save(place / f"{number}.png")
     found = run(
-        "tune", tmp_path / "data", "--target", TARGET, "--method", "fine-tune", "--out", tmp_path / "model", "--epochs",
+        "tune", tmp_path / "data", "--model", MODEL, "--method", "fine-tune", "--out", tmp_path / "model", "--epochs",
         8, "--set", "keep_best=false", "--set", "augment=none", *QUICK[2:], status=4,
     )  # fmt: skip
     assert "Warning: This model is worse than guessing: validation accuracy" in found.stderr
@@ -201,8 +221,8 @@ def spoil(path, place, name):
 def test_a_model_folder_runs_nothing_unless_it_is_allowed(folder, tmp_path, attack):
     name, executed = attack
     out, image = tmp_path / "model", next((folder / "test" / "red").iterdir())
-    run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", out, *QUICK)
-    spoil(out / "tuning.json", ["target"], name)
+    run("tune", folder, "--model", MODEL, "--method", "fine-tune", "--out", out, *QUICK)
+    spoil(out / "tuning.json", ["model"], name)
     refused = run("predict", out, image, status=1)
     assert not executed.exists()
     for words in (str(out / "tuning.json"), "attack.py:build", "--allow-code"):
@@ -212,7 +232,7 @@ def test_a_model_folder_runs_nothing_unless_it_is_allowed(folder, tmp_path, atta
     assert executed.exists(), "the attack must work where it is allowed, or this test proves nothing"
     executed.unlink()
     for other in (f"file:{out}/model.safetensors?arch=%70ython:{name.removeprefix('python:')}", "python:os:system"):
-        spoil(out / "tuning.json", ["target"], other)
+        spoil(out / "tuning.json", ["model"], other)
         run("predict", out, image, status=1)
         assert not executed.exists()
 
@@ -220,7 +240,7 @@ def test_a_model_folder_runs_nothing_unless_it_is_allowed(folder, tmp_path, atta
 def test_the_name_of_a_model_folder_is_no_option(folder, tmp_path, attack, monkeypatch):
     _, executed = attack
     out = tmp_path / "model?arch=python:attack.py:build&touch=executed"
-    run("tune", folder, "--target", TARGET, "--method", "fine-tune", "--out", out, *QUICK)
+    run("tune", folder, "--model", MODEL, "--method", "fine-tune", "--out", out, *QUICK)
     monkeypatch.chdir(tmp_path)
     run("predict", out, next((folder / "test" / "red").iterdir()), status=1)
     assert not executed.exists()
@@ -234,7 +254,7 @@ def test_a_ranking_or_a_list_runs_nothing_unless_it_is_allowed(folder, tmp_path,
     spoil(tmp_path / "run" / "ranking.json", ["rows", 0, "identifier"], name)
     (tmp_path / "models.txt").write_text(f"# sent by a colleague\n{name}\n")
     arguments = {
-        "tune": ["tune", folder, "--target", TARGET, "--teachers", tmp_path / "run", "--trade-off", "0.1", *QUICK],
+        "tune": ["tune", folder, "--model", MODEL, "--teachers", tmp_path / "run", "--trade-off", "0.1", *QUICK],
         "select": ["select", tmp_path / "run", "-k", "2", "--method", "joint", "--quiet"],
         "list": ["rank", folder, "-m", f"@{tmp_path / 'models.txt'}", "--no-cache"],
     }[command]
@@ -254,15 +274,15 @@ def test_teachers_in_python_out_of_a_saved_ranking(folder, tmp_path, attack):
 
     name, executed = attack
     task = open_task(folder)
-    made = rank(task, [TARGET], out=tmp_path / "run", cache=False)
+    made = rank(task, [MODEL], out=tmp_path / "run", cache=False)
     options = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 2, "trade_off": 0.1}
-    assert tune(task, TARGET, made.top(1), **options).teachers == (TARGET,), "names of one's own stay one's own"
+    assert tune(task, MODEL, made.top(1), **options).teachers == (MODEL,), "names of one's own stay one's own"
     spoil(tmp_path / "run" / "ranking.json", ["rows", 0, "identifier"], name)
     for teachers in (Ranking.load(tmp_path / "run").top(1), list(Ranking.load(tmp_path / "run"))):
         with pytest.raises(CodeNotAllowedError, match=r"ranking\.json"):
-            tune(task, TARGET, teachers, **options)
+            tune(task, MODEL, teachers, **options)
     assert not executed.exists()
-    tune(task, TARGET, Ranking.load(tmp_path / "run", allow_code=True).top(1), **options)
+    tune(task, MODEL, Ranking.load(tmp_path / "run", allow_code=True).top(1), **options)
     assert executed.exists()
 
 
@@ -271,8 +291,8 @@ def test_a_ranking_goes_on_with_the_models_that_the_user_names_again(folder, tmp
     from hubscout.tasks import open_task
 
     task = open_task(folder)
-    rank(task, [TARGET], out=tmp_path, cache=False)
+    rank(task, [MODEL], out=tmp_path, cache=False)
     spoil(tmp_path / "ranking.json", ["complete"], False)
-    again = rank(task, [TARGET], out=tmp_path, cache=False)
+    again = rank(task, [MODEL], out=tmp_path, cache=False)
     assert 'taken_over": ["python' in (tmp_path / "events.jsonl").read_text()
     assert type(again.best.identifier) is str, "what the user named is not the file's word"

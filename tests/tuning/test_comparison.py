@@ -33,6 +33,9 @@ def test_all_methods_over_seeds_on_equal_terms(tmp_path):
     assert again.trials == found.trials  # seconds too: nothing ran again
     with pytest.raises(InputError, match="another comparison"):
         compare(task, convolutional(0), [convolutional(2)], seeds=(0,), out=tmp_path, **QUICK)
+    other = {"methods": ("fine-tune",), "seeds": (0,), "out": tmp_path, **QUICK}
+    assert len(compare(task, convolutional(0), [convolutional(2)], overwrite=True, **other).trials) == 1
+    assert len(compare(task, convolutional(0), [convolutional(2)], resume=True, **other).trials) == 1
 
 
 @pytest.mark.parametrize("missing", [1, 20])

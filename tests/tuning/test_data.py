@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.tuning import tune
-from hubscout.tuning.data import TARGET, Share, StreamedBatches, distinct_views, own_randomness, reseed
+from hubscout.tuning.data import MODEL, Share, StreamedBatches, distinct_views, own_randomness, reseed
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.memory import HeldBatches, crop_and_flip, random_crops
 from hubscout.tuning.plan import BatchPlan, uniforms
@@ -66,9 +66,9 @@ def test_augmentation_depends_on_seed_epoch_and_sample_alone(workers):
     def epoch(processes, workers, seed=0, steps=range(3)):
         found = {}
         for process in range(processes):
-            source = StreamedBatches(inputs, {TARGET: Noisy()}, seed=seed, augment=True, workers=workers)
+            source = StreamedBatches(inputs, {MODEL: Noisy()}, seed=seed, augment=True, workers=workers)
             for share in source.train(BatchPlan(12, 4, 0), steps, process, processes):
-                found.update(zip(share.samples.tolist(), share.views[TARGET]["inputs"][:, 0].tolist(), strict=True))
+                found.update(zip(share.samples.tolist(), share.views[MODEL]["inputs"][:, 0].tolist(), strict=True))
         return found
 
     reference = epoch(1, 0)
@@ -80,11 +80,11 @@ def test_augmentation_depends_on_seed_epoch_and_sample_alone(workers):
 
 def test_all_views_are_augmented_alike_and_the_callers_generators_stay():
     inputs = np.ones((6, 2), np.float32)
-    source = StreamedBatches(inputs, {TARGET: Noisy(), "teacher": Noisy(2.0)}, seed=0, augment=True, workers=0)
+    source = StreamedBatches(inputs, {MODEL: Noisy(), "teacher": Noisy(2.0)}, seed=0, augment=True, workers=0)
     torch.manual_seed(5)
     before = torch.get_rng_state()
     for share in source.train(BatchPlan(6, 3, 0), range(2), 0, 1):
-        torch.testing.assert_close(2 * share.views[TARGET]["inputs"], share.views["teacher"]["inputs"])
+        torch.testing.assert_close(2 * share.views[MODEL]["inputs"], share.views["teacher"]["inputs"])
     assert torch.equal(before, torch.get_rng_state())
     with own_randomness():
         reseed(3)
@@ -92,30 +92,30 @@ def test_all_views_are_augmented_alike_and_the_callers_generators_stay():
 
 
 def test_equal_preprocessings_share_a_view():
-    views, served = distinct_views({TARGET: Noisy(), "teacher-0": Noisy(), "teacher-1": Noisy(2.0)})
-    assert list(views) == [TARGET, "teacher-1"]
-    assert served == {TARGET: TARGET, "teacher-0": TARGET, "teacher-1": "teacher-1"}
+    views, served = distinct_views({MODEL: Noisy(), "teacher-0": Noisy(), "teacher-1": Noisy(2.0)})
+    assert list(views) == [MODEL, "teacher-1"]
+    assert served == {MODEL: MODEL, "teacher-0": MODEL, "teacher-1": "teacher-1"}
 
 
 def test_micro_batches_cover_a_share():
-    share = Share(torch.arange(10), {TARGET: {"inputs": torch.arange(20).view(10, 2)}})
+    share = Share(torch.arange(10), {MODEL: {"inputs": torch.arange(20).view(10, 2)}})
     parts = list(share.slices(4))
     assert [len(part.samples) for part in parts] == [3, 3, 4]
-    assert torch.equal(torch.cat([part.views[TARGET]["inputs"] for part in parts]), share.views[TARGET]["inputs"])
+    assert torch.equal(torch.cat([part.views[MODEL]["inputs"] for part in parts]), share.views[MODEL]["inputs"])
 
 
 def test_held_data_is_the_streamed_data_without_augmentation():
     task = make_task(shape=(3, 8, 8), n=20)
     preprocessing = perceptron(0).preprocessing
     held = HeldBatches(
-        task.train.inputs, {TARGET: preprocessing}, seed=0, augment=True, workers=0, device=torch.device("cpu")
+        task.train.inputs, {MODEL: preprocessing}, seed=0, augment=True, workers=0, device=torch.device("cpu")
     )
-    streamed = StreamedBatches(task.train.inputs, {TARGET: preprocessing}, seed=0, augment=True, workers=0)
+    streamed = StreamedBatches(task.train.inputs, {MODEL: preprocessing}, seed=0, augment=True, workers=0)
     plan = BatchPlan(20, 6, 0)
     for a, b in zip(held.train(plan, range(8), 0, 1), streamed.train(plan, range(8), 0, 1), strict=True):
         assert torch.equal(a.samples, b.samples)
-        assert torch.equal(a.views[TARGET]["inputs"], b.views[TARGET]["inputs"])
-    assert held.views[TARGET].images is not None
+        assert torch.equal(a.views[MODEL]["inputs"], b.views[MODEL]["inputs"])
+    assert held.views[MODEL].images is not None
 
 
 def test_tuning_from_memory_is_tuning_from_the_source(task):

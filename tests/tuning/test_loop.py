@@ -147,8 +147,18 @@ def test_a_checkpoint_of_another_run_is_refused(task, tmp_path):
         tune(task, perceptron(0), out=tmp_path, resume=True, learning_rate=0.5, head_learning_rate=0.03, **OPTIONS)
     with pytest.raises(CheckpointError, match="another run: task was"):
         tune(make_task(seed=1), perceptron(0), out=tmp_path, resume=True, **OPTIONS)
-    with pytest.raises(InputError, match="holds a run already"):
-        tune(task, perceptron(0), out=tmp_path, **OPTIONS)
+
+
+def test_a_run_goes_on_by_itself_and_starts_anew_only_when_that_is_asked_for(task, tmp_path):
+    with pytest.raises(InputError, match="holds no run to go on with"):
+        tune(task, perceptron(0), out=tmp_path, resume=True, **OPTIONS)
+    first = tune(task, perceptron(0), out=tmp_path, **OPTIONS)
+    again = tune(task, perceptron(0), out=tmp_path, **OPTIONS)
+    assert any(note.startswith("Resumed after step") for note in again.notes)
+    assert again.metrics == first.metrics
+    anew = tune(task, perceptron(0), out=tmp_path, overwrite=True, learning_rate=0.01, **OPTIONS)
+    assert not any(note.startswith("Resumed") for note in anew.notes)
+    assert anew.arguments.learning_rate == 0.01
 
 
 def test_a_full_disk_is_a_clear_error_and_keeps_the_last_checkpoint(tmp_path):

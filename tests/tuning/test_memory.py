@@ -10,7 +10,7 @@ from PIL import Image
 from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
 from hubscout.tasks import Task
 from hubscout.tuning import tune
-from hubscout.tuning.data import TARGET
+from hubscout.tuning.data import MODEL
 from hubscout.tuning.memory import HeldBatches, crop_and_flip
 from hubscout.tuning.plan import BatchPlan
 
@@ -39,23 +39,21 @@ def preprocessing() -> ImagePreprocessing:
 
 
 def hold(pictures: Pictures, preprocessing: ImagePreprocessing, *, augment: bool) -> HeldBatches:
-    return HeldBatches(
-        pictures, {TARGET: preprocessing}, seed=0, augment=augment, workers=0, device=torch.device("cpu")
-    )
+    return HeldBatches(pictures, {MODEL: preprocessing}, seed=0, augment=augment, workers=0, device=torch.device("cpu"))
 
 
 def first_batch(batches: HeldBatches, count: int) -> torch.Tensor:
     plan = BatchPlan(count, count, 0)
     (share,) = batches.train(plan, range(1), 0, 1)
-    (pixels,) = share.views[TARGET].values()
+    (pixels,) = share.views[MODEL].values()
     return pixels[share.samples.argsort()]
 
 
 def test_images_of_a_real_preprocessing_become_one_tensor(preprocessing):
     pictures = Pictures(6)
     held = hold(pictures, preprocessing, augment=False)
-    assert held.views[TARGET].images is not None
-    assert held.views[TARGET].images.shape == (6, 3, 32, 32)
+    assert held.views[MODEL].images is not None
+    assert held.views[MODEL].images.shape == (6, 3, 32, 32)
     expected = np.stack([preprocessing(image) for image in pictures.images])
     np.testing.assert_array_equal(first_batch(held, 6).numpy(), expected)
 

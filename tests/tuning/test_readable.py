@@ -14,7 +14,7 @@ from hubscout.tuning.comparison import compare
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.reference import Grid, reference
 
-TARGET = "python:tuning_networks:images?seed=1"
+MODEL = "python:tuning_networks:images?seed=1"
 OPTIONS = {"method": "fine-tune", "epochs": 2, "batch_size": 8, "augment": "none", "bootstrap_resamples": 5}
 
 
@@ -43,7 +43,7 @@ def test_an_unreadable_file_of_any_split_is_named_before_the_first_step(folder, 
     bad, heard = spoil(folder, part), []
     with pytest.raises(TaskError, match=rf"1 of \d+ {part} samples: .*--skip-bad") as caught:
         tune(
-            Task.from_image_folder(folder), TARGET, observer=heard.append, data_in_memory=in_memory,
+            Task.from_image_folder(folder), MODEL, observer=heard.append, data_in_memory=in_memory,
             log_every_steps=1, **OPTIONS,
         )  # fmt: skip
     assert str(bad) in str(caught.value)
@@ -55,13 +55,13 @@ def test_skipping_bad_samples_is_as_if_they_were_not_there(folder, part):
     bad = spoil(folder, part)
     task = Task.from_image_folder(folder)
     heard = []
-    skipped = tune(task, TARGET, skip_bad=True, observer=heard.append, **OPTIONS)
+    skipped = tune(task, MODEL, skip_bad=True, observer=heard.append, **OPTIONS)
     (note,) = [note for note in skipped.notes if "cannot be read" in note]
     assert str(bad) in note
     assert note in {event.text for event in heard if isinstance(event, Message)}
     assert skipped.sizes[part] == len(task.splits[part]) - 1
     bad.unlink()
-    removed = tune(Task.from_image_folder(folder), TARGET, **OPTIONS)
+    removed = tune(Task.from_image_folder(folder), MODEL, **OPTIONS)
     assert skipped.task_fingerprint == removed.task_fingerprint
     assert skipped.metrics_record() == removed.metrics_record()
     assert all(torch.equal(a, weights_of(removed.backbone)[name]) for name, a in weights_of(skipped.backbone).items())
@@ -69,16 +69,16 @@ def test_skipping_bad_samples_is_as_if_they_were_not_there(folder, part):
 
 def test_a_run_goes_on_when_bad_files_are_removed(folder, tmp_path):
     bad = spoil(folder, "train")
-    first = tune(Task.from_image_folder(folder), TARGET, skip_bad=True, out=tmp_path / "run", **OPTIONS)
+    first = tune(Task.from_image_folder(folder), MODEL, skip_bad=True, out=tmp_path / "run", **OPTIONS)
     bad.unlink()
-    again = tune(Task.from_image_folder(folder), TARGET, resume=True, out=tmp_path / "run", **OPTIONS)
+    again = tune(Task.from_image_folder(folder), MODEL, resume=True, out=tmp_path / "run", **OPTIONS)
     assert again.metrics_record() == first.metrics_record()
 
 
 def test_a_run_goes_on_when_a_file_of_test_went_bad_meanwhile(folder, tmp_path):
-    first = tune(Task.from_image_folder(folder), TARGET, out=tmp_path / "run", **OPTIONS)
+    first = tune(Task.from_image_folder(folder), MODEL, out=tmp_path / "run", **OPTIONS)
     spoil(folder, "test")
-    again = tune(Task.from_image_folder(folder), TARGET, resume=True, skip_bad=True, out=tmp_path / "run", **OPTIONS)
+    again = tune(Task.from_image_folder(folder), MODEL, resume=True, skip_bad=True, out=tmp_path / "run", **OPTIONS)
     assert any("Resumed after step" in note for note in again.notes)
     assert again.metrics_record()["validation"] == first.metrics_record()["validation"]
     assert again.sizes["test"] == first.sizes["test"] - 1
@@ -88,12 +88,12 @@ def test_searches_and_comparisons_check_first_and_skip_alike(folder, tmp_path):
     bad = spoil(folder, "test")
     task, shared = Task.from_image_folder(folder), {"epochs": 1, "batch_size": 8}
     with pytest.raises(TaskError, match=bad.name):
-        reference(task, [TARGET], out=tmp_path / "ref", grid=Grid((0.01,), (1e-4,)), **shared)
-    found = reference(task, [TARGET], out=tmp_path / "ref", grid=Grid((0.01,), (1e-4,)), skip_bad=True, **shared)
-    assert found.models == (TARGET,)
+        reference(task, [MODEL], out=tmp_path / "ref", grid=Grid((0.01,), (1e-4,)), **shared)
+    found = reference(task, [MODEL], out=tmp_path / "ref", grid=Grid((0.01,), (1e-4,)), skip_bad=True, **shared)
+    assert found.models == (MODEL,)
     with pytest.raises(TaskError, match=bad.name):
-        compare(task, TARGET, [], methods=("fine-tune",), seeds=(0,), **shared)
-    assert not compare(task, TARGET, [], methods=("fine-tune",), seeds=(0,), skip_bad=True, **shared).failures
+        compare(task, MODEL, [], methods=("fine-tune",), seeds=(0,), **shared)
+    assert not compare(task, MODEL, [], methods=("fine-tune",), seeds=(0,), skip_bad=True, **shared).failures
 
 
 def test_samples_of_the_users_own_sequence_are_checked_as_well(task):

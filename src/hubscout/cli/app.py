@@ -87,8 +87,15 @@ class Commands(typer.core.TyperGroup):
                 raise
             if debug:
                 raise
-            print(_one_line(error), file=sys.stderr)
+            print(self._in_options(ctx, _one_line(error)), file=sys.stderr)
             raise typer.Exit(_status(error)) from error
+
+    def _in_options(self, ctx: Any, line: str) -> str:
+        """The line in the words of the command that ran."""
+        from hubscout.cli.option_names import in_options
+
+        command = self.get_command(ctx, ctx.invoked_subcommand) if ctx.invoked_subcommand else None
+        return line if command is None else in_options(line, command.params)
 
 
 def _one_line(error: BaseException) -> str:

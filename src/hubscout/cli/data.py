@@ -16,16 +16,23 @@ DataArgument = Annotated[
     typer.Argument(
         metavar="DATA",
         help="A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one a split; "
-        "a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?target=breed.",
+        "a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.",
     ),
 ]
 ImageOption = Annotated[str | None, typer.Option("--image", help="Column of images (paths or bytes).")]
 TextOption = Annotated[
     list[str] | None, typer.Option("--text", help="Column of texts; twice, or A,B, for pairs of texts.")
 ]
-TargetOption = Annotated[
-    list[str] | None, typer.Option("--target", help="Column of labels; repeat it, or A,B, for several.")
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", help="Column of labels; repeat it, or A,B, for several.")
 ]
+LimitOption = Annotated[
+    str | None, typer.Option("--limit", help="Use a stratified subset of so many train samples, such as 2k.")
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Only go on with the run in --out; the same command does so without it too.")
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew and replace the run that is in --out.")]
 KindOption = Annotated[
     str | None, typer.Option("--kind", help="classification, multilabel, regression or tagging, where it is not clear.")
 ]
@@ -37,7 +44,7 @@ def open_data(
     *,
     image: str | None = None,
     text: list[str] | None = None,
-    target: list[str] | None = None,
+    label: list[str] | None = None,
     kind: str | None = None,
     split: str | None = None,
     quiet: bool = False,
@@ -50,6 +57,6 @@ def open_data(
         names = split_list(values or [])
         return None if not names else (names[0] if len(names) == 1 else names)
 
-    task = open_task(data, image=image, text=one_or_more(text), target=one_or_more(target), kind=kind, split=split)
+    task = open_task(data, image=image, text=one_or_more(text), label=one_or_more(label), kind=kind, split=split)
     say(task.describe(), quiet=quiet)
     return task

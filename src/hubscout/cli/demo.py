@@ -127,7 +127,7 @@ def _next_steps(out: Path, digits: Path, best: str, tuned: dict[str, Tuned], pag
         f"  hubscout select {out / 'run-digits'} -k 2 --method joint",
         "and your own data, a folder of images with a folder per class:",
         f"  hubscout rank MY-IMAGES/ -m '{best.partition('?')[0]}' -m 'timm/mobilenetv3*' --out run/",
-        "  hubscout tune MY-IMAGES/ --target timm/mobilenetv3_small_100.lamb_in1k --teachers run/ --out my-model/",
+        "  hubscout tune MY-IMAGES/ --model timm/mobilenetv3_small_100.lamb_in1k --teachers run/ --out my-model/",
     ]
     return "\n".join(steps)
 

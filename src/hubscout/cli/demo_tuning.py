@@ -43,15 +43,15 @@ def tune_smallest(ranking: Ranking, task: Task, out: Path, *, device: str, quiet
     from hubscout.runs.display import display
     from hubscout.tuning import tune
 
-    target = smallest(ranking)
-    teachers = [identifier for identifier in ranking.identifiers if identifier != target][:TEACHERS]
+    model = smallest(ranking)
+    teachers = [identifier for identifier in ranking.identifiers if identifier != model][:TEACHERS]
     found = {}
     for method in FOLDERS if teachers else ("fine-tune",):
         folder = out / FOLDERS[method]
         with display(quiet=quiet, title=method) as observer:
             tuned = tune(
                 task,
-                target,
+                model,
                 teachers if method == "b-tuning" else (),
                 method,
                 out=folder,
@@ -73,7 +73,7 @@ def tuning_table(found: dict[str, Tuned]) -> Table:
     from hubscout.runs.model_names import listing, short_names
 
     first = next(iter(found.values()))
-    title = f"{short_names([first.target])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"
+    title = f"{short_names([first.model])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"
     if first.teachers:
         title += f"; b-tuning learns from {listing(short_names(first.teachers))}"
     table = Table(title=Text(title), title_justify="left", header_style="bold")

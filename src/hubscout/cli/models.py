@@ -9,7 +9,6 @@ import typer
 
 from hubscout.cli.completion import complete_models
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import parse_count
 
 app = typer.Typer(add_completion=False)
 
@@ -17,7 +16,7 @@ EPILOG = """Examples:
 
 hubscout models 'timm/mobilenet*' --max-params 10M
 
-hubscout models 'hf/*bert*' --max-params 30M --limit 1000
+hubscout models 'hf/*bert*' --max-params 30M --limit 1k
 
 hubscout models 'pypi/*' --json
 
@@ -32,8 +31,8 @@ def models(
     max_params: Annotated[str | None, typer.Option("--max-params", help="At most so many, such as 10M.")] = None,
     min_params: Annotated[str | None, typer.Option("--min-params", help="At least so many.")] = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]"),
+        str | None,
+        typer.Option("--limit", help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]"),
     ] = None,
     local: Annotated[bool, typer.Option("--local", help="Only models whose weights are on this machine.")] = False,
     as_json: JsonOption = False,
@@ -45,12 +44,7 @@ def models(
     """
     from hubscout.hubs import list_models
 
-    found = list_models(
-        pattern,
-        max_params=None if max_params is None else int(parse_count(max_params, "--max-params")),
-        min_params=None if min_params is None else int(parse_count(min_params, "--min-params")),
-        limit=limit,
-    )
+    found = list_models(pattern, max_params=max_params, min_params=min_params, limit=limit)
     entries = [entry for entry in found if entry.on_this_machine or not local]
     for note in found.notes:
         say(note, quiet=quiet)

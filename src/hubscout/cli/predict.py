@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli.data import ImageOption
+from hubscout.cli.data import ImageOption, LabelOption
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption
 
@@ -47,7 +47,7 @@ def predict(
         typer.Option("--text", help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
     ] = None,
     image: ImageOption = None,
-    label: Annotated[list[str] | None, typer.Option("--label", help="Column of labels in a table.")] = None,
+    label: LabelOption = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
     skip_bad: Annotated[
@@ -167,7 +167,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     try:
         targets = reader.encode(chosen)
     except TaskError as error:
-        if reader.target is not None:
+        if reader.label is not None:
             raise
         say(f"note: nothing is measured, for the labels are not those of the model: {error}", quiet=quiet)
         return ""

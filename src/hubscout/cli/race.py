@@ -8,10 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli.completion import complete_models
-from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
+from hubscout.cli.data import (
+    DataArgument,
+    ImageOption,
+    KindOption,
+    LabelOption,
+    OverwriteOption,
+    ResumeOption,
+    SplitOption,
+    TextOption,
+    open_data,
+)
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, parse_count, read_settings, split_models
+from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -57,7 +67,7 @@ def race(
     ] = False,
     image: ImageOption = None,
     text: TextOption = None,
-    label: Annotated[list[str] | None, typer.Option("--label", help="Column of labels; repeat it for several.")] = None,
+    label: LabelOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
@@ -71,6 +81,8 @@ def race(
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Random seed for splits, order and augmentation.")] = 0,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -83,7 +95,7 @@ def race(
     from hubscout.racing import race as run
     from hubscout.runs.display import display
 
-    task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     options: dict[str, Any] = read_settings(settings or [])
     with display(len(split_models(models, allow_code=allow_code)), quiet=quiet, title="race") as observer:
         found = run(
@@ -91,9 +103,11 @@ def race(
             split_models(models, allow_code=allow_code),
             budget=budget,
             out=out,
-            max_params=None if max_params is None else parse_count(max_params, "--max-params"),
-            max_flops=None if max_flops is None else parse_count(max_flops, "--max-flops"),
-            max_latency=None if max_latency is None else parse_latency(max_latency),
+            resume=resume,
+            overwrite=overwrite,
+            max_params=max_params,
+            max_flops=max_flops,
+            max_latency=max_latency,
             refit=refit,
             device=device,
             seed=seed,
@@ -112,15 +126,3 @@ def race(
         say(f"note: {note}", quiet=quiet)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
     say(f"Spent: {spent}. The winner is in {out / 'winner'}: `hubscout predict {out / 'winner'} INPUTS`", quiet=quiet)
-
-
-def parse_latency(value: str) -> float:
-    """Seconds out of a text such as `20ms`.
-
-    >>> parse_latency("20ms"), parse_latency("0.5s")
-    (0.02, 0.5)
-    """
-    from hubscout.ranking.progressive import parse_seconds
-
-    lowered = value.strip().lower()
-    return parse_seconds(lowered.removesuffix("ms")) / 1000 if lowered.endswith("ms") else parse_seconds(lowered)

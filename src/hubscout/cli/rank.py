@@ -12,16 +12,43 @@ from hubscout.cli.data import (
     DataArgument,
     ImageOption,
     KindOption,
+    LabelOption,
+    LimitOption,
+    OverwriteOption,
+    ResumeOption,
     SplitOption,
-    TargetOption,
     TextOption,
     open_data,
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, parse_count, split_list, split_models
+from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
+
+METRICS = (
+    "logme",
+    "etran",
+    "flops",
+    "gbc",
+    "h-score",
+    "knn",
+    "laplace",
+    "leep",
+    "linear-probe",
+    "logme-capacity",
+    "n-leep",
+    "nce",
+    "ncti",
+    "pactran",
+    "params",
+    "parc",
+    "popularity",
+    "sfda",
+    "source-accuracy",
+    "transrate",
+)
+"""Those of `hubscout.metrics.available()`, written down so that the help needs no NumPy."""
 
 EPILOG = """Examples:
 
@@ -31,7 +58,7 @@ hubscout rank trec/ -m hf/bert-base-uncased -m sentence-transformers/all-MiniLM-
 
 hubscout rank /nfs/flowers -m @models.txt --engine ray --address auto --cache /nfs/features --out run/
 
-hubscout rank pets.parquet --target breed -m @models.txt --budget 10min --device cuda --json > pets.json
+hubscout rank pets.parquet --label breed -m @models.txt --budget 10min --device cuda --json > pets.json
 
 The same question with other models adds them to the ranking in --out; another question is refused.
 
@@ -53,16 +80,18 @@ def rank(
     ],
     metrics: Annotated[
         list[str],
-        typer.Option("--metrics", help="Metrics; the first one orders the models.", autocompletion=complete_metrics),
+        typer.Option(
+            "--metrics",
+            help=f"Of {', '.join(METRICS)}, or of a plug-in; the first one orders the models.",
+            autocompletion=complete_metrics,
+        ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
     image: ImageOption = None,
     text: TextOption = None,
-    target: TargetOption = None,
+    label: LabelOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
-    limit: Annotated[
-        str | None, typer.Option("--limit", help="Rank on a stratified subset of so many samples, such as 2k.")
-    ] = None,
+    limit: LimitOption = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -114,9 +143,8 @@ def rank(
             "--out", "-o", help="Run folder: every finished model is saved there at once, beside those there."
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Rank all models anew and replace the ranking in --out.")
-    ] = False,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -140,7 +168,7 @@ def rank(
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
         say(note, quiet=quiet)
-    task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
+    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     layer_names = split_list(layers or [])
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(
@@ -154,7 +182,7 @@ def rank(
             precision=precision,
             batch_size=batch_size,
             cache=False if no_cache else (cache if cache is not None else True),
-            limit=None if limit is None else int(parse_count(limit, "--limit")),
+            limit=limit,
             budget=budget,
             progressive=True if progressive else None,
             engine=engine,
@@ -163,6 +191,7 @@ def rank(
             skip_bad=skip_bad,
             seed=seed,
             out=out,
+            resume=resume,
             overwrite=overwrite,
             observer=observer,
         )

@@ -9,7 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli.completion import complete_models
-from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TargetOption, TextOption, open_data
+from hubscout.cli.data import (
+    DataArgument,
+    ImageOption,
+    KindOption,
+    LabelOption,
+    LimitOption,
+    OverwriteOption,
+    ResumeOption,
+    SplitOption,
+    TextOption,
+    open_data,
+)
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
 from hubscout.cli.values import AllowCodeOption, read_settings, split_list, split_models
@@ -37,7 +48,7 @@ def reference(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
     image: ImageOption = None,
     text: TextOption = None,
-    target: TargetOption = None,
+    label: LabelOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
     search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
@@ -52,9 +63,9 @@ def reference(
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
     seed: Annotated[int, typer.Option("--seed")] = 0,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=2, help="Tune on a stratified subset of so many samples.")
-    ] = None,
+    limit: LimitOption = None,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
@@ -71,14 +82,15 @@ def reference(
 
     The brute force that a ranking saves: to validate rankings, and for the last percent.
     """
+    from hubscout.amounts import parse_limit
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
     from hubscout.tuning.reference import Grid
     from hubscout.tuning.reference import reference as run
 
-    task = open_data(data, image=image, text=text, target=target, kind=kind, split=split, quiet=quiet)
+    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     if limit is not None:
-        task = task.subset(limit, seed)
+        task = task.subset(parse_limit(limit), seed)
     options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
     options |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     options |= read_settings(settings or [])
@@ -96,6 +108,8 @@ def reference(
             grid=grid,
             search=search,
             trials=trials,
+            resume=resume,
+            overwrite=overwrite,
             skip_bad=skip_bad,
             engine=engine,
             engine_options=engine_options(engine, address),

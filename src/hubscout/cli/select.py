@@ -10,7 +10,7 @@ import typer
 
 from hubscout.cli.completion import complete_runs
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
-from hubscout.cli.values import AllowCodeOption, parse_count
+from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)
 
@@ -20,7 +20,7 @@ hubscout select run/ -k 3
 
 hubscout select run/ -k 3 --method joint
 
-hubscout select run/ -k 1 --max-params 10M --max-latency 0.05"""
+hubscout select run/ -k 1 --max-params 10M --max-latency 20ms"""
 
 
 @app.command(epilog=EPILOG)
@@ -34,7 +34,7 @@ def select(
     ] = "top",
     max_params: Annotated[str | None, typer.Option("--max-params", help="Of each model, such as 10M.")] = None,
     max_flops: Annotated[str | None, typer.Option("--max-flops", help="Of each model, such as 2G.")] = None,
-    max_latency: Annotated[float | None, typer.Option("--max-latency", help="Of each model, in seconds.")] = None,
+    max_latency: Annotated[str | None, typer.Option("--max-latency", help="Per sample, such as 20ms.")] = None,
     cache: Annotated[
         str | None, typer.Option("--cache", help="Folder or URL of the feature cache, if not that of the run.")
     ] = None,
@@ -53,11 +53,7 @@ def select(
     from hubscout.runs.display import display
 
     ranking = Ranking.load(run, allow_code=allow_code)
-    bounded = ranking.within(
-        max_params=None if max_params is None else parse_count(max_params, "--max-params"),
-        max_flops=None if max_flops is None else parse_count(max_flops, "--max-flops"),
-        max_latency=max_latency,
-    )
+    bounded = ranking.within(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     if not len(bounded):
         raise InputError(f"None of the {len(ranking)} ranked models keeps these limits.")
     with display(len(bounded) if method == "joint" else 0, quiet=quiet or method != "joint") as observer:

@@ -10,50 +10,41 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli.completion import complete_models
-from hubscout.cli.data import DataArgument, ImageOption, KindOption, SplitOption, TextOption, open_data
+from hubscout.cli.data import (
+    DataArgument,
+    ImageOption,
+    KindOption,
+    LabelOption,
+    LimitOption,
+    OverwriteOption,
+    ResumeOption,
+    SplitOption,
+    TextOption,
+    open_data,
+)
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, read_settings, split_models
+from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
 EPILOG = """Examples:
 
-hubscout tune flowers/ --target timm/mobilenetv3_small_100.lamb_in1k --teachers run/ --top 3 --out my-model/
+hubscout tune flowers/ --model timm/mobilenetv3_small_100.lamb_in1k --teachers run/ --top 3 --out my-model/
 
-hubscout tune flowers/ --target timm/resnet18.a1_in1k --method fine-tune --epochs 5 --set freeze=all --out probe/
+hubscout tune flowers/ --model timm/resnet18.a1_in1k --method fine-tune --epochs 5 --set freeze=all --out probe/
 
-hubscout tune pets.parquet --label breed --target pypi/efficientnet-lite0 --teachers run/ --method all --seeds 3
+hubscout tune pets.parquet --label breed --model pypi/efficientnet-lite0 --teachers run/ --method all --seeds 3
 
-torchrun --nproc-per-node 2 -m hubscout tune flowers/ --target ... --processes 2 --out my-model/
+torchrun --nproc-per-node 2 -m hubscout tune flowers/ --model ... --processes 2 --out my-model/
 
 All other arguments: hubscout tune --list-arguments"""
-
-
-def _list_arguments(wanted: bool) -> None:
-    if not wanted:
-        return
-    import ast
-    import dataclasses
-    import inspect
-
-    from hubscout.tuning import TuningArguments
-
-    tree = ast.parse(inspect.getsource(TuningArguments)).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    told = {}
-    for before, after in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            told[ast.unparse(before.target)] = " ".join(str(after.value.value).split())
-    for field in dataclasses.fields(TuningArguments):
-        print(f"{field.name}={field.default}: {told.get(field.name, '')}")
-    raise typer.Exit
 
 
 @app.command(epilog=EPILOG)
 def tune(
     data: DataArgument,
-    target: Annotated[str, typer.Option("--target", "-t", help="The model to tune.", autocompletion=complete_models)],
+    model: Annotated[str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=complete_models)],
     teachers: Annotated[
         list[str] | None,
         typer.Option("--teachers", help="The --out folder of a rank, or models, repeated or joined by commas."),
@@ -68,17 +59,24 @@ def tune(
             "--out", "-o", help="Folder of the tuned model, its checkpoints and its card; a new one in runs/."
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in --out, if there is one.")
-    ] = False,
-    label: Annotated[list[str] | None, typer.Option("--label", help="Column of labels in a table.")] = None,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
+    label: LabelOption = None,
     image: ImageOption = None,
     text: TextOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Samples a step, over all.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Optimiser steps, instead of --epochs.")] = None,
+    patience: Annotated[
+        int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a new best.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Samples per step, over all.")] = None,
     learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of the backbone.")] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option("--lora", min=1, help="Train low-rank adapters of this rank, merged into the weights at the end."),
+    ] = None,
     trade_off: Annotated[float | None, typer.Option("--trade-off", help="Weight of the teachers' term.")] = None,
     teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached, left-out or live.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
@@ -101,17 +99,15 @@ def tune(
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=2, help="Tune on a stratified subset of so many samples.")
-    ] = None,
+    limit: LimitOption = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx into --out as well, checked.")] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any other argument, as name=value; see --list-arguments.")
     ] = None,
-    list_arguments: Annotated[
+    listing: Annotated[
         bool,
-        typer.Option("--list-arguments", callback=_list_arguments, is_eager=True, help="Print all arguments and exit."),
+        typer.Option("--list-arguments", callback=list_arguments, is_eager=True, help="Print them all and exit."),
     ] = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
@@ -119,14 +115,18 @@ def tune(
 ) -> None:
     """Tune a model on your labelled data; better-ranked models of any architecture teach it.
 
-    Trains on the train split, keeps the weights that are best on validation, reports test with intervals. A run that
-    was killed goes on with --resume, to the same result. A run that diverges starts anew at a lower learning rate; a
-    model that is worse than guessing is saved, marked, and the exit status is 4.
+    Trains on the train split, keeps the weights that are best on validation, reports test with intervals. The same
+    command goes on with a run that was stopped, to the same result. A run that diverges starts anew at a lower learning
+    rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
     """
+    from hubscout.amounts import parse_limit
     from hubscout.features import FeatureCache
 
     options: dict[str, Any] = {
         "epochs": epochs,
+        "steps": steps,
+        "patience": patience,
+        "lora_rank": lora,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "trade_off": trade_off,
@@ -137,24 +137,24 @@ def tune(
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
-    task = open_data(data, image=image, text=text, target=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     if limit is not None:
-        task = task.subset(limit, seed)
+        task = task.subset(parse_limit(limit), seed)
     taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top, allow_code=allow_code)
-    with _folder(out, task.name, target, resume=resume, quiet=quiet) as place:
+    with _folder(out, task.name, model, kept=resume or overwrite, quiet=quiet) as place:
         if method == "all":
-            options["skip_bad"] = skip_bad
+            options |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
             warnings = _compare(
-                task, target, taught_by, seeds, place, (engine, address), options, as_json=as_json, quiet=quiet
+                task, model, taught_by, seeds, place, (engine, address), options, as_json=as_json, quiet=quiet
             )
         else:
-            options = {"seed": seed, **options, "resume": resume, "skip_bad": skip_bad}
-            warnings = _tune(task, target, taught_by, method, place, options, onnx=onnx, as_json=as_json, quiet=quiet)
+            options = {"seed": seed, **options, "resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
+            warnings = _tune(task, model, taught_by, method, place, options, onnx=onnx, as_json=as_json, quiet=quiet)
     _warn(warnings)
 
 
 @contextmanager
-def _folder(out: Path | None, task: str, target: str, *, resume: bool, quiet: bool) -> Iterator[Path]:
+def _folder(out: Path | None, task: str, model: str, *, kept: bool, quiet: bool) -> Iterator[Path]:
     """The folder of a run: --out, or one of its own in runs/, numbered so that nothing is overwritten."""
     import os
     import re
@@ -166,9 +166,9 @@ def _folder(out: Path | None, task: str, target: str, *, resume: bool, quiet: bo
     if out is not None:
         yield out
         return
-    if resume or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("--resume and runs of several processes need the folder of the run: give --out.")
-    name = re.sub(r"[^\w.-]+", "-", f"{task}-{short_names([target])[0]}").strip("-.")[:80]
+    if kept or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
+    name = re.sub(r"[^\w.-]+", "-", f"{task}-{short_names([model])[0]}").strip("-.")[:80]
     Path("runs").mkdir(exist_ok=True)
     for number in count(1):
         place = Path("runs") / f"{name}-{number}"
@@ -188,7 +188,7 @@ def _folder(out: Path | None, task: str, target: str, *, resume: bool, quiet: bo
 
 def _tune(
     task: Any,
-    target: str,
+    model: str,
     teachers: list[str],
     method: str,
     out: Path,
@@ -204,7 +204,7 @@ def _tune(
     from hubscout.tuning.saving import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
-        tuned = run(task, target, teachers, method, out=out, observer=observer, **options)
+        tuned = run(task, model, teachers, method, out=out, observer=observer, **options)
     if not _is_main():
         return []
     allowed = " --allow-code" if opens_by_code(tuned, out) else ""
@@ -232,7 +232,7 @@ def _warn(warnings: list[str]) -> None:
 
 def _compare(
     task: Any,
-    target: str,
+    model: str,
     teachers: list[str],
     seeds: int,
     out: Path,
@@ -249,7 +249,7 @@ def _compare(
     with display(quiet=quiet, title="compare") as observer:
         found = compare(
             task,
-            target,
+            model,
             teachers,
             seeds=range(seeds),
             out=out,

@@ -1,4 +1,4 @@
-"""What people write on the command line, read: sizes, times, lists of models and metrics."""
+"""What people write on the command line, read: lists of models and metrics, arguments of tuning."""
 
 from __future__ import annotations
 
@@ -19,20 +19,6 @@ AllowCodeOption = Annotated[
         help="Let models that a file names (a run, a model folder, @FILE) run code: python: functions and custom code.",
     ),
 ]
-
-_COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
-
-
-def parse_count(text: str, argument: str) -> float:
-    """A number with an optional k, M, G (or B) or T.
-
-    >>> parse_count("10M", "--max-params"), parse_count("1.5g", "--max-flops"), parse_count("300", "--limit")
-    (10000000.0, 1500000000.0, 300.0)
-    """
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgbt]?)\s*", text, flags=re.IGNORECASE)
-    if not found:
-        raise InputError(f"{argument} must be a number such as 300, 10M or 1.5G, not {text!r}.")
-    return float(found.group(1)) * _COUNTS[found.group(2).lower()]
 
 
 def split_list(values: Sequence[str]) -> list[str]:
@@ -103,6 +89,27 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
         else:
             found[name] = value if value in get_args(words.get(name)) else _value(value)
     return found
+
+
+def list_arguments(wanted: bool) -> None:
+    """Print what `--set` takes, with defaults and meanings, and end."""
+    if not wanted:
+        return
+    import ast
+    import dataclasses
+    import inspect
+
+    from hubscout.tuning import TuningArguments
+
+    tree = ast.parse(inspect.getsource(TuningArguments)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    told = {}
+    for before, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            told[ast.unparse(before.target)] = " ".join(str(after.value.value).split())
+    for field in dataclasses.fields(TuningArguments):
+        print(f"{field.name}={field.default}: {told.get(field.name, '')}")
+    raise typer.Exit
 
 
 def _value(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hubscout.errors import InputError
+from hubscout.amounts import parse_count, parse_limit
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.listing import ModelEntry, ModelListing
@@ -20,7 +20,7 @@ def load(identifier: str | Identifier, *, allow_code: bool = False, **options: A
     `file:PATH` or `python:module:function`, each with options behind a question mark if need be; `options` given
     here are the same ones and win.
 
-    An identifier out of a file (a row of a saved ranking, the target of a saved model) opens data only:
+    An identifier out of a file (a row of a saved ranking, the base of a saved model) opens data only:
     `CodeNotAllowedError` where it asks for a `python:` function or for `trust_remote_code`, unless `allow_code`.
     """
     parsed = Identifier.parse(identifier) if isinstance(identifier, str) else identifier
@@ -32,35 +32,40 @@ def load(identifier: str | Identifier, *, allow_code: bool = False, **options: A
 
 
 def list_models(
-    pattern: str = "*", *, max_params: int | None = None, min_params: int | None = None, limit: int | None = None
+    pattern: str = "*",
+    *,
+    max_params: float | str | None = None,
+    min_params: float | str | None = None,
+    limit: int | str | None = None,
 ) -> ModelListing:
     """The models that match `hub/PATTERN` (shell wildcards), with what the hub tells of each.
 
-    A bound on parameters leaves out the models whose size the hub does not tell. Where a hub cannot be reached, the
-    list holds what is on this machine, and its `notes` say so. Of the Hugging Face Hub the `limit` most downloaded
-    models are looked at, 200 if it is None; where there are more, the `notes` say so.
+    A bound on parameters (a number, or a text such as "10M") leaves out the models whose size the hub does not tell.
+    Where a hub cannot be reached, the list holds what is on this machine, and its `notes` say so. Of the Hugging Face
+    Hub the `limit` most downloaded models are looked at, 200 if it is None; where there are more, the `notes` say so.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be at least 1, got {limit}.")
+    most = None if limit is None else parse_limit(limit, least=1)
+    smallest = None if min_params is None else parse_count(min_params, "min_params")
+    largest = None if max_params is None else parse_count(max_params, "max_params")
     hub_name, separator, name_pattern = pattern.partition("/")
     if not separator and ":" in pattern:
         hub_name, _, name_pattern = pattern.partition(":")
     if hub_name == "*":
         found = ModelListing()
         for name in HUBS:
-            part = _ask(HUBS[name], name_pattern or "*", limit)
+            part = _ask(HUBS[name], name_pattern or "*", most)
             found.extend(part)
             found.notes += part.notes
     else:
-        found = _ask(HUBS[hub_name], name_pattern or "*", limit)
-    return ModelListing((entry for entry in found if _fits(entry, min_params, max_params)), found.notes)
+        found = _ask(HUBS[hub_name], name_pattern or "*", most)
+    return ModelListing((entry for entry in found if _fits(entry, smallest, largest)), found.notes)
 
 
 def _ask(hub: Any, pattern: str, limit: int | None) -> ModelListing:
     return hub.list_models(pattern, limit) if getattr(hub, "takes_limit", False) else hub.list_models(pattern)
 
 
-def _fits(entry: ModelEntry, min_params: int | None, max_params: int | None) -> bool:
+def _fits(entry: ModelEntry, min_params: float | None, max_params: float | None) -> bool:
     if min_params is None and max_params is None:
         return True
     if entry.params is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult
+from hubscout.engines.memory import forget
 from hubscout.errors import RunError, TuningError
 from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
 from hubscout.racing.elimination import one_rate_each, survivors
@@ -115,7 +116,10 @@ class Contest:
             return None
         first, *rest = lines
         if first.get("identity") != self._identity():
-            raise RunError(f"{self.folder} holds another race: choose another folder, or remove it.")
+            raise RunError(
+                f"{self.folder} holds another race: choose another folder, or overwrite it "
+                "(overwrite=True, --overwrite)."
+            )
         # By the names as they were given now: the user has said them, not the file.
         given = {name: name for name in self.ranking.identifiers}
         try:
@@ -222,7 +226,6 @@ class Contest:
                 (),
                 "fine-tune",
                 out=self.folder / "refit",
-                resume=True,
                 observer=heard,
                 arguments=chosen,
             )
@@ -250,6 +253,14 @@ class Contest:
     def _folder(self, arm: Arm) -> Path:
         number = list(self.ranking.identifiers).index(arm.model)
         return self.folder / "arms" / f"{number:03d}-{arm.learning_rate:g}"
+
+
+def clear(folder: Path) -> None:
+    """Remove what a race left, but for its winner, which stays until there is another."""
+    forget()
+    (folder / LOOKS).unlink(missing_ok=True)
+    for name in ("arms", "refit"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def put_in_place(source: Path, target: Path) -> None:

@@ -10,14 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.errors import InputError, InterruptedRunError
 from hubscout.file_identifiers import IdentifierFromFile
-from hubscout.racing.contest import Contest
+from hubscout.racing.contest import LOOKS, Contest, clear
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.progressive import parse_seconds
+from hubscout.runs.file_names import RANKING
+from hubscout.runs.run_folder import check_folder
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 SETTINGS = {"schedule": "wsd", "frozen_norm_statistics": True, "keep_best": False, "keep_checkpoints": 1}
 """Of every arm: a rate that stays constant can be prolonged; short runs do better with the norms' own statistics."""
 WARMUP = 0.02
+EVIDENCE = "evidence"
+"""The folder of the ranking, in that of the race."""
 EVIDENCE_SHARE = 0.25
 """Of the budget, at most: a ranking that would take longer goes by growing subsets."""
 
@@ -36,12 +40,14 @@ def race(
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
-    max_params: float | None = None,
-    max_flops: float | None = None,
-    max_latency: float | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    max_params: float | str | None = None,
+    max_flops: float | str | None = None,
+    max_latency: float | str | None = None,
     refit: bool = False,
     device: str = "auto",
-    limit: int | None = None,
+    limit: int | str | None = None,
     seed: int = 0,
     skip_bad: bool = False,
     engine: str | Engine = "local",
@@ -60,12 +66,14 @@ def race(
         models: identifiers or patterns, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
-        max_params: race only models of at most so many parameters.
+        resume: refuse to start where `out` holds no race to go on with.
+        overwrite: start anew, and replace the race that `out` holds.
+        max_params: race only models of at most so many parameters, such as 5e6 or "5M".
         max_flops: race only models of at most so many operations per sample.
-        max_latency: race only models of at most so many seconds for one sample.
+        max_latency: race only models of at most so many seconds for one sample, or a text such as "20ms".
         refit: tune the winner again on train and validation together, with the learning rate that won.
         device: "auto", "cpu" or "cuda".
-        limit: use at most so many train samples for the evidence.
+        limit: use at most so many train samples for the evidence, such as 2000 or "2k".
         seed: of splits, order and augmentation.
         skip_bad: leave out samples that cannot be read.
         engine: where arms run: "local", "ray", or an engine.
@@ -90,6 +98,7 @@ def race(
 
     started = time.perf_counter()
     seconds = None if budget is None else parse_seconds(budget)
+    check_folder(out, LOOKS, f"{EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
     arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
     opened = open_task(task) if isinstance(task, str | Path) else task
     with ExitStack() as stack:
@@ -101,7 +110,8 @@ def race(
             limit=limit,
             seed=seed,
             skip_bad=skip_bad,
-            out=folder / "evidence",
+            out=folder / EVIDENCE,
+            overwrite=overwrite,
             engine=engine,
             engine_options=engine_options,
             observer=observer,
@@ -117,6 +127,8 @@ def race(
         runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         if isinstance(engine, str):
             stack.callback(runner.close)
+        if overwrite:
+            clear(folder)
         contest = Contest(
             for_race(opened, seed),
             allowed,

@@ -13,13 +13,11 @@ Nobody is dropped after the first subset, which has no doubling before it.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.errors import InputError
 from hubscout.runs.comparison import compare
 from hubscout.runs.row import Dropped, Row
 
@@ -30,42 +28,6 @@ FIRST_SUBSET = 250
 DROP_BELOW = 0.01
 WORTH_GROWING = 1.25
 """A subset that is less than this many times the one before tells nothing new."""
-
-_UNITS = {
-    "": 1.0,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "seconds": 1.0,
-    "m": 60.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "minutes": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-    "hours": 3600.0,
-}
-
-
-def parse_seconds(budget: float | str) -> float:
-    """A time: seconds, or a text such as `90s`, `10min`, `1.5h`, `1h 30min`.
-
-    >>> parse_seconds("10min"), parse_seconds("1h30m"), parse_seconds(45)
-    (600.0, 5400.0, 45.0)
-    """
-    if isinstance(budget, bool):
-        raise InputError(f"budget must be a time such as 600, '90s', '10min' or '1h 30min', not {budget!r}.")
-    if isinstance(budget, int | float):
-        seconds = float(budget)
-    else:
-        parts = re.findall(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", budget.lower())
-        rest = re.sub(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", "", budget.lower()).strip()
-        if not parts or rest or any(unit not in _UNITS for _, unit in parts):
-            raise InputError(f"budget must be a time such as 600, '90s', '10min' or '1h 30min', not {budget!r}.")
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not seconds > 0 or math.isinf(seconds):
-        raise InputError(f"budget must be more than no time and not endless, not {budget!r}.")
-    return seconds
 
 
 def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:

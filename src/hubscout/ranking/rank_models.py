@@ -9,16 +9,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hubscout.amounts import parse_limit, parse_seconds
 from hubscout.engines import ENGINES, Engine, open_engine
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
-from hubscout.ranking.progressive import parse_seconds
 from hubscout.ranking.run import Run
 from hubscout.ranking.spread import Spread
+from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking import Ranking
+from hubscout.runs.run_folder import check_folder
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def rank(
     layer: Literal["final", "best"] = "final",
     center: bool | None = None,
     cache: FeatureCache | str | Path | bool = True,
-    limit: int | None = None,
+    limit: int | str | None = None,
     budget: float | str | None = None,
     progressive: bool | None = None,
     measure_latency: bool = True,
@@ -48,6 +50,7 @@ def rank(
     time_limit: float | str | None = None,
     seed: int = 0,
     out: str | Path | None = None,
+    resume: bool = False,
     overwrite: bool = False,
     observer: Observer | None = None,
     extraction: ExtractionOptions | None = None,
@@ -66,7 +69,7 @@ def rank(
             too. For classes, None is the paper's way, which does not.
         cache: True for the default folder, a folder, a URL such as s3://bucket/features, or False to keep sufficient
             statistics alone. With an engine on several machines, a folder that is named must be seen by all of them.
-        limit: rank on a stratified subset of so many train samples.
+        limit: rank on a stratified subset of so many train samples, such as 2000 or "2k".
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
@@ -80,6 +83,7 @@ def rank(
         out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped,
             and the same question with other models adds them to those that are there. Another question (other data,
             metrics or settings) is refused. One process at a time writes a folder.
+        resume: refuse to start where `out` holds no ranking to go on with.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
         observer: hears of progress; see `hubscout.runs.events`.
         extraction: how models are run; or as keywords:
@@ -100,7 +104,9 @@ def rank(
 
     started = time.perf_counter()
     chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
-    limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit)
+    limit = None if limit is None else parse_limit(limit)
+    check_folder(out, RANKING, resume=resume, overwrite=overwrite)
+    limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit, "time_limit")
     if isinstance(engine, str):
         ENGINES[engine]  # a wrong name is said before data is read
     opened = _open(task)
@@ -201,8 +207,6 @@ def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:
 def _subset(task: Task, limit: int | None, seed: int) -> Task:
     if limit is None or limit >= len(task.train):
         return task
-    if limit < 2:
-        raise InputError(f"limit must be at least 2 samples, not {limit}.")
     return task.subset(limit, seed=seed)
 
 

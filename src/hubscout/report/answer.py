@@ -157,7 +157,7 @@ def data_options(ranking: Ranking) -> list[str]:
     for name, option in (
         ("image", "--image"),
         ("text", "--text"),
-        ("target", "--label"),
+        ("label", "--label"),
         ("kind", "--kind"),
         ("split", "--split"),
     ):
@@ -167,7 +167,7 @@ def data_options(ranking: Ranking) -> list[str]:
     return options
 
 
-def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:
+def next_command(ranking: Ranking, found: Answer) -> str:
     """The command that puts the answer to work, ready for a shell: it tunes the model that the answer names."""
-    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--target", found.best.identifier]
+    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", found.best.identifier]
     return shell_command([*parts, "--method", "fine-tune", "--out", "my-model/"])

@@ -13,9 +13,9 @@ def shell_command(words: Sequence[str]) -> str:
 
     >>> shell_command(["hubscout", "rank", "my pets/", "--limit", "2k"])
     "hubscout rank 'my pets/' --limit 2k"
-    >>> print(shell_command(["hubscout", "tune", "pets/", "--target", "timm/" + "x" * 60, "--out", "my-model/"]))
+    >>> print(shell_command(["hubscout", "tune", "pets/", "--model", "timm/" + "x" * 60, "--out", "my-model/"]))
     hubscout tune pets/ \
-      --target timm/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx \
+      --model timm/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx \
       --out my-model/
     """
     whole = shlex.join(words)

@@ -25,13 +25,13 @@ class MethodCurve:
 def by_method(runs: Iterable[TuningRun]) -> dict[str, list[TuningRun]]:
     """Runs that differ in their seed alone, together under the name of their method.
 
-    Where one method was run on several targets, the target is part of the name.
+    Where one method was run on several models, the model is part of the name.
     """
     runs = list(runs)
-    several = len({run.target for run in runs if run.target}) > 1
+    several = len({run.model for run in runs if run.model}) > 1
     groups: dict[str, list[TuningRun]] = {}
     for run in runs:
-        name = f"{run.method}, {run.target.rpartition('/')[2]}" if several and run.target else run.method
+        name = f"{run.method}, {run.model.rpartition('/')[2]}" if several and run.model else run.method
         groups.setdefault(name, []).append(run)
     return groups
 

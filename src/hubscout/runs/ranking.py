@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.comparison import Comparison, compare
@@ -153,17 +154,21 @@ class Ranking:
     def within(
         self,
         *,
-        max_params: float | None = None,
-        max_flops: float | None = None,
-        max_latency: float | None = None,
-        max_bytes: float | None = None,
+        max_params: float | str | None = None,
+        max_flops: float | str | None = None,
+        max_latency: float | str | None = None,
+        max_bytes: float | str | None = None,
     ) -> Ranking:
-        """The models that keep every limit (latency in seconds), ranked among themselves.
+        """The models that keep every limit, ranked among themselves.
+
+        Limits are numbers (latency in seconds) or texts such as "10M" and "20ms".
 
         A model whose cost is not known does not keep a limit on it.
         """
-        limits = {"params": max_params, "flops": max_flops, "latency_seconds": max_latency, "bytes": max_bytes}
-        wanted = {name: limit for name, limit in limits.items() if limit is not None}
+        counts = {"params": max_params, "flops": max_flops, "bytes": max_bytes}
+        wanted = {name: parse_count(most, f"max_{name}") for name, most in counts.items() if most is not None}
+        if max_latency is not None:
+            wanted["latency_seconds"] = parse_seconds(max_latency, "max_latency")
 
         def keeps(row: Row) -> bool:
             costs = {name: getattr(row, name) for name in wanted}

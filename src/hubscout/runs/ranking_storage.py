@@ -19,7 +19,7 @@ from hubscout.runs.record_types import Migrations, check_types, in_version
 from hubscout.runs.row import Convergence, Dropped, Expected, Failure, LayerScore, Row
 
 FORM = "hubscout-ranking"
-VERSION = 1
+VERSION = 2
 MIGRATIONS: Migrations = {}
 
 

@@ -17,7 +17,7 @@ from hubscout.runs.json_files import append_line, read_json, read_lines, write_l
 from hubscout.runs.record_types import Migrations, check_types, in_version, is_number
 
 FORM = "hubscout-tuning"
-VERSION = 1
+VERSION = 2
 MIGRATIONS: Migrations = {}
 
 Interval = tuple[float, float, float]
@@ -37,7 +37,7 @@ class TuningRecord:
     task: str = ""
     task_fingerprint: str = ""
     kind: str = ""
-    target: str = ""
+    model: str = ""
     teachers: tuple[str, ...] = ()
     method: str = ""
     metrics: Metrics = field(default_factory=dict)
@@ -229,7 +229,7 @@ def read_trials(path: Path) -> list[TuningRun]:
             TuningRun(
                 name=f"{line['method']}-{line.get('seed')}",
                 method=str(line["method"]),
-                target=str(told.get("target") or ""),
+                model=str(told.get("model") or ""),
                 teachers=_texts(told.get("teachers")),
                 seed=line.get("seed"),
                 metrics={split: {PRIMARY: (v, v, v)} for split, v in values.items() if v is not None},

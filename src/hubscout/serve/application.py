@@ -7,7 +7,7 @@
 | `GET /api/runs/NAME` | a summary, with `ranking` as in `ranking.json` where the run has one |
 | `GET /api/events/NAME` | server-sent events: `line` (`{"file", "line"}`) for every line of `events.jsonl` or |
 |  | `metrics.jsonl`, old ones first; `reset` where the run began anew; `end` (`{"state"}`) when it is over |
-| `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `metrics`, `limit`, `target`, |
+| `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `metrics`, `limit`, `label`, |
 |  | `text`, `image`, as for `hubscout rank`; 201 with the summary |
 | `POST /api/stop/NAME` | interrupt a run that was started here, as Ctrl-C does; `{"force": true}` kills it |
 

@@ -38,7 +38,7 @@ class Request:
     models: tuple[str, ...]
     metrics: str = "logme"
     limit: str = ""
-    target: str = ""
+    label: str = ""
     text: str = ""
     image: str = ""
 
@@ -53,7 +53,7 @@ class Request:
         return cls(models=tuple(dict.fromkeys(word for word in words if word)), **others)
 
 
-_FIELDS = ("name", "data", "metrics", "limit", "target", "text", "image")
+_FIELDS = ("name", "data", "metrics", "limit", "label", "text", "image")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Starter:
         command.append(f"--metrics={_match(_WORDS, request.metrics, 'Metrics', 'names joined by commas')}")
         if request.limit:
             command.append(f"--limit={_match(_LIMIT, request.limit, 'Samples', 'a number such as 500 or 2k')}")
-        for option in ("target", "text", "image"):
+        for option in ("label", "text", "image"):
             value = getattr(request, option)
             if value:
                 command.append(f"--{option}={_match(_COLUMN, value, option.capitalize(), 'the name of a column')}")

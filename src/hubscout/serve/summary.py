@@ -159,7 +159,7 @@ def _tuning(name: str, folder: Path) -> Summary:
     fresh = time.time() - _modified(folder) < QUIET_SECONDS
     known = next((record for record in records if record is not None), TuningRecord())
     told = _dict(trials[-1].get("run")) if trials else {}
-    target = known.target or str(told.get("target") or "")
+    model = known.model or str(told.get("model") or "")
     metric, score = _result(known, [line for lines in ends for line in lines])
     methods = list(dict.fromkeys(record.method for record in records if record is not None and record.method))
     return Summary(
@@ -167,7 +167,7 @@ def _tuning(name: str, folder: Path) -> Summary:
         kind="tuning",
         state="finished" if over or (trials and not fresh) else "running" if fresh else "interrupted",
         task=known.task,
-        best=" · ".join(part for part in (short_names([target])[0] if target else "", ", ".join(methods)) if part),
+        best=" · ".join(part for part in (short_names([model])[0] if model else "", ", ".join(methods)) if part),
         score=score,
         metric=metric,
         models=max(len(places), len(trials)),

@@ -20,7 +20,7 @@ from hubscout.tasks.unlabelled import unlabelled_rows
 
 def from_arrays(
     inputs: Any,
-    targets: Any,
+    labels: Any,
     *,
     validation: tuple[Any, Any] | None = None,
     test: tuple[Any, Any] | None = None,
@@ -32,11 +32,11 @@ def from_arrays(
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Task:
-    """A task out of inputs and targets in memory; `validation` and `test` are such pairs too.
+    """A task out of inputs and labels in memory; `validation` and `test` are such pairs too.
 
     Inputs: an array with one row a sample, or a list of strings, of pairs of strings, of lists of words, of Pillow
     images, of `{"array", "sampling_rate"}`, or (with `modality="image"`) of image paths or uint8 arrays.
-    Targets: class labels (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for
+    Labels: classes (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for
     each list of words. `kind` is guessed from them if not given. With `target_names`, whole-number labels are ids
     into these names; without, labels are names themselves, and gaps between numbers are no classes.
 
@@ -46,26 +46,26 @@ def from_arrays(
     """
     check_choice("kind", kind, tuple(KINDS))
     check_choice("modality", modality, MODALITIES)
-    pairs = {"train": (inputs, targets)}
+    pairs = {"train": (inputs, labels)}
     if validation is not None:
         pairs["validation"] = validation
     if test is not None:
         pairs["test"] = test
     parts = {split: _check_pair(split, pair) for split, pair in pairs.items()}
     notes: list[str] = []
-    train_inputs, train_targets = parts["train"]
+    train_inputs, train_labels = parts["train"]
     chosen_modality = modality or guess_modality(train_inputs)
     if kind is None:
-        kind, why = _guess_kind(chosen_modality, train_targets)
+        kind, why = _guess_kind(chosen_modality, train_labels)
         notes.append(f"kind guessed as {kind}: {why}")
     check_fit(kind, chosen_modality)
     for split, rows in unlabelled_rows({split: pair[1] for split, pair in parts.items()}, kind, notes).items():
-        inputs, targets = parts.pop(split)
+        inputs, labels = parts.pop(split)
         if not rows.all():
-            parts[split] = _take(inputs, ~rows), _take(targets, ~rows)
-    labels = {split: pair[1] for split, pair in parts.items()}
+            parts[split] = _take(inputs, ~rows), _take(labels, ~rows)
+    by_split = {split: pair[1] for split, pair in parts.items()}
     chosen = kind_of(kind)
-    names, encoded = chosen.encode(labels) if target_names is None else chosen.encode_ids(labels, target_names)
+    names, encoded = chosen.encode(by_split) if target_names is None else chosen.encode_ids(by_split, target_names)
     splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
     for split, part in splits.items():
         chosen.check_lengths(part.inputs, part.targets, split)
@@ -111,13 +111,13 @@ def guess_modality(inputs: Sequence[Any]) -> str:
 
 def _check_pair(split: str, pair: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise TaskError(f"{split} must be a pair (inputs, targets); {type(pair).__name__} came.")
-    inputs, targets = (_as_sequence(part) for part in pair)
-    if len(inputs) != len(targets):
-        raise TaskError(f"{split} has {len(inputs)} inputs but {len(targets)} targets: one target an input.")
+        raise TaskError(f"{split} must be a pair (inputs, labels); {type(pair).__name__} came.")
+    inputs, labels = (_as_sequence(part) for part in pair)
+    if len(inputs) != len(labels):
+        raise TaskError(f"{split} has {len(inputs)} inputs but {len(labels)} labels: give one per input.")
     if not len(inputs):
         raise TaskError(f"{split} is empty: it has no inputs.")
-    return inputs, targets
+    return inputs, labels
 
 
 def _take(values: Sequence[Any], mask: np.ndarray) -> Sequence[Any]:
@@ -139,20 +139,20 @@ def _as_sequence(values: Any) -> Sequence[Any]:
     ):
         array = values
     else:
-        raise TaskError(f"Inputs and targets must be arrays or lists; {type(values).__name__} came.")
+        raise TaskError(f"Inputs and labels must be arrays or lists; {type(values).__name__} came.")
     if isinstance(array, np.ndarray) and array.ndim == 0:
-        raise TaskError("Inputs and targets must have one row a sample; a single value came.")
+        raise TaskError("Inputs and labels must have one row per sample; a single value came.")
     return array
 
 
-def _guess_kind(modality: str, targets: Sequence[Any]) -> tuple[str, str]:
-    if isinstance(targets, np.ndarray) and targets.ndim == 2 and targets.dtype.kind in "biuf":
-        if np.isin(targets, (0, 1)).all() and targets.shape[1] > 1:
-            return "multilabel", "the targets are a matrix of 0 and 1"
-        return "regression", "the targets are a matrix of real numbers"
+def _guess_kind(modality: str, labels: Sequence[Any]) -> tuple[str, str]:
+    if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.dtype.kind in "biuf":
+        if np.isin(labels, (0, 1)).all() and labels.shape[1] > 1:
+            return "multilabel", "the labels are a matrix of 0 and 1"
+        return "regression", "the labels are a matrix of real numbers"
     if modality == "tokens":
         return "tagging", "the inputs are lists of words"
-    return guess_kind(list(targets[:100_000]))
+    return guess_kind(list(labels[:100_000]))
 
 
 def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:

@@ -55,22 +55,22 @@ def find_roles(
     text: str | Sequence[str] | None,
     audio: str | None,
     tokens: str | None,
-    target: str | Sequence[str] | None,
+    label: str | Sequence[str] | None,
     split: str | bool | None,
     split_by_file: bool,
     notes: list[str],
 ) -> Roles:
     """The roles of a table's columns: those given, and guesses for the rest."""
-    targets = () if target is None else as_columns(target, table)
+    targets = () if label is None else as_columns(label, table)
     split_column = _find_split(table, split, split_by_file)
     given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
     modality, inputs = find_inputs(table, given, taken={*targets, split_column}, notes=notes)
     if not targets:
         targets = guess_targets(table, modality, taken={*inputs, split_column})
-        notes.append(f"{_quoted(targets)} holds the {'tags' if modality == 'tokens' else 'targets'}")
+        notes.append(f"{_quoted(targets)} holds the {'tags' if modality == 'tokens' else 'labels'}")
     overlap = set(targets) & set(inputs)
     if overlap:
-        raise TaskError(f"The column {sorted(overlap)[0]!r} cannot be input and target at once.")
+        raise TaskError(f"The column {sorted(overlap)[0]!r} cannot be input and label at once.")
     if split_column is not None and not isinstance(split, str):
         notes.append(f"column {split_column!r} says which row is in which split")
     return Roles(modality, inputs, targets, split_column)
@@ -234,8 +234,8 @@ def guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[
         return (left[0],)
     if not left:
         listed = shortened(map(repr, table.columns))
-        raise TaskError(f"{table.origin} has no column left for the targets; its columns are {listed}.")
+        raise TaskError(f"{table.origin} has no column left for the labels; its columns are {listed}.")
     raise TaskError(
-        f"{table.origin}: several columns could be the target. Say target= one of: {shortened(left)} (or several, "
-        "for many real-valued targets or labels)."
+        f"{table.origin}: several columns could be the label. Say label= one of: {shortened(left)} (or several, "
+        "for many real-valued columns or labels)."
     )

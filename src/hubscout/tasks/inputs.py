@@ -55,14 +55,14 @@ class Reader:
     """Reads what a model with these targets takes.
 
     `modalities` are those of the model. `columns` are the columns of the inputs in tables by role (`image`, `text`,
-    `tokens`), `target` that of the labels; what is not given is guessed as for a task.
+    `tokens`), `label` that of the labels; what is not given is guessed as for a task.
     """
 
     modalities: Sequence[str]
     kind: TaskKind
     target_names: Sequence[str]
     columns: Mapping[str, str | Sequence[str] | None]
-    target: str | Sequence[str] | None = None
+    label: str | Sequence[str] | None = None
 
     def read(self, paths: Iterable[Path]) -> Inputs:
         """Files and folders, one after another."""
@@ -131,8 +131,8 @@ class Reader:
         return Inputs(_names(table, modality, data[inputs[0]], values), values, labels)
 
     def _target_columns(self, table: Table) -> tuple[str, ...]:
-        if self.target is not None:
-            return as_columns(self.target, table)
+        if self.label is not None:
+            return as_columns(self.label, table)
         if all(name in table.columns for name in self.target_names) and self.kind.takes_columns:
             return tuple(self.target_names)
         lower = {name.lower(): name for name in table.columns}

@@ -88,9 +88,9 @@ class TaskKind:
         return self.encode(parts, names)
 
     def encode_columns(self, parts: Parts, columns: Sequence[str], separator: str | None = None) -> Encoded:
-        """Targets out of rows of tables with one value per target column."""
+        """Targets out of rows of tables with one value per label column."""
         if len(columns) > 1:
-            raise TaskError(f"{self.name} takes one target column; {len(columns)} were given: {', '.join(columns)}.")
+            raise TaskError(f"{self.name} takes one label column; {len(columns)} were given: {', '.join(columns)}.")
         return self.encode({part: [row[0] for row in rows] for part, rows in parts.items()}, None, separator)
 
     def check_lengths(self, inputs: Sequence[Any], targets: Targets, split: str) -> None:

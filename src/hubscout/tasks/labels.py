@@ -52,24 +52,24 @@ def as_number(value: Any) -> float | None:
 
 
 def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
-    """Kind of one target column, and why."""
+    """Kind of one label column, and why."""
     present = [value for value in values if not is_missing(value)]
     if any(isinstance(value, (list, tuple, set, frozenset, np.ndarray)) for value in present):
         if any(not number.is_integer() for value in present for number in _plain_numbers(value)):
-            return "regression", "the targets are lists of real numbers"
-        return "multilabel", "the targets are lists"
+            return "regression", "the labels are lists of real numbers"
+        return "multilabel", "the labels are lists"
     if any(isinstance(value, (bool, np.bool_)) for value in present):
-        return "classification", "the targets are true and false"
+        return "classification", "the labels are true and false"
     numbers = [as_number(value) for value in present]
     if not numbers or any(number is None for number in numbers):
-        return "classification", "the targets are names"
+        return "classification", "the labels are names"
     # The test for an infinite value comes later, where it can be named.
     if any(number != math.floor(number) for number in numbers if number is not None and math.isfinite(number)):
-        return "regression", "the targets are real numbers"
+        return "regression", "the labels are real numbers"
     distinct = len(set(numbers))
     if distinct > _MOST_NUMBERED_CLASSES and distinct * 5 > len(numbers):
-        return "regression", f"the targets have {distinct:,} different whole numbers"
-    return "classification", f"the targets have {distinct:,} different whole numbers"
+        return "regression", f"the labels have {distinct:,} different whole numbers"
+    return "classification", f"the labels have {distinct:,} different whole numbers"
 
 
 def _plain_numbers(value: Any) -> list[float]:
@@ -268,8 +268,8 @@ def encode_numbers(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: 
             if number is None or not math.isfinite(number):
                 kind = "missing" if is_missing(value) else "not a finite number"
                 raise TaskError(
-                    f"The target {columns[column]!r} is {kind} in {part}, row {row}: {value!r:.60}. Real-valued "
-                    "targets must be finite: take the row out or fill the value in"
+                    f"The label {columns[column]!r} is {kind} in {part}, row {row}: {value!r:.60}. Real-valued "
+                    "labels must be finite: take the row out or fill the value in"
                     + ("." if number is not None else ", or say kind='classification' if these are names.")
                 )
             matrix[row, column] = number
@@ -281,7 +281,7 @@ def number_matrix(values: Sequence[Any], part: str) -> np.ndarray:
     try:
         matrix = np.asarray(values)
     except ValueError as error:
-        raise TaskError(f"The targets of {part} are not equally long rows of numbers: {error}.") from error
+        raise TaskError(f"The labels of {part} are not equally long rows of numbers: {error}.") from error
     if matrix.ndim not in (1, 2):
-        raise TaskError(f"The targets of {part} must be (n,) or (n, C); their shape is {matrix.shape}.")
+        raise TaskError(f"The labels of {part} must be (n,) or (n, C); their shape is {matrix.shape}.")
     return matrix.reshape(len(matrix), -1)

@@ -34,7 +34,7 @@ def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> 
     | the `source` of a task | `Task.reopen` |
 
     `options` go to the constructor; those that are None count as not given. They may also follow the path:
-    `pets.parquet?target=breed`. A task is given back as it is.
+    `pets.parquet?label=breed`. A task is given back as it is.
     """
     given = {option: value for option, value in options.items() if value is not None}
     if isinstance(source, Task):
@@ -84,7 +84,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
         raise TaskError(f"The folder {str(path)!r} is empty.")
     has_tables = bool(tables_in(path))
     # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
-    names_columns = any(option in (options or {}) for option in ("target", "image", "text", "split", "audio", "tokens"))
+    names_columns = any(option in (options or {}) for option in ("label", "image", "text", "split", "audio", "tokens"))
     if has_tables and (names_columns or not _has_class_folders(path)):
         return "from_table"
     if (

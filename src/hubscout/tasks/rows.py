@@ -31,7 +31,7 @@ def task_from_tables(
     text: str | Sequence[str] | None = None,
     audio: str | None = None,
     tokens: str | None = None,
-    target: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
     kind: str | None = None,
     split: str | bool | None = None,
     separator: str | None = None,
@@ -50,7 +50,7 @@ def task_from_tables(
         text=text,
         audio=audio,
         tokens=tokens,
-        target=target,
+        label=label,
         split=split,
         split_by_file=None not in tables,
         notes=said,
@@ -152,10 +152,10 @@ def _guess_kind(roles: Roles, parts: Mapping[str, Columns]) -> tuple[str, str]:
     numbers = [as_number(value) for name in roles.targets for value in columns[name]]
     if any(number is None for number in numbers):
         names = [name for name in roles.targets if any(as_number(value) is None for value in columns[name])]
-        raise TaskError(f"Several target columns must hold numbers; {names[0]!r} does not. Say target= one column.")
+        raise TaskError(f"Several label columns must hold numbers; {names[0]!r} does not. Say label= one column.")
     if {number for number in numbers if number == number} <= {0.0, 1.0}:
-        return "multilabel", "the target columns hold 0 and 1"
-    return "regression", "the target columns hold numbers"
+        return "multilabel", "the label columns hold 0 and 1"
+    return "regression", "the label columns hold numbers"
 
 
 def _with_labels(part: str, columns: Columns, roles: Roles, kind: TaskKind, notes: list[str]) -> Columns:
@@ -168,7 +168,7 @@ def _with_labels(part: str, columns: Columns, roles: Roles, kind: TaskKind, note
     missing = sum(gone)
     if not missing:
         return columns
-    what = "a target" if len(roles.targets) > 1 else f"a value in {roles.targets[0]!r}"
+    what = "a label" if len(roles.targets) > 1 else f"a value in {roles.targets[0]!r}"
     notes.append(f"{missing:,} of {len(gone):,} rows in {part} lack {what} and are left out")
     return _take(columns, np.flatnonzero(~np.array(gone)))
 

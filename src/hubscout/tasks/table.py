@@ -23,7 +23,7 @@ def from_table(
     text: str | Sequence[str] | None = None,
     audio: str | None = None,
     tokens: str | None = None,
-    target: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
     kind: str | None = None,
     split: str | bool | None = None,
     separator: str | None = None,
@@ -41,7 +41,7 @@ def from_table(
     files, or a pandas data frame, or a mapping to those.
 
     Columns: one of `image` (paths relative to the file, or bytes), `text` (one column, or two for pairs), `audio`,
-    `tokens` (lists of words) holds the inputs, `target` the labels; several targets are real-valued columns, or
+    `tokens` (lists of words) holds the inputs, `label` the labels; several are real-valued columns, or
     0/1 columns of a multi-label task. `split` names the column that says which row is in which split; False
     ignores such a column. What is not given is guessed and said in `task.notes`; so is `kind`. `separator` stands
     between the labels of a multi-label column (`;`, `|` or `,` by default).
@@ -59,7 +59,7 @@ def from_table(
         "text": text,
         "audio": audio,
         "tokens": tokens,
-        "target": target,
+        "label": label,
         "kind": kind,
         "split": split,
         "separator": separator,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hubscout.amounts import parse_limit
 from hubscout.errors import TaskError
 from hubscout.tasks.fingerprint import content_digest, derived_fingerprint
 from hubscout.tasks.kinds import Kind, Targets, kind_of
@@ -110,11 +111,11 @@ class Task:
         return from_conll(source, **options)
 
     @classmethod
-    def from_arrays(cls, inputs: Any, targets: Any, **options: Any) -> Task:
-        """Inputs and targets in memory; see `arrays.from_arrays`."""
+    def from_arrays(cls, inputs: Any, labels: Any, **options: Any) -> Task:
+        """Inputs and labels in memory; see `arrays.from_arrays`."""
         from hubscout.tasks.arrays import from_arrays
 
-        return from_arrays(inputs, targets, **options)
+        return from_arrays(inputs, labels, **options)
 
     @classmethod
     def reopen(cls, source: Mapping[str, Any]) -> Task:
@@ -123,12 +124,14 @@ class Task:
 
         return reopen(source)
 
-    def subset(self, n: int, seed: int = 0) -> Task:
-        """The task with `n` rows of train (sentences, for tagging); validation and test stay whole.
+    def subset(self, n: int | str, seed: int = 0) -> Task:
+        """The task with `n` rows of train (sentences, for tagging), such as 2000 or "2k"; the rest stays whole.
 
         Stratified: classes keep their proportions, and each has a row if `n` allows. With one seed a smaller subset
         is part of a larger one.
         """
+        if isinstance(n, str):
+            n = parse_limit(n, "n", least=1)
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
             raise TaskError(f"subset: n must be a whole number of rows, 1 or more; it was {n!r}.")
         if n >= len(self.train):

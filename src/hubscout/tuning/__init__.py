@@ -1,4 +1,4 @@
-"""`tune()`: a target, teachers and a method become a tuned model.
+"""`tune()`: a model, teachers and a method become a tuned model.
 
 torch, accelerate and the methods are imported when a name is first used.
 """

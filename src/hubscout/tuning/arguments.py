@@ -32,7 +32,7 @@ _RUNTIME_FIELDS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TuningArguments:
-    """What a run of `tune` can be told beside task, target, teachers and method.
+    """What a run of `tune` can be told beside task, model, teachers and method.
 
     >>> TuningArguments(epochs=5).epochs
     5
@@ -110,7 +110,7 @@ class TuningArguments:
     zoo_lite: bool = False
     """Zoo-Tuning with one set of gates for all inputs, which merges into a plain network afterwards."""
     zoo_start: float = 0.8
-    """Zoo-Tuning: share of the target's own parameters at the start; the teachers have the rest in equal parts."""
+    """Zoo-Tuning: share of the model's own parameters at the start; the teachers have the rest in equal parts."""
 
     l2_sp: float | None = None
     """α of L2-SP: ½α‖w − w₀‖² pulls the backbone to where it started, in the place of its weight decay."""
@@ -119,7 +119,7 @@ class TuningArguments:
     lora_rank: int | None = None
     """Train low-rank adapters of this rank instead of the backbone's weights; merged into them at the end."""
     head_init: Literal["random", "posterior"] = "random"
-    """`posterior`: start the head from the posterior weights m of the target's frozen features."""
+    """`posterior`: start the head from the posterior weights m of the model's frozen features."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 

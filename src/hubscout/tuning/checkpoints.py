@@ -17,14 +17,17 @@ import torch
 from hubscout.errors import CheckpointError, TuningError
 from hubscout.runs.atomic_files import temporary_file, why_not_written
 
-_FORMAT = 2
+_FORMAT = 3
+
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints, in that of the run."""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of one run, in one folder.
 
-    `identity` is what must be equal for a checkpoint to be continued: data, target, teachers, method and every
+    `identity` is what must be equal for a checkpoint to be continued: data, model, teachers, method and every
     argument that decides what comes out.
     """
 
@@ -99,7 +102,7 @@ class Checkpoints:
         if differing:
             raise CheckpointError(
                 f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it, or "
-                "another folder to start a new run."
+                "another folder, or overwrite it (overwrite=True, --overwrite)."
             )
 
     def _write_failed(self, path: Path, error: Exception) -> str:

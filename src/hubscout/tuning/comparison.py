@@ -18,6 +18,7 @@ from hubscout.errors import InputError, TuningError
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.file_names import TRIALS
 from hubscout.runs.json_files import append_line, read_lines
+from hubscout.runs.run_folder import check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.readable import read_through
@@ -55,7 +56,7 @@ class Comparison:
     """What the methods gave. `failures` says why a method was left out."""
 
     task_name: str
-    target: str
+    model: str
     teachers: tuple[str, ...]
     metric: str
     trials: tuple[Trial, ...]
@@ -116,12 +117,14 @@ def _spread(values: np.ndarray) -> str:
 
 def compare(
     task: Task,
-    target: Any,
+    model: Any,
     teachers: Sequence[Any],
     *,
     methods: Sequence[str] = ALL,
     seeds: Sequence[int] = (0, 1, 2),
     out: Path | str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     skip_bad: bool = False,
     engine: str = "local",
     engine_options: Mapping[str, Any] | None = None,
@@ -130,15 +133,19 @@ def compare(
     """Tune by each method with each seed and the same arguments.
 
     Every finished run is a line of `out`/trials.jsonl at once, and its model with its curves is in `out`/METHOD-SEED/,
-    as `Tuned.save` writes it; the same call goes on where it stopped. A method that cannot run here (Zoo-Tuning over
+    as `Tuned.save` writes it; the same call goes on where it stopped. `resume` refuses to start where there is no such
+    run, `overwrite` starts anew. A method that cannot run here (Zoo-Tuning over
     several architectures, say) is named with its reason.
     """
     if not seeds or not methods:
         raise InputError("compare needs at least one method and one seed.")
     observer = options.pop("observer", None)
+    check_folder(out, TRIALS, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
     journal = Path(out) / TRIALS if out is not None else None
-    identity = _identity(task, target, teachers, options)
+    if journal is not None and overwrite:
+        journal.unlink(missing_ok=True)
+    identity = _identity(task, model, teachers, options)
     done = _read(journal, identity)
     failures: dict[str, str] = {}
     runner = open_engine(engine, **(engine_options or {}))
@@ -148,7 +155,7 @@ def compare(
         def job(method: str, seed: int) -> Job:
             key = f"{method}-{seed}"
             settings = options_elsewhere(options, key, runner, observer)
-            work = partial(_run, reference, target, tuple(teachers), method, seed, settings, journal is not None)
+            work = partial(_run, reference, model, tuple(teachers), method, seed, settings, journal is not None)
             return trial_job(key, work, runner, str(options.get("device", "auto")))
 
         jobs = [job(method, seed) for method in methods for seed in seeds if (method, seed) not in done]
@@ -167,12 +174,12 @@ def compare(
     if not trials:
         raise TuningError("No method could run: " + "; ".join(f"{m}: {reason}" for m, reason in failures.items()))
     names = tuple(_name(teacher) for teacher in teachers)
-    return Comparison(task.name, _name(target), names, primary(task.kind, task.target_names), tuple(trials), failures)
+    return Comparison(task.name, _name(model), names, primary(task.kind, task.target_names), tuple(trials), failures)
 
 
 def _run(
     reference: TaskReference,
-    target: Any,
+    model: Any,
     teachers: Sequence[Any],
     method: str,
     seed: int,
@@ -185,7 +192,7 @@ def _run(
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
-    tuned = tune(reference.open(), target, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
+    tuned = tune(reference.open(), model, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}
@@ -209,10 +216,10 @@ def _keep(folder: Path, files: Mapping[str, bytes]) -> None:
         path.write_bytes(content)
 
 
-def _identity(task: Task, target: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(task: Task, model: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("observer", "cache")}
     names = [_name(teacher) for teacher in teachers]
-    identity = {"task": task.fingerprint, "target": _name(target), "teachers": names, "options": plain}
+    identity = {"task": task.fingerprint, "model": _name(model), "teachers": names, "options": plain}
     return json.loads(strip_credentials(json.dumps(identity)))  # as it stands in the journal
 
 

@@ -1,8 +1,8 @@
 """From a split to batches: decoded by worker processes as training goes, augmented reproducibly.
 
-A *view* is the input as one preprocessing makes it. The target has one; teachers that run live have theirs, of the
+A *view* is the input as one preprocessing makes it. The model has one; teachers that run live have theirs, of the
 same crop: each sample is augmented under a seed made of the run's seed, the epoch and the sample's index, the same
-for all views, so the teachers see what the target sees, at their own resolution and normalisation.
+for all views, so the teachers see what the model sees, at their own resolution and normalisation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from hubscout.hubs import Batch, Preprocessing
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 
-TARGET = "target"
+MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class StreamedBatches:
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
         """The samples in order, without augmentation."""
-        dataset = _Chunks(self.inputs, {TARGET: self.preprocessings[TARGET]}, samples, batch_size)
+        dataset = _Chunks(self.inputs, {MODEL: self.preprocessings[MODEL]}, samples, batch_size)
         yield from self._load(dataset, range(len(dataset)))
 
     def _load(self, dataset: Dataset[Share], items: range) -> Iterator[Share]:

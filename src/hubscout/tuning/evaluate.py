@@ -12,7 +12,7 @@ import torch
 from hubscout.tasks import Split, Task, task_metrics
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.data import TARGET, Batches
+from hubscout.tuning.data import MODEL, Batches
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import gather_in_order
 
@@ -33,7 +33,7 @@ def predict_split(
     outputs = []
     with torch.no_grad(), accelerator.autocast():
         for share in batches.evaluate(own, batch_size):
-            outputs.append(network.predict(share.to(accelerator.device).views[TARGET]).double())
+            outputs.append(network.predict(share.to(accelerator.device).views[MODEL]).double())
     network.train(was_training)
     part = network.loss.decode(torch.cat(outputs)) if outputs else None
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])

@@ -47,7 +47,7 @@ class Verdict:
             return ""
         return (
             f"This model is worse than guessing: {'; '.join(worse)}. Do not use it. Try another learning_rate, more "
-            "epochs, frozen_norm_statistics=True, or another target."
+            "epochs, frozen_norm_statistics=True, or another model."
         )
 
     def _value(self, split: Split) -> float:

@@ -19,7 +19,7 @@ from hubscout.runs.events import Finished, Message, Observer, Progress, Validate
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import Checkpoints
-from hubscout.tuning.data import TARGET, Batches, Share
+from hubscout.tuning.data import MODEL, Batches, Share
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 from hubscout.tuning.rows import Rows
@@ -175,7 +175,7 @@ class Loop:
         views = {name: placed.views[served] for name, served in self.served.items()}
         with torch.no_grad(), self.accelerator.autocast():
             references = self.network.method.references(rows, views)
-        parts = self.wrapped(views[TARGET], self.rows.targets[rows], references)
+        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references)
         loss = sum(parts["rows"].values()) * row_weight
         if parts["penalties"]:
             loss = loss + sum(parts["penalties"].values()) * penalty_weight
@@ -193,7 +193,7 @@ class Loop:
                 f"mended on the way: resume with micro_batch_size={max(self.micro_batch // 2, 1)}."
             ) from error
         if self.micro_batch == 1:
-            raise TuningError("Out of memory with a single sample: choose a smaller target or a larger device.") from (
+            raise TuningError("Out of memory with a single sample: choose a smaller model or a larger device.") from (
                 error
             )
         self.micro_batch = (self.micro_batch + 1) // 2

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from hubscout.errors import InputError
 from hubscout.hubs import Batch, Preprocessing
-from hubscout.tuning.data import TARGET, Share
+from hubscout.tuning.data import MODEL, Share
 from hubscout.tuning.plan import BatchPlan, uniforms
 
 CHUNK = 64
@@ -60,7 +60,7 @@ class HeldBatches:
         """The samples in order, without augmentation."""
         for start in range(0, len(samples), batch_size):
             chunk = samples[start : start + batch_size]
-            yield Share(torch.as_tensor(chunk), {TARGET: self.views[TARGET].batch(chunk, None)})
+            yield Share(torch.as_tensor(chunk), {MODEL: self.views[MODEL].batch(chunk, None)})
 
 
 _kept: dict[int, dict[tuple[str, str], _View]] = {}

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = False) -> str:
     """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself.
 
-    `by_code` says that only the code behind the target's identifier builds the network.
+    `by_code` says that only the code behind the model's identifier builds the network.
     """
     library, opening = _opening(tuned, description, by_code)
     names = tuned.target_names
     shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
     lines = [
         "---",
-        f"base_model: {json.dumps(tuned.target)}",
+        f"base_model: {json.dumps(tuned.model)}",
         f"library_name: {library}",
         "tags: [hubscout]",
         "---",
@@ -32,13 +32,13 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = 
         *([f"**Warning: {tuned.warning}**", ""] if tuned.warning else []),
         f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
         "",
-        f"- target: `{tuned.target}` ({tuned.backbone.card.params:,} parameters)",
+        f"- base model: `{tuned.model}` ({tuned.backbone.card.params:,} parameters)",
         f"- method: {tuned.method}"
         + (f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""),
         f"- data: {tuned.task_name}, "
         + ", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items())
         + f" (fingerprint `{tuned.task_fingerprint}`)",
-        f"- licence of the target's weights: {tuned.backbone.card.licence or 'not stated'}",
+        f"- licence of the base model's weights: {tuned.backbone.card.licence or 'not stated'}",
         f"- {'columns' if kind_of(tuned.kind).is_real_valued else 'labels'}: {shown}",
         "",
         "## Metrics",

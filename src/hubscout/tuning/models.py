@@ -26,11 +26,11 @@ def open_model(model: Any) -> Backbone:
     raise InputError(f"A model must be an identifier, a Backbone or a row of a ranking; {type(model).__name__} came.")
 
 
-def open_target(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:
+def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:
     """The model to tune, and a note where its features are taken elsewhere than for ranking.
 
     A text encoder is ranked by the mean of its tokens, since its class token means little before tuning. A classifier
-    of transformers reads that token, through a layer of its own: a target that is tuned as a whole is tuned so, and
+    of transformers reads that token, through a layer of its own: a model that is tuned as a whole is tuned so, and
     the result is an ordinary model of transformers. What trains little of the backbone (`freeze`, `lora_rank`), starts
     from its frozen features (`head_init`) or mixes it with others (`zoo`) keeps the mean, as does a sentence encoder
     and any model whose `pooling` the caller named.
@@ -49,7 +49,7 @@ def open_target(model: Any, task: Task, arguments: TuningArguments, method: str)
     except InputError:  # no such classifier for this architecture
         return backbone, None
     return reopened, (
-        "The target is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
+        "The model is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
         "transformers model; for ranking its features are the mean of the tokens. ?pooling=mean tunes those."
     )
 

@@ -37,7 +37,7 @@ class Network(nn.Module):
         super().__init__()
         if backbone.module is None:
             raise InputError(
-                f"target={backbone.card.identifier!r} is not a torch module and cannot be tuned; it can be a teacher."
+                f"model={backbone.card.identifier!r} is not a torch module and cannot be tuned; it can be a teacher."
             )
         self.body = backbone.module
         self.head = head
@@ -114,7 +114,7 @@ def check_batches(network: Network, plan: BatchPlan, processes: int) -> None:
 
 
 def check_width(network: Network, batch: Batch) -> None:
-    """Refuse a target whose features on this task have another width than its card says, which heads are built by."""
+    """Refuse a model whose features on this task have another width than its card says, which heads are built by."""
     was_training = network.training
     network.eval()
     with torch.no_grad():
@@ -123,7 +123,7 @@ def check_width(network: Network, batch: Batch) -> None:
     card = network.backbone.card
     if found != card.feature_dim:
         raise InputError(
-            f"target={card.identifier!r} gives {found} features on this task and {card.feature_dim} on a single input: "
+            f"model={card.identifier!r} gives {found} features on this task and {card.feature_dim} on a single input: "
             "pairs that are read apart (pairs=siamese) can be ranked but not tuned. Tune it with ?pairs=cross."
         )
 

@@ -19,6 +19,7 @@ from hubscout.errors import InputError, TuningError
 from hubscout.optional import require
 from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.file_names import REFERENCE, TRIALS
+from hubscout.runs.run_folder import check_folder
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.trials import Trial, TrialJournal
 
@@ -83,6 +84,8 @@ def reference(
     grid: Grid | Iterable[tuple[float, float]] | None = None,
     search: str = "grid",
     trials: int = 49,
+    resume: bool = False,
+    overwrite: bool = False,
     skip_bad: bool = False,
     engine: str = "local",
     engine_options: Mapping[str, Any] | None = None,
@@ -100,6 +103,8 @@ def reference(
             that suit the inputs and the optimiser, see `Grid.of`.
         search: `grid`, or `tpe`: the same range searched by Optuna, with trials pruned that fall behind the median.
         trials: for `tpe`, how many for each model.
+        resume: refuse to start where `out` holds no trials to go on with.
+        overwrite: start anew, and replace the trials that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
         engine: where the trials run; `tpe` runs one after the other.
         observer: hears of each run's progress.
@@ -115,7 +120,10 @@ def reference(
     from hubscout.tuning.readable import read_through
 
     folder = Path(out)
+    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
+    if overwrite:
+        (folder / TRIALS).unlink(missing_ok=True)
     journal = TrialJournal(folder / TRIALS, _identity(task, search, options))
     fitting = Grid.of(task, str(options.get("optimizer", "auto")))
     if search == "tpe":

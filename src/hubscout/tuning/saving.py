@@ -56,7 +56,7 @@ def save(tuned: Tuned, folder: Path) -> Path:
 def opens_by_code(tuned: Tuned, folder: Path) -> bool:
     """Whether a saved model is bare weights whose network only code builds, so that opening it must be allowed."""
     whole = any((folder / name).is_file() for name in ("config.json", "modules.json"))
-    return not whole and code_wanted(Identifier.parse(tuned.target)) is not None
+    return not whole and code_wanted(Identifier.parse(tuned.model)) is not None
 
 
 def save_record(tuned: Tuned, folder: Path) -> None:
@@ -77,17 +77,15 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
 
     record = read_tuning(folder)
     if not allow_code:
-        target, *teachers = (
-            IdentifierFromFile(name, str(folder / TUNING)) for name in (record.target, *record.teachers)
-        )
-        record = replace(record, target=target, teachers=tuple(teachers))
+        model, *teachers = (IdentifierFromFile(name, str(folder / TUNING)) for name in (record.model, *record.teachers))
+        record = replace(record, model=model, teachers=tuple(teachers))
     description = read_description(folder)
     names = tuple(description["target_names"])
     try:
         backbone, head = _load_whole(folder, len(names))
     except InputError:
-        # Bare weights: only the target's own identifier says how to build the network.
-        backbone, head = _load_parts(folder, record.target, len(names))
+        # Bare weights: only the model's own identifier says how to build the network.
+        backbone, head = _load_parts(folder, record.model, len(names))
     known = set(TuningArguments.__dataclass_fields__)
     return Tuned(
         backbone=backbone,
@@ -97,7 +95,7 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         task_fingerprint=record.task_fingerprint,
         target_names=names,
         method=record.method,
-        target=record.target,
+        model=record.model,
         teachers=record.teachers,
         arguments=TuningArguments(**{k: v for k, v in record.arguments.items() if k in known}),
         metrics={
@@ -155,15 +153,15 @@ def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
     raise RunError(f"{backbone.card.identifier} has no head from {width} features to {outputs} targets.")
 
 
-def _load_parts(folder: Path, target: str, outputs: int) -> tuple[Backbone, nn.Module]:
-    """Weights in two files: the architecture is opened by the target's own identifier."""
+def _load_parts(folder: Path, model: str, outputs: int) -> tuple[Backbone, nn.Module]:
+    """Weights in two files: the architecture is opened by the model's own identifier."""
     from torch import nn
 
     from hubscout.hubs import load as load_backbone
     from hubscout.hubs.checkpoints import fit_state, read_state
     from hubscout.hubs.saving import HEAD_WEIGHTS
 
-    backbone = load_backbone(target)
+    backbone = load_backbone(model)
     assert backbone.module is not None
     fit_state(backbone.module, read_state(folder / "model.safetensors"), source=str(folder))
     head = nn.Linear(backbone.card.feature_dim, outputs)

@@ -23,11 +23,11 @@ from hubscout.tasks import Split, Task
 from hubscout.tasks.fingerprint import task_fingerprint
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
 from hubscout.tuning.companions.head import new_head, start_from_posterior
 from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.restricting import restrict
-from hubscout.tuning.data import TARGET, Batches, StreamedBatches, default_workers, distinct_views
+from hubscout.tuning.data import MODEL, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.evaluate import Judge
 from hubscout.tuning.guessing import Verdict, null_loss
 from hubscout.tuning.knowledge import Library
@@ -36,7 +36,7 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
-from hubscout.tuning.models import fingerprint, open_model, open_target, same_model
+from hubscout.tuning.models import fingerprint, open_model, open_model_to_tune, same_model
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, plain_values, share_from_main
@@ -64,7 +64,7 @@ class SingleRun:
     def __init__(
         self,
         task: Task,
-        target: str | Backbone,
+        model: str | Backbone,
         teachers: Sequence[Any],
         method: str,
         arguments: TuningArguments,
@@ -87,16 +87,16 @@ class SingleRun:
         self.notes: list[str] = list(restarts)
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
-            self.target, note = open_target(target, task, arguments, method)
+            self.model, note = open_model_to_tune(model, task, arguments, method)
             self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
-        for role, backbone in (("target", self.target), *(("teacher", teacher) for teacher in self.teachers)):
+        for role, backbone in (("model", self.model), *(("teacher", teacher) for teacher in self.teachers)):
             check_modality(backbone.card, task.modality, called=f"The {role} {backbone.card.identifier!r}")
-        if self.target.module is None:
+        if self.model.module is None:
             raise InputError(
-                f"target={self.target.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
+                f"model={self.model.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
             )
-        if any(same_model(teacher, self.target) for teacher in self.teachers):
-            self._note(f"The target {self.target.card.identifier} is among its own teachers.")
+        if any(same_model(teacher, self.model) for teacher in self.teachers):
+            self._note(f"The model {self.model.card.identifier} is among its own teachers.")
         if note is not None:
             self._note(note)
         bad = self.shared(lambda: find_unreadable(task))
@@ -106,10 +106,10 @@ class SingleRun:
         check_trainable(self.task)
         self.judge = Judge(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
-        self.library = Library(self.task, device, cache, arguments.workers, self.shared, untouched=self.target)
+        self.library = Library(self.task, device, cache, arguments.workers, self.shared, untouched=self.model)
 
-    def execute(self, resume: bool) -> Tuned:
-        """Prepare, train, evaluate."""
+    def execute(self, *, resume: bool) -> Tuned:
+        """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
         self.begin(resume)
         self.loop.run()
         return self.finish()
@@ -123,21 +123,21 @@ class SingleRun:
         plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
         check_batches(network, plan, accelerator.num_processes)
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
-        views, served = distinct_views({TARGET: self.target.preprocessing, **live})
+        views, served = distinct_views({MODEL: self.model.preprocessing, **live})
         train = self._batches(self.task.train, views, augment=arguments.augment == "standard")
-        augments = arguments.augment == "standard" and views[TARGET].augmented().key != views[TARGET].key
+        augments = arguments.augment == "standard" and views[MODEL].augmented().key != views[MODEL].key
         if augments and kind_of(self.task.kind).is_real_valued:
             self._note(
                 "Images are cropped and mirrored at random while their numbers stay: where those say where something "
                 "is or how large, set augment='none'."
             )
-        example = next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[TARGET]
+        example = next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[MODEL]
         check_width(network, example)
         unused = silence_unused(network, example)
         for note in restrict(network, arguments, unused, accelerator.device):
             self._note(note)
         checkpoints = self._checkpoints()
-        self.validation = self._batches(self.task.validation, {TARGET: self.target.preprocessing}, augment=False)
+        self.validation = self._batches(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
         self.loop = Loop(
             network,
             train,
@@ -160,22 +160,22 @@ class SingleRun:
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
         arguments, device = self.arguments, self.accelerator.device
-        head = new_head(self.target.card.feature_dim, loss, arguments.seed)
+        head = new_head(self.model.card.feature_dim, loss, arguments.seed)
         if arguments.head_init == "posterior":
             library = self.library
 
             def fitted() -> Mapping[str, torch.Tensor]:
-                features, posterior = library.features(self.target), library.posterior(self.target)
+                features, posterior = library.features(self.model), library.posterior(self.model)
                 start_from_posterior(head, posterior, features, rows.targets, loss)
                 return head.state_dict()
 
             head.load_state_dict(library.shared(fitted))
-        self.method.prepare(Preparation(self.task, self.target, self.teachers, arguments, device, self.library))
+        self.method.prepare(Preparation(self.task, self.model, self.teachers, arguments, device, self.library))
         for note in self.method.notes:
             self._note(note)
         self.library.forget()
         network = Network(
-            self.target, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
+            self.model, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
         ).to(device)
         if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -204,23 +204,20 @@ class SingleRun:
         decisive = {name: self.task.splits[name] for name in ("train", "validation")}
         identity = {
             "task": task_fingerprint(self.task.kind, self.task.modality, self.task.target_names, decisive),
-            "target": fingerprint(self.target),
+            "model": fingerprint(self.model),
             "teachers": [fingerprint(teacher) for teacher in self.teachers],
             "method": self.method.name,
             **self.asked.decisive(),
         }
-        return Checkpoints(self.folder / "checkpoints", identity, self.arguments.keep_checkpoints)
+        return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints)
 
     def _start(self, loop: Loop, checkpoints: Checkpoints | None, resume: bool) -> None:
-        if resume and checkpoints is None:
-            raise InputError("resume=True needs the folder of the run: out=...")
         latest = None
-        if checkpoints is not None and checkpoints.files():
-            if not resume:
-                raise InputError(
-                    f"{self.folder} holds a run already (checkpoint {checkpoints.files()[-1].name}): resume it "
-                    "(resume=True, --resume) or give another folder."
-                )
+        if checkpoints is not None and not resume:
+            if self.accelerator.is_main_process:
+                checkpoints.clear()
+            self.accelerator.wait_for_everyone()
+        elif checkpoints is not None and checkpoints.files():
             latest, damaged = self.shared(checkpoints.last_whole)
             for path in damaged:
                 self._note(
@@ -250,7 +247,7 @@ class SingleRun:
         network.eval()
         if self.arguments.lora_rank is not None:
             merge_adapters(network.body)
-        self.method.finish(self.target)
+        self.method.finish(self.model)
         tuned = self.snapshot()
         folder = self.folder if self.accelerator.is_main_process else None
         if folder is not None:
@@ -268,14 +265,14 @@ class SingleRun:
         """The network as it stands, without having been measured."""
         loop, network = self.loop, self.loop.network
         return Tuned(
-            backbone=self.target,
+            backbone=self.model,
             head=network.head,
             loss=network.loss,
             task_name=self.task.name,
             task_fingerprint=self.task.fingerprint,
             target_names=self.task.target_names,
             method=self.method.name,
-            target=self.target.card.identifier,
+            model=self.model.card.identifier,
             teachers=tuple(teacher.card.identifier for teacher in self.teachers),
             arguments=self.arguments,
             curves=tuple(loop.journal.lines),
@@ -287,11 +284,11 @@ class SingleRun:
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
-        test = self._batches(self.task.test, {TARGET: self.target.preprocessing}, augment=False)
+        test = self._batches(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
         metrics, merged = self.judge.measure(network, parts), None
         if is_mixture(network.body):
-            plain = copy.deepcopy(self.target)
+            plain = copy.deepcopy(self.model)
             assert plain.module is not None
             merge(plain.module)
             merged = self.judge.measure(Network(plain, network.head, network.loss, self.method), parts)
@@ -308,7 +305,7 @@ class SingleRun:
         """Give up this run, for one that starts anew in its place."""
         self.accelerator.end_training()
         if self.accelerator.is_main_process and self.folder is not None:
-            Checkpoints(self.folder / "checkpoints", {}).clear()
+            Checkpoints(self.folder / CHECKPOINTS, {}).clear()
         self.accelerator.wait_for_everyone()
 
     def _note(self, text: str) -> None:

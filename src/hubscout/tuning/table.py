@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def title(tuned: Tuned) -> str:
     """What was tuned on what, and how."""
-    words = f"{tuned.target} tuned on {tuned.task_name} by {tuned.method}"
+    words = f"{tuned.model} tuned on {tuned.task_name} by {tuned.method}"
     return f"{words} with {', '.join(tuned.teachers)}" if tuned.teachers else words
 
 

@@ -81,7 +81,7 @@ class Tuned:
     task_fingerprint: str
     target_names: tuple[str, ...]
     method: str
-    target: str
+    model: str
     teachers: tuple[str, ...] = ()
     arguments: TuningArguments = field(default_factory=TuningArguments)
     metrics: Metrics = field(default_factory=dict)
@@ -203,7 +203,7 @@ class Tuned:
             task=self.task_name,
             task_fingerprint=self.task_fingerprint,
             kind=self.kind,
-            target=self.target,
+            model=self.model,
             teachers=self.teachers,
             method=self.method,
             metrics=_intervals(self.metrics),
@@ -232,7 +232,7 @@ class Tuned:
         return as_html(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.target} tuned on {self.task_name} by {self.method}"]
+        lines = [f"{self.model} tuned on {self.task_name} by {self.method}"]
         if self.teachers:
             lines[0] += f" with {', '.join(self.teachers)}"
         for split, found in self.metrics.items():

@@ -1,4 +1,4 @@
-"""`tune`: a task, a target, teachers and a method become a tuned model."""
+"""`tune`: a task, a model, teachers and a method become a tuned model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
 from hubscout.runs.events import Message, Observer, silent
+from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import Task
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.checkpoints import CHECKPOINTS
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
 
 def tune(
     task: Task,
-    target: str | Backbone,
+    model: str | Backbone,
     teachers: Sequence[Any] = (),
     method: str = "b-tuning",
     *,
     out: Path | str | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     skip_bad: bool = False,
     cache: FeatureCache | None = None,
     observer: Observer | None = None,
@@ -37,12 +40,14 @@ def tune(
 
     Args:
         task: the labelled data: trained on `train`, judged by `validation`, reported on `test`.
-        target: the model to tune, as an identifier or a backbone (which is copied, not changed).
+        model: the model to tune, as an identifier or a backbone (which is copied, not changed).
         teachers: models to learn from: identifiers, backbones, or rows of a ranking.
         method: `fine-tune`, `kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
-            model is saved before it is tested.
-        resume: go on from the last checkpoint in `out`, if there is one; the result is that of a run in one go.
+            model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
+            of a run in one go; a run with other arguments is refused.
+        resume: refuse to start where `out` holds no run to go on with.
+        overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept.
         observer: hears of progress; see `hubscout.runs.events`.
@@ -57,7 +62,7 @@ def tune(
         TaskError: labels that the train split does not have, samples that cannot be read.
         DivergedError: the loss became NaN or far larger than that of the null model, at the first learning rate and
             at all lower ones that `restarts` allows; the last good checkpoint is kept.
-        CheckpointError: `resume` with a checkpoint of another run.
+        CheckpointError: `out` holds a checkpoint of another run.
 
     """
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
@@ -65,14 +70,15 @@ def tune(
     if isinstance(teachers, str | Backbone):
         teachers = (teachers,)
     folder = Path(out) if out is not None else None
+    check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
     told = observer or silent
     restarts: tuple[str, ...] = ()
     while True:
         run = SingleRun(
-            task, target, tuple(teachers), method, settled, folder, cache, told, skip_bad=skip_bad, restarts=restarts
+            task, model, tuple(teachers), method, settled, folder, cache, told, skip_bad=skip_bad, restarts=restarts
         )
         try:
-            tuned = run.execute(resume)
+            tuned = run.execute(resume=not overwrite)
             break
         except DivergedError as error:
             tried = len(run.restarts)

@@ -29,7 +29,7 @@ def answer_section(run: Run) -> Section | None:
     found = answer(run.ranking)
     next_step = []
     if found.explained:
-        command = next_command(run.ranking, found, run.folder)
+        command = next_command(run.ranking, found)
         next_step = [tag("p", "Run next", class_="label"), copyable(command, "run next")]
     return Section(
         anchor="answer",

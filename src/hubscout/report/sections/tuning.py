@@ -36,9 +36,9 @@ def tuning_section(run: Run) -> Section | None:
 
 
 def _lead(runs: tuple[TuningRun, ...]) -> str:
-    targets = list(dict.fromkeys(run.target for run in runs if run.target))
+    models = list(dict.fromkeys(run.model for run in runs if run.model))
     teachers = list(dict.fromkeys(teacher for run in runs for teacher in run.teachers))
-    words = f"{listing(short_names(targets))} tuned" if targets else "Tuned"
+    words = f"{listing(short_names(models))} tuned" if models else "Tuned"
     if teachers:
         words += f", taught by {listing(short_names(teachers))}"
     count = len(runs)

@@ -81,10 +81,10 @@ def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
 def _told(run: Run) -> list[tuple[str, str]]:
     if run.ranking is None:
         methods = list(dict.fromkeys(one.method for one in run.tuning))
-        targets = list(dict.fromkeys(one.target for one in run.tuning if one.target))
+        models = list(dict.fromkeys(one.model for one in run.tuning if one.model))
         return [
             ("Task", run.title),
-            ("Target", ", ".join(short_names(targets)) or "–"),
+            ("Model", ", ".join(short_names(models)) or "–"),
             ("Methods", ", ".join(methods)),
         ]
     ranking = run.ranking

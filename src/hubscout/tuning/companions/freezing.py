@@ -33,6 +33,4 @@ def _unknown(body: nn.Module, upto: str) -> str:
     near = difflib.get_close_matches(upto, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     top = ", ".join(name for name in names if "." not in name)
-    return (
-        f"freeze={upto!r}: the target has no such layer with parameters.{hint} Allowed are 'all' and layers: {top}, …"
-    )
+    return f"freeze={upto!r}: the model has no such layer with parameters.{hint} Allowed are 'all' and layers: {top}, …"

@@ -22,7 +22,7 @@ def add_adapters(body: nn.Module, rank: int, *, without: set[str]) -> int:
         if name not in without and (isinstance(module, nn.Linear) or _is_ungrouped(module))
     ]
     if not names:
-        raise InputError(f"lora_rank={rank}: the target has no linear layer and no ungrouped convolution to adapt.")
+        raise InputError(f"lora_rank={rank}: the model has no linear layer and no ungrouped convolution to adapt.")
     config = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=names, lora_dropout=0.0, bias="none")
     peft.inject_adapter_in_model(config, body)
     for name, parameter in body.named_parameters():

@@ -1,4 +1,4 @@
-"""B-Tuning: the target's posterior prediction follows the teachers' mixed one."""
+"""B-Tuning: the model's posterior prediction follows the teachers' mixed one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hubscout.tuning.teachers import TeacherPanel
 class BTuning(Method):
     """Bayesian tuning (You et al., JMLR 23, 2022, section 5.4).
 
-    For: a target that fits the budget, and better-ranked teachers of any architecture.
+    For: a model that fits the budget, and better-ranked teachers of any architecture.
 
         loss = L_task + λ · mean_i mean_c ( Σ_k π_k f_k(x_i)ᵀm_{k,c} − f_t(x_i)ᵀm_{t,c} )²
 
-    f_k are the features of teacher k and f_t those of the target as it is being tuned; m are the posterior weights of
+    f_k are the features of teacher k and f_t those of the model as it is being tuned; m are the posterior weights of
     Bayesian linear regression on the frozen features of the train split, fixed before tuning; π_k = softmax(LogME_k /
     temperature), or other weights (see `teachers.mixing_weights`). Regression targets are centred (both predictions
     have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
@@ -37,14 +37,14 @@ class BTuning(Method):
     Beside `kd` it needs no learnt alignment of features: m maps each model's features to the targets, where they can
     be compared.
 
-    Example: `tune(task, target, teachers=ranking.top(3), method="b-tuning", trade_off=37)`.
+    Example: `tune(task, model, teachers=ranking.top(3), method="b-tuning", trade_off=37)`.
     """
 
     name = "b-tuning"
     uses_teachers = True
 
     def prepare(self, preparation: Preparation) -> None:
-        """Posteriors of teachers and target; the teachers' mixed predictions where they are cached."""
+        """Posteriors of teachers and model; the teachers' mixed predictions where they are cached."""
         arguments = preparation.arguments
         # As many as there are targets: the mean over them becomes a sum, and the term's curvature, 2λ/C · ‖m‖², stays
         # what it is for 100 classes with the 100 of the authors' code. 100 for three classes makes tuning diverge.
@@ -56,7 +56,7 @@ class BTuning(Method):
         scale = 1.0 / target_scale(preparation)
         self.scale = torch.as_tensor(scale, dtype=torch.float32).to(preparation.device)
         self.target_weights = torch.as_tensor(own * scale[:, None], dtype=torch.float32).to(preparation.device)
-        # The target's intercept is taken off the teachers' side: the loss compares with fᵀm alone.
+        # The model's intercept is taken off the teachers' side: the loss compares with fᵀm alone.
         self.intercept = torch.as_tensor(intercept * scale, dtype=torch.float32).to(preparation.device)
         self.cached: Tensor | None = None
         if mixed is not None:
@@ -64,7 +64,7 @@ class BTuning(Method):
         self.notes.append(self.panel.summary())
 
     def _study(self, preparation: Preparation) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        own = preparation.library.posterior(preparation.target)
+        own = preparation.library.posterior(preparation.model)
         chosen = preparation.arguments.teacher_targets
         mixed = None if chosen == "live" else self.panel.cached_predictions(left_out=chosen == "left-out")
         return own.weights, own.intercept, mixed

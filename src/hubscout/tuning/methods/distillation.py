@@ -23,16 +23,16 @@ class Distillation(Method):
 
         loss = L_task + λ · mean_i mean_k ‖φ_k(x_i) − W_k φ_t(x_i)‖²
 
-    φ_k are the features of teacher k, φ_t those of the target, W_k a matrix that is learnt along and thrown away.
+    φ_k are the features of teacher k, φ_t those of the model, W_k a matrix that is learnt along and thrown away.
 
     Requirements: at least one teacher. `teacher_targets="cached"` keeps all teachers' features of the train split on
     the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"live"` computes
     them at each step. The squared norm sums over the teacher's D_k features, so a useful λ is small: 1e-4 to 1.
 
-    Beside `b-tuning` it must learn how the feature spaces lie to each other, and spends the target's capacity on
+    Beside `b-tuning` it must learn how the feature spaces lie to each other, and spends the model's capacity on
     features that the task may not need.
 
-    Example: `tune(task, target, teachers=ranking.top(3), method="kd", trade_off=0.01)`.
+    Example: `tune(task, model, teachers=ranking.top(3), method="kd", trade_off=0.01)`.
     """
 
     name = "kd"
@@ -43,7 +43,7 @@ class Distillation(Method):
         arguments = preparation.arguments
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.panel = TeacherPanel.of(preparation)
-        width = preparation.target.card.feature_dim
+        width = preparation.model.card.feature_dim
         self.extra = nn.ModuleList(nn.Linear(width, t.card.feature_dim, bias=False) for t in preparation.teachers)
         # A generator of their own: the head's initial weights must not depend on whether there are teachers.
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))

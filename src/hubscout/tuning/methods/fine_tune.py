@@ -7,9 +7,9 @@ from hubscout.tuning.methods.method import METHODS, Method
 
 @METHODS.register("fine-tune")
 class FineTune(Method):
-    """A new head on the target, everything trained on the task's loss alone.
+    """A new head on the model, everything trained on the task's loss alone.
 
-    For: the baseline, and the method of choice when the target is itself the best-ranked model.
+    For: the baseline, and the method of choice when the model is itself the best-ranked one.
 
         loss = L_task
 

@@ -25,7 +25,7 @@ class Preparation:
     """What a method may look at before the first step."""
 
     task: Task
-    target: Backbone
+    model: Backbone
     teachers: Sequence[Backbone]
     arguments: TuningArguments
     device: torch.device
@@ -50,7 +50,7 @@ class Method:
         """What the user should know of how the method was set up."""
 
     def prepare(self, preparation: Preparation) -> None:
-        """Study the teachers, build extra modules, rebuild the target."""
+        """Study the teachers, build extra modules, rebuild the model."""
 
     def live_teachers(self) -> Mapping[str, Backbone]:
         """Teachers that must see the inputs of each step; their names are the names of their views."""
@@ -68,8 +68,8 @@ class Method:
         """Parameters that the method put inside the backbone."""
         return iter(())
 
-    def finish(self, target: Backbone) -> None:
-        """Undo what `prepare` did to the target's structure, keeping what it computes where that is possible."""
+    def finish(self, model: Backbone) -> None:
+        """Undo what `prepare` did to the model's structure, keeping what it computes where that is possible."""
 
 
 METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")

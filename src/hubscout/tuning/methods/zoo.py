@@ -1,4 +1,4 @@
-"""Zoo-Tuning: the target's layers as learnt mixtures of the same layers of several networks."""
+"""Zoo-Tuning: the model's layers as learnt mixtures of the same layers of several networks."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from hubscout.tuning.plan import mixed_seed
 class ZooTuning(Method):
     """Zoo-Tuning (Shu et al., ICML 2021) for networks of one architecture.
 
-    For: several checkpoints of the target's own architecture from different pre-training.
+    For: several checkpoints of the model's own architecture from different pre-training.
 
         W(x) = Σ_k g_k(x) · A_k W_k      for every convolution and linear layer of the backbone
         loss = L_task
 
-    W_k are source k's weights (the target is source 0), trained along; A_k mixes output channels, the identity at the
+    W_k are source k's weights (the model is source 0), trained along; A_k mixes output channels, the identity at the
     start, in layers with a spatial kernel; the gates g_k(x) come from a small network on the layer's averaged input and
-    sum to one, so that identical sources give back the source. At the start the target has the share `zoo_start`.
-    Norms, embeddings and all else stay the target's. (The original has sigmoid gates that need not sum to one and
+    sum to one, so that identical sources give back the source. At the start the model has the share `zoo_start`.
+    Norms, embeddings and all else stay the model's. (The original has sigmoid gates that need not sum to one and
     starts from all sources alike; independently trained networks do not average well.)
 
     With `zoo_lite=True` one set of gates, their running mean, serves all inputs: the layers are merged into plain ones
     afterwards, without loss. Without, the tuned network stays a mixture while it is in memory, K times the cost;
     saving merges it at its mean gates, and the metrics of the merged network are reported beside.
 
-    Requirements: teachers of the target's architecture, and batch norms at work (`frozen_norm_statistics=False`), which
+    Requirements: teachers of the model's architecture, and batch norms at work (`frozen_norm_statistics=False`), which
     bring the mixed layers' outputs back to scale. Memory and optimiser state grow with the number of sources.
     Beside `b-tuning` and `kd` it touches parameters, not outputs, and cannot take other architectures.
 
@@ -46,10 +46,10 @@ class ZooTuning(Method):
     uses_teachers = True
 
     def prepare(self, preparation: Preparation) -> None:
-        """Put the mixtures into the target."""
+        """Put the mixtures into the model."""
         arguments = preparation.arguments
-        sources = distinct_sources(preparation.target, preparation.teachers)
-        body = preparation.target.module
+        sources = distinct_sources(preparation.model, preparation.teachers)
+        body = preparation.model.module
         assert body is not None
         others = [source.module for source in sources[1:]]
         names = [name for name, module in body.named_modules() if _is_mixed(module) and name not in _head_names(body)]
@@ -75,10 +75,10 @@ class ZooTuning(Method):
             if isinstance(module, AggregatedLayer):
                 yield from module.gate.parameters()
 
-    def finish(self, target: Backbone) -> None:
+    def finish(self, model: Backbone) -> None:
         """Merge the lite form, which changes nothing it computes; the other stays as it was trained."""
-        if self.lite and target.module is not None:
-            merge(target.module)
+        if self.lite and model.module is not None:
+            merge(model.module)
 
 
 def merge(body: nn.Module) -> bool:
@@ -102,21 +102,21 @@ def replace_module(body: nn.Module, name: str, replacement: nn.Module) -> None:
     setattr(body.get_submodule(parent) if parent else body, child, replacement)
 
 
-def distinct_sources(target: Backbone, teachers: Sequence[Backbone]) -> list[Backbone]:
-    """The target and the teachers that are not the target again; raises where shapes differ."""
-    if target.module is None:
-        raise InputError(f"target={target.card.identifier!r} is not a torch module.")
-    wanted = _shapes(target.module)
-    sources = [target]
+def distinct_sources(model: Backbone, teachers: Sequence[Backbone]) -> list[Backbone]:
+    """The model and the teachers that are not the model again; raises where shapes differ."""
+    if model.module is None:
+        raise InputError(f"model={model.card.identifier!r} is not a torch module.")
+    wanted = _shapes(model.module)
+    sources = [model]
     for teacher in teachers:
         if teacher.module is None or _shapes(teacher.module) != wanted:
             raise InputError(
                 f"Zoo-Tuning mixes the parameters of one architecture: teacher {teacher.card.identifier!r} "
-                f"({teacher.card.architecture}) {_difference(teacher, wanted)} the target {target.card.identifier!r} "
-                f"({target.card.architecture}). Leave it out, or use method='b-tuning', which takes any architecture."
+                f"({teacher.card.architecture}) {_difference(teacher, wanted)} the model {model.card.identifier!r} "
+                f"({model.card.architecture}). Leave it out, or use method='b-tuning', which takes any architecture."
             )
-        same = teacher.card.weights_fingerprint and teacher.card.weights_fingerprint == target.card.weights_fingerprint
-        if teacher is not target and not same:
+        same = teacher.card.weights_fingerprint and teacher.card.weights_fingerprint == model.card.weights_fingerprint
+        if teacher is not model and not same:
             sources.append(teacher)
     return sources
 
