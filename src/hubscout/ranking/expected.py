@@ -67,8 +67,8 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
     guesses = _guesses(task, rates, kept)
     found = []
     for name, value in values.items():
-        errors = _standard_error(np.array([part[name] for part in without]))
-        reach = _times(len(without)) * max(errors, FEWEST_ERRORS / len(np.unique(kept.samples)))
+        error = float(_standard_error(np.array([part[name] for part in without])))
+        reach = _times(len(without)) * max(error, FEWEST_ERRORS / len(np.unique(kept.samples)))
         low, high = value - reach, value + reach
         if name not in UNBOUNDED:
             low, high = max(low, 0.0), min(high, 1.0)
