@@ -1,7 +1,7 @@
 """LogME and the metric of the task on samples left out, of every model on every set: `results/<set>.json`.
 
-    python experiments/left_out/run.py --limit 600
-    python experiments/left_out/run.py --sets trec sst2 --limit 600
+python experiments/left_out/run.py --limit 600
+python experiments/left_out/run.py --sets trec sst2 --limit 600
 """
 
 from __future__ import annotations
