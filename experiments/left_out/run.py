@@ -14,13 +14,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import shared_hub  # noqa: E402
-from data_sets import CLASSIFICATION, REGRESSION, TEXT, open_set  # noqa: E402
+from data_sets import CLASSIFICATION, REGRESSION, open_set  # noqa: E402
 from references import CACHE, identifier  # noqa: E402
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="*", default=[*CLASSIFICATION, *REGRESSION, *TEXT])
+    parser.add_argument("--sets", nargs="*", default=[*CLASSIFICATION, *REGRESSION])
     parser.add_argument("--limit", type=int, help="train samples, stratified; default all")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
@@ -28,10 +28,9 @@ def main() -> None:
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     for set_name in arguments.sets:
-        models = shared_hub.TEXT if set_name in TEXT else shared_hub.VISION
         ranking = hubscout.rank(
             open_set(set_name),
-            [identifier(name, set_name) for name in models],
+            [identifier(name, set_name) for name in shared_hub.VISION],
             cache=CACHE / "features",
             precision="float32",
             limit=arguments.limit,
