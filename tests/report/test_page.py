@@ -236,7 +236,7 @@ def test_the_next_command_runs_in_a_real_shell(make_ranking: Callable[..., Ranki
     from hubscout.report.answer import answer, next_command
 
     ranking = make_ranking(["timm/'; touch pwned; '", "timm/$(touch pwned)", "timm/c `touch pwned`"])
-    command = next_command(ranking, answer(ranking), Path("a folder"))
+    command = next_command(ranking, answer(ranking))
     seen = subprocess.run(
         ["sh", "-c", f"hubscout() {{ printf '%s\\n' \"$@\"; }}; {command}"], capture_output=True, text=True, check=True
     )

@@ -158,7 +158,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     import numpy as np
 
     from hubscout.errors import TaskError
-    from hubscout.tuning.task_metrics import values_with_intervals
+    from hubscout.tasks.task_metrics import values_with_intervals
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
     if not labelled:

@@ -207,6 +207,10 @@ def rank(
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
     if out is not None:
         say(f"Saved in {out}.", quiet=quiet)
+    if ranking.explains_labels is False:
+        from hubscout.runs.explained import NOTHING_EXPLAINED
+
+        say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)
     if failed:
         from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED

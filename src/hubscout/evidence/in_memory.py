@@ -70,7 +70,7 @@ def logme(
     A Bayesian linear model y = Fw + noise, with w ~ N(0, I/α) and noise ~ N(0, 1/β), is given the α and β that make
     the targets most probable (You et al., JMLR 23, 2022). Classes become one 0/1 column each. The score has no upper
     bound, does not depend on the scale, rotation, padding or duplication of features, and moves by -log c when the
-    targets are multiplied by c; `Evidence.gain` does not depend on the scale of targets either.
+    targets are multiplied by c. `Evidence.gain` counts over base rates and does not depend on the scale of targets.
 
     `kind` is "classification" (a vector of classes), "multilabel" (a 0/1 matrix) or "regression" (a vector or a
     matrix of numbers). "auto" takes a vector of integers, booleans or strings for classes, a matrix of integers or
@@ -92,7 +92,7 @@ def logme(
     >>> flowers = load_iris()
     >>> result = logme(flowers.data, flowers.target, target_names=flowers.target_names)
     >>> round(result.score, 4), round(result.gain, 4), result.targets
-    (-0.1601, 0.7096, ('setosa', 'versicolor', 'virginica'))
+    (-0.1601, 0.549, ('setosa', 'versicolor', 'virginica'))
     """
     rows = check_features(features)
     n, dim = (int(size) for size in rows.shape)
@@ -179,7 +179,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     means = _column_means(rows)
     if not settings.center and is_far(means, n, _spread(rows, means)):
         return _decomposed(rows, labels, block_of_row, settings)
-    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    targets, target_means, squares, scored = _dense_targets(rows, labels, settings)
     taken = means if settings.center else None
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
@@ -192,8 +192,9 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     for columns in chunks(dim, n):
         weights[:, columns] = coefficients.T @ _column_part(rows, columns, taken)
     kept = replace(spectrum, vectors=_right_vectors(rows, taken, spectrum)) if settings.keep_spectrum else spectrum
-    both = None if taken is None else (taken, target_means)
-    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
+    constant = to_host(spectrum.vectors.coordinates(to_device_of(np.ones((1, n)), targets)))[0]
+    assembled = (labels.kind, labels.names, scored, kept, solution, weights, (means, target_means), squares)
+    fitted = assemble(*assembled, settings, constant=constant)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
         return _decomposed(rows, labels, block_of_row, settings)
     return _with_row_doubt(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
@@ -216,7 +217,7 @@ def _right_vectors(rows: Array, means: Array | None, spectrum: Spectrum) -> Defe
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """From the singular values of the features themselves: slower, but small ones keep all their digits."""
     samples = int(rows.shape[0])
-    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    targets, target_means, squares, scored = _dense_targets(rows, labels, settings)
     means = _column_means(rows)
     features = less(rows, means)
     features -= features.mean(0)  # what rounding left in the means
@@ -229,23 +230,27 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     left, right = singular_spectra(features, targets, observations(samples, settings.center), direction)
     solution = settings.solve(right, None)
     weights = mean_weights(right, solution.ratio)
-    both = (means, target_means) if settings.center else None
-    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
-    return _with_row_doubt(
-        fitted, left, None, targets, dual_residuals(left, solution.ratio), scored, block_of_row, settings
-    )
+    apart = None
+    if direction is not None and (squares > 0).all():
+        centred = _decomposed(rows, labels, block_of_row, replace(settings, center=True, jackknife="none"))
+        apart = centred.over_base_rates
+    assembled = (labels.kind, labels.names, scored, right, solution, weights, (means, target_means), squares)
+    fitted = assemble(*assembled, settings, apart, to_host(left.basis.sum(0)))
+    residuals = dual_residuals(left, solution.ratio)
+    return _with_row_doubt(fitted, left, None, targets, residuals, scored, block_of_row, settings)
 
 
-def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
-    """The scored columns of the targets, centred if asked for; the means of all of them; what is scored."""
+def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, Array, np.ndarray]:
+    """The scored columns of the targets, centred if asked for; means and squares of all of them; what is scored."""
     targets = _target_matrix(labels, rows)
     means = targets.mean(0)
+    squares = ((targets - means) ** 2).sum(0)
     if settings.center:
         constant = (targets == targets[:1]).all(0)
         targets = namespace(targets).where(constant, 0.0 * means, targets - means)
     scored = to_host((targets**2).sum(0) > 0)
     check_scored(labels.kind, labels.names, scored)
-    return targets[:, np.flatnonzero(scored)], means, scored
+    return targets[:, np.flatnonzero(scored)], means, squares, scored
 
 
 def _with_row_doubt(

@@ -140,7 +140,7 @@ def step_of(checkpoint: Path) -> int:
 
 def judge(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    from hubscout.tuning import task_metrics
+    from hubscout.tasks import task_metrics
 
     task: Task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))

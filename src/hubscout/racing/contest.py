@@ -196,7 +196,7 @@ class Contest:
     @property
     def metric(self) -> str:
         """What arms are judged by."""
-        from hubscout.tuning.task_metrics import primary
+        from hubscout.tasks.task_metrics import primary
 
         return primary(self.task.kind, self.task.target_names)
 

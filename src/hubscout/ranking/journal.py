@@ -62,6 +62,13 @@ class Journal:
             raise RunError(f"{self.folder} holds another ranking ({'; '.join(different)}). {_WAY_OUT}")
         return earlier
 
+    def there(self) -> Ranking | None:
+        """Whatever ranking the folder holds, also one that is to be replaced; None where it cannot be read."""
+        try:
+            return None if self.folder is None else load_ranking(self.folder)
+        except RunError:
+            return None
+
     def begin(self, kept: Sequence[Row] = ()) -> None:
         """Start writing. `kept` are rows of the folder that no ranking without them may replace."""
         self._kept = tuple(kept)

@@ -73,7 +73,7 @@ def rank(
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
-        measure_latency: time single samples through each model, for at most 0.3 seconds.
+        measure_latency: time single samples through each model, for about half a second.
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.
         engine_options: for the engine, such as `{"workers": 4}` for "local" or `{"address": "auto"}` for "ray".

@@ -17,6 +17,7 @@ from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
+from hubscout.ranking.latency import same_machine, with_better_latency
 from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, increments_of, subset_sizes, who_is_out
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
@@ -48,6 +49,8 @@ class Run:
     failures: dict[str, Failure] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
+    timed: dict[str, Row] = field(default_factory=dict)
+    """Rows that were there before, whose latency counts where it is the better one."""
     seconds_before: float = 0.0
     """Spent by earlier runs on what is in the folder."""
 
@@ -57,6 +60,9 @@ class Run:
         if self.cache_folder is not None:
             self.environment["cache"] = self.cache_folder
         earlier = self.journal.open(task=self.whole.fingerprint, settings=self.configuration, overwrite=overwrite)
+        before = self.journal.there()
+        if before is not None and same_machine(before.environment, self.environment):
+            self.timed = {str(row.identifier): row for row in before.rows}
         wanted = {candidate.identifier for candidate in self.candidates}
         there: dict[str, Row] = {}
         if earlier is not None:
@@ -194,8 +200,10 @@ class Run:
         return found
 
     def take(self, found: Assessment) -> None:
-        """Count an assessed model in."""
-        self.rows[found.row.identifier] = replace(found.row, parts=found.parts)
+        """Count an assessed model in. Its latency is the best that was ever measured here."""
+        row = with_better_latency(found.row, self.timed.get(found.row.identifier))
+        self.timed[row.identifier] = row
+        self.rows[row.identifier] = replace(row, parts=found.parts)
 
     def fail(self, candidate: Candidate, error: str, reason: str) -> None:
         """Note that a model could not be ranked."""

@@ -80,9 +80,14 @@ class View:
         return [cost for cost in PRICES if sum(cost.of(row) is not None for row in self.rows) > 1]
 
     def group(self, row: Row) -> str:
-        """Where a model stands: `best`, `tied` with it, `rest`, or `dropped` on the way."""
+        """Where a model stands: `best`, `tied` with it, `rest`, or `dropped` on the way.
+
+        Where no model explains the labels, none is the best.
+        """
         if row.dropped is not None:
             return "dropped"
+        if self.ranking.explains_labels is False:
+            return "rest"
         if row.rank == 1:
             return "best"
         return "tied" if row.tied_with_best else "rest"

@@ -13,6 +13,7 @@ from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.comparison import Comparison, compare
+from hubscout.runs.explained import any_explains
 from hubscout.runs.hooks import call
 from hubscout.runs.row import Failure, Row
 
@@ -117,6 +118,14 @@ class Ranking:
     def tied_with_best(self) -> tuple[str, ...]:
         """The models that cannot be told apart from the best, itself first."""
         return tuple(row.identifier for row in self.rows if row.tied_with_best)
+
+    @property
+    def explains_labels(self) -> bool | None:
+        """Whether any model knows more of the labels than base rates do; None where no gains are known.
+
+        See `hubscout.runs.explained` for what counts.
+        """
+        return any_explains([row.odds for row in self.rows], len(self.task.target_names))
 
     @property
     def compared(self) -> tuple[Row, ...]:
@@ -250,6 +259,9 @@ def flatten(row: Row) -> dict[str, Any]:
     record["block_scores"] = list(row.block_scores)
     record["dropped_at"] = row.dropped.n if row.dropped else None
     record["best_layer"] = row.best_layer.name if row.best_layer else None
+    for found in row.expected:
+        record[f"expected:{found.metric}"] = found.value
+        record.update({f"expected:{found.metric}:{end}": getattr(found, end) for end in ("low", "high", "guess")})
     record.update({f"score:{name}": value for name, value in row.scores.items()})
     record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
     record.update({f"card:{name}": value for name, value in row.card.items()})

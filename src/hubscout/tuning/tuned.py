@@ -15,9 +15,9 @@ from hubscout.runs.hooks import call
 from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.task_metrics import MetricValue
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.task_metrics import MetricValue
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,9 @@ from hubscout.report.run import Run
 from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section
 from hubscout.report.view import GROUPS, View
-from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.runs.explained import failed_words
+from hubscout.runs.row import Expected, Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 from hubscout.tasks.kinds import kind_of
 
 BAR_WIDTH = 132.0
@@ -39,9 +40,11 @@ def ranking_section(run: Run) -> Section | None:
     lead = f"{count} {'model' if count == 1 else 'models'} on {n:,} training {unit} of {run.ranking.task.name}."
     if not count:
         lead = ""
-    if tied > 1:
+    if run.ranking.failures and count:
+        lead += f" {failed_words(run.ranking)}."
+    if tied > 1 and run.ranking.explains_labels is not False:
         group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "All of them"
-        lead += f" {group} are statistically tied."
+        lead += f" {group} are statistically tied: P(better than the best) is 5% or more."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
 
 
@@ -100,21 +103,37 @@ class Column:
 def _columns(view: View) -> list[Column]:
     """The columns after rank, model and score, as far as this ranking knows them."""
     gain = Column("Gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", lambda row: row.gain)
-    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best)
+    explained = view.ranking.explains_labels is not False
+    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best if explained else None)
     prices = [
         Column("Params", lambda row: human_count(row.params), lambda row: row.params),
         Column("FLOPs", lambda row: human_count(row.flops), lambda row: row.flops),
-        Column("Latency", lambda row: human_seconds(row.latency_seconds), lambda row: row.latency_seconds),
+        Column("Latency", latency_text, lambda row: row.latency_seconds),
     ]
+    expected = [_expected_column(view)] if any(row.expected for row in view.rows) else []
     metrics = [_metric_column(name) for name in view.ranking.metrics[1:]]
     speeds = [
         Column("Samples/s", lambda row: significant(row.samples_per_second), lambda row: row.samples_per_second),
         Column("Time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), lambda row: row.seconds),
     ]
-    columns = [column for column in (gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
+    columns = [column for column in (*expected, gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
     if len({row.n for row in view.rows}) > 1:
         columns.append(Column("Samples", lambda row: f"{row.n:,}", lambda row: row.n))
     return columns
+
+
+def _expected_column(view: View) -> Column:
+    """The metric of the task for samples left out, with its interval."""
+    return Column(
+        next(row.expected[0].heading for row in view.rows if row.expected),
+        lambda row: _with_interval(row.expected[0]) if row.expected else "–",
+        lambda row: row.expected[0].value if row.expected else None,
+    )
+
+
+def _with_interval(expected: Expected) -> Markup:
+    value, interval = str(expected).split(" ", 1)
+    return join([value, tag("small", interval)])
 
 
 def _metric_column(name: str) -> Column:
@@ -154,7 +173,7 @@ def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Sca
         key = column.key(row)
         cells.append(tag("td", column.cell(row), class_="number", data_value=None if key is None else repr(key)))
     following = view.rows[index + 1] if index + 1 < len(view.rows) else None
-    line = row.tied_with_best and following is not None and not following.tied_with_best
+    line = view.group(row) in ("best", "tied") and following is not None and not following.tied_with_best
     architecture = row.card.get("architecture") or ""
     return tag(
         "tr",
@@ -234,10 +253,17 @@ def _explanation(view: View) -> Markup:
     ]
     if metric == "logme":
         words.append(
-            "LogME is the log evidence per sample, in nats, of a linear model on the frozen features. The gain is "
-            "measured against a model without features. LogME says which model to start from, not which accuracy to "
-            "expect."
+            "LogME is the log evidence per sample (in nats) of a linear model on the frozen features; the gain counts "
+            "over base rates: how frequent each class or label is, or the mean of a number. "
         )
+    if (best := next((row for row in view.rows if row.expected), None)) is not None:
+        found = best.expected[0]
+        words.append(
+            f"{found.heading} is what such a model gets on samples left out of its fit, with "
+            f"a 95% interval; guessing gets {found.words(found.guess)}. Tuning the whole network usually gets more. "
+        )
+    if any(row.latency_busy for row in view.rows):
+        words.append("A latency with ~ was measured while the machine had other work; it may be shorter.")
     return details("How to read this table", tag("p", *words, class_="note"))
 
 

@@ -34,7 +34,7 @@ def targets_section(run: Run) -> Section | None:
     order = order_by_spread(gains)
     shown = order[:TARGETS_SHOWN]
     low, high = colour_range(gains)
-    lead = f"Gain over the null model on each {noun}, in nats per sample; the darker, the better explained."
+    lead = f"Gain over the base rate of each {noun}, in nats per sample; the darker, the better explained."
     if len(names) > TARGETS_SHOWN:
         lead += f" These are the {TARGETS_SHOWN} of {len(names)} {plural} that the models differ most on."
     data = {
