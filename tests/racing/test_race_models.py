@@ -13,6 +13,7 @@ import pytest
 from hubscout.engines.memory import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError
 from hubscout.racing import race
+from hubscout.ranking import rank
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -127,6 +128,18 @@ def test_a_budget_is_kept(task: Task, networks: Path, tmp_path: Path) -> None:
     assert found.steps < 100_000
     assert sum(found.seconds.values()) < 8 * 1.5
     assert (tmp_path / "run" / "winner" / "tuning.json").is_file()
+
+
+def test_evidence_alone_puts_no_model_out(networks: Path, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    inputs = draw.normal(size=(2500, 6)).astype(np.float32)
+    task = Task.from_arrays(inputs, (inputs[:, 0] > 0).astype(int), kind="classification", name="halves")
+    models = names(networks, "width=64", "width=1")
+    assert rank(task, models, progressive=True, cache=False).rows[-1].dropped
+    found = race(task, models, budget=600, out=tmp_path / "run", **QUICK)
+    assert not any(row.dropped for row in found.ranking)
+    assert len({row.n for row in found.ranking}) == 1
+    assert {look.arm.model for look in found.looks} == set(models)
 
 
 def test_limits_choose_who_may_race(task: Task, networks: Path, tmp_path: Path) -> None:
