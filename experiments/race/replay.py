@@ -8,6 +8,7 @@ five rates for every model, is 1.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 from scipy.stats import weightedtau
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import one_rate_each, scores
+from hubscout.racing.elimination import better_rate, one_rate_each, scores
 from hubscout.racing.rungs import RATE_FACTORS, plans, rungs_of, work
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -28,6 +29,8 @@ FAR = ("fashion-mnist", "sign-digits", "omniglot")
 """Sets whose images are far from the photographs that the models were trained on."""
 STEPS, BATCH, COOLDOWN, LOOKS_AT = 300, 64, 0.2, (15, 45, 110, 300)
 FIRST_RATE, BRUTE_FORCE_RATES = 0.0005, 5
+SMALL_SHARE, FEW_ROWS = 0.05, 1000
+"""Below such a share of brute force, a race has its evidence from so many train rows."""
 FLOOR = -6.0
 """Log-likelihoods below count as this, as in the product: one sample that is surely wrong must not decide."""
 LEAST_SEEDS = 4
@@ -61,10 +64,10 @@ class Measured:
         """Steps of brute force."""
         return float(len(self.models) * BRUTE_FORCE_RATES * STEPS)
 
-    @property
-    def evidence_cost(self) -> float:
-        """One pass of every model over the train rows, in steps."""
-        return len(self.models) * self.train / BATCH / 3
+    def evidence_cost(self, share: float = 1.0) -> float:
+        """One pass of every model over the train rows, in steps; over few of them for a small share."""
+        rows = min(self.train, FEW_ROWS) if share < SMALL_SHARE else self.train
+        return len(self.models) * rows / BATCH / 3
 
     def judge(self, score: np.ndarray) -> tuple[float, float]:
         """Weighted tau, and the points that are lost by taking the first."""
@@ -131,6 +134,8 @@ class Outcome:
     tau: float
     lost: float
     cost: float
+    tested: float = math.nan
+    """Test accuracy of the tuned winner that one has in the end."""
 
 
 def widths_for(share: float, models: int, evidence_steps: float) -> tuple[int, ...]:
@@ -142,17 +147,27 @@ def widths_for(share: float, models: int, evidence_steps: float) -> tuple[int, .
 
 
 def race(
-    on: Measured, share: float, fold: int = 0, *, score: str = "both", prior: bool = True, widths: Sequence[int] = ()
+    on: Measured,
+    share: float,
+    fold: int = 0,
+    *,
+    score: str = "both",
+    prior: bool = True,
+    widths: Sequence[int] = (),
+    rate_again: bool = True,
 ) -> Outcome:
-    """A race at a share of brute force's steps, on a fold; with other `widths`, or judged otherwise."""
+    """A race at a share of brute force's steps, on a fold; with other `widths`, or judged otherwise.
+
+    With `rate_again`, the rates of the winner are compared once more where its model has won.
+    """
     evidence = dict(zip(on.models, on.logme.tolist(), strict=True))
     known = evidence if prior else {}
-    widths = widths or widths_for(share, len(on.models), on.evidence_cost)
+    widths = widths or widths_for(share, len(on.models), on.evidence_cost(share))
     first = sorted(on.models, key=lambda model: -evidence[model])
     factors = RATE_FACTORS if widths[0] else RATE_FACTORS[:1]
     arms = [Arm(model, FIRST_RATE * factor) for model in first for factor in factors]
     place = {model: -1e6 + evidence[model] for model in on.models}
-    cost, before = on.evidence_cost, 0
+    cost, before = on.evidence_cost(share), 0
     for rung, width in zip(rungs_of(STEPS, COOLDOWN), widths, strict=False):
         if not width:
             continue
@@ -166,8 +181,15 @@ def race(
         for arm in arms:
             place[arm.model] = max(place[arm.model], 1e3 * rung.number + values[arm])
         arms = one_rate_each(sorted(arms, key=lambda arm: -values[arm]))
+    winner = arms[0]
+    if rate_again and widths[0]:
+        rates = [Arm(winner.model, FIRST_RATE * factor) for factor in factors]
+        looks = [_look(on.arms[fold][arm.model, arm.learning_rate], arm, rung.number, rows, score) for arm in rates]
+        winner = better_rate(looks)
+        cost += rung.steps + rows / BATCH / 3
     tau, lost = on.judge(np.array([place[model] for model in on.models]))
-    return Outcome(tau, lost, (cost + STEPS - before) / on.whole)
+    tested = on.arms[0][winner.model, winner.learning_rate]["rung300_test"]
+    return Outcome(tau, lost, (cost + STEPS - before) / on.whole, float(tested))
 
 
 def _look(kept: Kept, arm: Arm, rung: int, rows: int, score: str) -> Look:
@@ -210,16 +232,16 @@ def whole_race(on: Measured, share: float, by: str, *, folds: Sequence[int] = ()
         order, extra = _cross_fitted(on, record, order, folds)
     place = {model: -float(number) for number, model in enumerate(order)}
     tau, lost = on.judge(np.array([place.get(model, -1e3) for model in on.models]))
+    tested = math.nan if folds else record["tuned"]["test"]["accuracy"]["value"]
     if by == "seconds":
-        return Outcome(tau, lost, record["took"] * share / record["budget"])
+        return Outcome(tau, lost, record["took"] * share / record["budget"], tested)
     rungs, reached, steps = {rung.steps: rung for rung in rungs_of(STEPS, COOLDOWN)}, {}, 0.0
     for look in record["looks"]:
         arm, rung = (look["model"], look["rate"]), rungs[look["steps"]]
         steps += rung.steps - reached.get(arm, 0) + min(on.held_out, rung.rows(BATCH)) / BATCH / 3
         reached[arm] = rung.stable
-    rows = min(on.train, 1000) if share < 0.05 else on.train
-    steps += len(on.models) * rows / BATCH / 3 + STEPS - max(reached.values())
-    return Outcome(tau, lost, (steps + extra) / on.whole)
+    steps += on.evidence_cost(share) + STEPS - max(reached.values())
+    return Outcome(tau, lost, (steps + extra) / on.whole, tested)
 
 
 def _cross_fitted(
@@ -266,4 +288,9 @@ def after_steps(on: Measured, steps: int) -> tuple[np.ndarray, float]:
 def mean_outcome(policy: Callable[[Measured], Outcome], sets: Sequence[str] = SETS) -> Outcome:
     """The mean over sets."""
     found = [policy(measured(name)) for name in sets]
-    return Outcome(*(float(np.mean([getattr(one, field) for one in found])) for field in ("tau", "lost", "cost")))
+    return mean_of(found)
+
+
+def mean_of(found: Sequence[Outcome]) -> Outcome:
+    """The mean of outcomes."""
+    return Outcome(*np.mean([(one.tau, one.lost, one.cost, one.tested) for one in found], axis=0).tolist())
