@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_metrics, complete_models
+from hubscout.cli.completion import complete_metrics
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
@@ -22,6 +22,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_options import ModelsOption, SeedOption, SkipBadOption
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -69,15 +70,7 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 @app.command(epilog=EPILOG)
 def rank(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one a line.",
-            autocompletion=complete_models,
-        ),
-    ],
+    models: ModelsOption,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -135,8 +128,8 @@ def rank(
         str | None,
         typer.Option("--time-limit", help="With --engine ray: a model silent for longer, such as 20min, has hung."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
+    skip_bad: SkipBadOption = False,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(

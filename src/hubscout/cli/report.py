@@ -27,7 +27,9 @@ hubscout report run/ --tuning my-model/ --tuning other-model/"""
 def report(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="The --out folder of a rank or a tune.", autocompletion=complete_runs),
+        typer.Argument(
+            metavar="RUN", help="The --out folder of a rank, a race or a tune.", autocompletion=complete_runs
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page to write; report.html in the run folder if not given.")

@@ -18,6 +18,7 @@ from hubscout.report.sections.cost import cost_section
 from hubscout.report.sections.layers import layers_section
 from hubscout.report.sections.metrics import metrics_section
 from hubscout.report.sections.provenance import provenance_section
+from hubscout.report.sections.race_curves import race_section
 from hubscout.report.sections.ranking import ranking_section
 from hubscout.report.sections.reference import reference_section
 from hubscout.report.sections.section import Section
@@ -28,6 +29,7 @@ from hubscout.tasks.kinds import kind_of
 
 ORDER: tuple[Callable[[Run], Section | None], ...] = (
     answer_section,
+    race_section,
     ranking_section,
     cost_section,
     metrics_section,

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from hubscout.errors import RunError
 from hubscout.report.charts.frame import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
+from hubscout.report.sections.race_curves import race_panel
 from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
-from hubscout.runs.file_names import CURVES, EVENTS
+from hubscout.runs.file_names import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
+from hubscout.runs.race_record import RaceRecord
+from hubscout.runs.race_table import race_status
 from hubscout.runs.record_types import is_number
 from hubscout.runs.texts import human_seconds
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
 
 Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500
+OF_ARMS = ("arms/", "folds/", "lessons/", "refit/", "winner/", "deployed/")
+"""Folders of a race in which networks are tuned."""
 CHART = replace(WIDE, height=300)
 
 
@@ -39,12 +46,19 @@ class Progress:
 
     models: dict[str, Model] = field(default_factory=dict)
     curves: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    race: RaceRecord | None = None
     over: bool = False
 
     def take(self, file: str, line: Mapping[str, Any]) -> None:
         """Count one line of `file` in."""
-        if file == EVENTS:
+        if file == RACE_LINES:
+            self.race = self.race or RaceRecord()
+            with suppress(RunError):  # a line that is none is passed over
+                self.race.take(line)
+        elif file in (EVENTS, f"{RACE_EVIDENCE}/{EVENTS}"):
             self._take_event(line)
+        elif file.startswith(OF_ARMS):
+            return  # the curves of single arms: a race shows their rungs
         elif file.endswith(CURVES):
             self._take_tuning(file.removesuffix(CURVES).rstrip("/"), line)
 
@@ -87,6 +101,8 @@ class Progress:
     @property
     def status(self) -> str:
         """One sentence for those who listen."""
+        if self.race is not None:
+            return race_status(self.race)
         if self.models:
             done = self._count("done", "dropped")
             failed = self._count("failed")
@@ -105,6 +121,8 @@ class Progress:
 
     def markup(self) -> Markup:
         """The panel."""
+        if self.race is not None:
+            return race_panel(self.race)
         if self.models:
             return join(["" if self.over else self._bar(), scrolling(self._table(), "Models of this ranking")])
         if self.curves:

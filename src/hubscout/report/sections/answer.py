@@ -5,6 +5,7 @@ from __future__ import annotations
 from hubscout.report.answer import Answer, answer, budget_words, next_command
 from hubscout.report.markup import Markup, join, tag
 from hubscout.report.run import Run
+from hubscout.report.sections.race_answer import race_answer
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
 from hubscout.runs.texts import human_count, human_probability
@@ -14,6 +15,8 @@ NAMED_TIES = 4
 
 def answer_section(run: Run) -> Section | None:
     """What to start from, what else would do, and the command to run next."""
+    if run.race is not None:
+        return race_answer(run, run.race)
     if run.ranking is None:
         return None
     view = run.view

@@ -32,7 +32,8 @@ def run_page(
         parts.append(alert(problem))
     if summary.state in {"failed", "interrupted"} and log:
         parts.append(tag("section", tag("h2", "What it said last"), tag("pre", log, class_="log"), class_="close"))
-    if opened is not None and opened.view is not None and summary.state != "running":
+    told = opened is not None and (opened.view is not None or opened.race is not None)
+    if opened is not None and told and summary.state != "running":
         found = answer_section(opened)
         parts.append(Markup(str(found)) if found is not None else "")
     parts.append(_progress(summary, progress))
@@ -43,7 +44,7 @@ def run_page(
 
 def _progress(summary: Summary, progress: Progress) -> Markup:
     going = summary.state == "running"
-    if not going and not progress.models and not progress.curves:
+    if not going and not progress.models and not progress.curves and progress.race is None:
         return join([])
     return tag(
         "section",
@@ -80,7 +81,11 @@ def _button(words: str, prefix: str, name: str, csrf: str, **more: str) -> Marku
 
 def _facts(summary: Summary) -> Markup:
     facts: list[tuple[str, object]] = [("Started, UTC" if summary.started else "Last written, UTC", summary.day)]
-    if summary.kind == "ranking" and summary.state == "running":
+    if summary.kind == "race":
+        facts += [("Arms", str(summary.models))] if summary.models else []
+        facts += [("Leads" if summary.state != "finished" else "Won", breakable(summary.best))] if summary.best else []
+        facts += [(summary.metric, f"{summary.score:.4f}")] if summary.score is not None else []
+    elif summary.kind == "ranking" and summary.state == "running":
         pass  # the panel below counts the models as they come
     elif summary.kind == "ranking":
         facts.append(("Models", f"{summary.models}" + (f", {summary.failed} failed" if summary.failed else "")))
