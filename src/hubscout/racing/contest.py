@@ -89,7 +89,7 @@ class Contest:
             if not width:
                 continue
             arms = arms[:width]
-            looks = list(self._climb(arms, rung))
+            looks = list(self.climb(arms, rung))
             if not looks:
                 break
             share = rung.steps / self.steps
@@ -114,8 +114,10 @@ class Contest:
         chance = chances(looks, self.evidence, rung.steps / self.steps, self.asked.seed)
         p_best = {look.arm: float(one) for look, one in zip(looks, chance, strict=True)}
         self.journal.rung(rung, going_on, p_best)
-        for arm in p_best.keys() - set(going_on):
-            drop_checkpoints(self.runner(arm).folder)
+        staying = {arm.model for arm in going_on}  # both rates of a model: they are compared again if it wins
+        for arm in self.arms:
+            if arm.model not in staying:
+                drop_checkpoints(self.runner(arm).folder)
 
     def _cross_fitted(self, leaders: list[Arm]) -> list[Arm]:
         """The leaders in the order of what all folds say, where the last rung could not tell them apart."""
@@ -128,7 +130,7 @@ class Contest:
         told = {look.arm: [look] for look in here if look.arm in chosen}
         for fold in range(1, self.folds):
             task = other_fold(self.task, fold, self.asked.seed)
-            for look in self._climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
+            for look in self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
                 if not look.failure:
                     told[look.arm].append(look)
         together = [pooled(looks, len(self.rungs)) for looks in told.values()]
@@ -204,7 +206,7 @@ class Contest:
             "folds": self.folds,
         }
 
-    def _climb(
+    def climb(
         self, arms: list[Arm], rung: Rung, fold: int | None = None, task: TaskReference | None = None
     ) -> Iterator[Look]:
         """Looks at the arms on a rung: those of an earlier run, then new ones while there is time."""
