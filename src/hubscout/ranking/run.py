@@ -122,7 +122,7 @@ class Run:
 
     def in_stages(self, budget: float | None) -> None:
         """Every model on growing subsets, as long as it is in the race and there is time."""
-        drops = self.question["drop"]
+        drops = self.configuration["drop"]
         n = len(self.task.train)
         sizes = subset_sizes(n)
         increments = increments_of(self.task, sizes, self.seed)
