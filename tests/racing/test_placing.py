@@ -82,6 +82,7 @@ race(task, sys.argv[2].split(","), out=sys.argv[1], deploy=sys.argv[3], learning
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_time(task: Task, networks: Path, tmp_path: Path) -> None:
     """A race that is killed again and again ends as one that is not, and what it had in the meantime could be used."""
     models = names(networks, "width=8&pace=0.01", "width=32&pace=0.01")

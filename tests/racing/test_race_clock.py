@@ -19,6 +19,7 @@ from hubscout.tuning import Tuned
 LONG = {**QUICK, "steps": 100_000}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["nothing", "refit", "deploy"])
 def test_a_budget_is_kept_within_a_twentieth(task: Task, networks: Path, tmp_path: Path, after: str) -> None:
     models = names(networks, *(f"width={8 + seed}&seed={seed}&pace=0.005" for seed in range(4)))
@@ -64,6 +65,16 @@ def test_what_was_spent_before_a_stop_counts(task: Task, networks: Path, tmp_pat
         race(task, models, budget=20, out=tmp_path / "run", observer=stop, **LONG)
     race(task, models, budget=20, out=tmp_path / "run", **LONG)
     assert time.perf_counter() - began < 1.15 * 20  # what a second start takes is not in the lines
+
+
+def test_more_time_can_be_given_later(task: Task, networks: Path, tmp_path: Path) -> None:
+    models = names(networks, "width=8&pace=0.005", "width=9&pace=0.005")
+    first = race(task, models, budget=6, out=tmp_path / "run", **LONG)
+    deploy = names(networks, "width=6&pace=0.005")[0]
+    found = race(task, models, budget=14, deploy=deploy, out=tmp_path / "run", **LONG)
+    assert found.winner == first.winner
+    assert found.deployed is not None
+    assert found.deployed.steps > 50
 
 
 def test_what_is_left() -> None:

@@ -150,6 +150,25 @@ def test_a_race_in_a_folder_that_was_removed_starts_anew(task: Task, networks: P
     assert [look.metric for look in again.looks] == [look.metric for look in first.looks]
 
 
+def test_a_model_that_could_not_be_ranked_in_time_does_not_make_it_another_race(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    """What is ranked when the race goes on may be more than before; the arms are in the same folders."""
+    slow = names(networks, "width=8", "pace=1.5&width=9")
+    options = {**QUICK, "steps": 20}
+
+    def stop(event: Any) -> None:
+        if isinstance(event, Raced) and event.line["event"] == "look":
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError):
+        race(task, slow, out=tmp_path / "run", budget=8, observer=stop, **options)
+    before = sorted(path.name for path in (tmp_path / "run" / "arms").iterdir())
+    found = race(task, slow, out=tmp_path / "run", budget=16, deploy=names(networks, "width=4")[0], **options)
+    assert not [look.failure for look in found.looks if look.failure]
+    assert set(before) <= {path.name for path in (tmp_path / "run" / "arms").iterdir()}
+
+
 def test_two_processes_do_not_race_in_one_folder(task: Task, networks: Path, tmp_path: Path) -> None:
     from hubscout.runs.folder_lock import FolderLock
 

@@ -85,8 +85,8 @@ def test_where_the_race_stands_in_a_sentence() -> None:
         "The evidence of the models is being found.",
         "Rung 1 of 2, 15 steps: 2 of 3 arms seen.",
         "Rung 2 of 2, 45 steps: 0 of 1 arms seen.",
-        "timm/b at 0.01 leads and is tuned to its end.",
-        "The race is over: timm/b at 0.01.",
+        "b at 0.01 leads and is tuned to its end.",
+        "The race is over: b at 0.01.",
     ]
 
 

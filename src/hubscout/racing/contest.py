@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from hubscout.racing.arms import Arm, Climb, Look, Runner, failed_look
 from hubscout.racing.cross_fitting import finalists, pooled
 from hubscout.racing.elimination import chances, one_rate_each, survivors
 from hubscout.racing.held_out_samples import other_fold
-from hubscout.racing.placing import BEST, drop_checkpoints, put_in_place, restore
+from hubscout.racing.placing import BEST, arm_folder, drop_checkpoints, put_in_place, restore
 from hubscout.racing.planning import Probe, Speed, seconds_per_step
 from hubscout.racing.race_clock import Clock, Pace
 from hubscout.racing.race_journal import RaceJournal
@@ -38,6 +38,8 @@ class Contest:
     """The rungs of a race: what is finished is on disk at once."""
 
     task: Task
+    asked_for: Sequence[str]
+    """The models, those that could not be ranked included."""
     ranking: Ranking
     evidence: Mapping[str, float]
     """Of each model, in the order in which models would be given up last."""
@@ -52,6 +54,8 @@ class Contest:
     ends: float = 1.0
     """Whole runs that come after the rungs: the winner's, and those that follow it."""
     deploy: str = ""
+    evidence_seconds: float | None = None
+    """What the ranking was allowed: when the race goes on it is allowed the same, whatever the budget is then."""
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -161,6 +165,7 @@ class Contest:
             steps=chosen.steps,
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
             arms=list(map(plain, arms)),
+            evidence_seconds=self.evidence_seconds,
         )
         left_out = len(self.ranking) - len(chosen.models)
         if left_out:
@@ -198,10 +203,9 @@ class Contest:
         return primary(self.task.kind, self.task.target_names)
 
     def _identity(self) -> dict[str, Any]:
-        models = sorted(self.ranking.identifiers)
         return {
             "task": self.task.fingerprint,
-            "models": models,
+            "models": sorted(self.asked_for),
             "arguments": self.asked.decisive(),
             "folds": self.folds,
         }
@@ -247,13 +251,12 @@ class Contest:
             keep_above=max(best, default=-math.inf) if fold is None else math.inf,
             seconds=self._most(rung),
         )
-        job = trial_job(str(arm), climb, self.engine, self.asked.device, group=str(arm))
+        job = trial_job(str(arm), climb, self.engine, self.asked.device)
         return replace(job, cost=-float(place))
 
     def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
         """What trains an arm, in a folder of its own."""
-        number = sorted({*self.ranking.identifiers, self.deploy}).index(arm.model)
-        home = (folder or self.folder / "arms") / f"{number:03d}-{arm.learning_rate:g}"
+        home = (folder or self.folder / "arms") / arm_folder(arm)
         chosen = self.base.replace(learning_rate=arm.learning_rate, head_learning_rate=self.asked.head_learning_rate)
         settled = chosen.settled(self.task.modality, self.task.kind)
         return Runner(self.race, task or self.reference, arm, settled, home, **more)

@@ -105,7 +105,7 @@ class FinalStages:
             longest=contest.longest,
             elsewhere=contest.engine.elsewhere,
         )
-        job = trial_job(stage, work, contest.engine, contest.asked.device, group=str(runner.arm))
+        job = trial_job(stage, work, contest.engine, contest.asked.device)
         (result,) = contest.engine.run([job], observer=contest.observer)
         if isinstance(result.error, EngineError):
             raise TuningError(f"{runner.arm}: {result.reason}") from result.error

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 from pathlib import Path
 
 from hubscout.runs.file_names import RACE, RACE_LINES
+from hubscout.runs.model_names import short_names
+from hubscout.runs.race_record import Arm
 
 BEST = "best"
 """In the folder of an arm: its cooled-down network, as it can be used."""
@@ -13,6 +17,16 @@ BEST = "best"
 
 WORKING = ("arms", "folds", "lessons", "refit")
 """Folders of a race in which networks are tuned."""
+
+
+def arm_folder(arm: Arm) -> str:
+    """The name of an arm's folder: the same whoever else races.
+
+    >>> arm_folder(Arm("timm/resnet18.a1_in1k", 0.002))
+    'resnet18.a1_in1k-00a6f754-0.002'
+    """
+    name = re.sub(r"[^\w.]+", "-", short_names([arm.model])[0])[:40].strip("-.")
+    return f"{name}-{hashlib.sha256(arm.model.encode()).hexdigest()[:8]}-{arm.learning_rate:g}"
 
 
 def clear(folder: Path) -> None:

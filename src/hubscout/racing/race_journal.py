@@ -149,6 +149,12 @@ class RaceJournal:
         self.observer(Raced("", line))
 
 
+def evidence_seconds(folder: Path, wanted: float | None) -> float | None:
+    """What the ranking of a race is allowed: what it was when the race began, else what is wanted now."""
+    lines = read_lines(folder / RACE_LINES, tolerant=True)
+    return lines[0].get("evidence_seconds", wanted) if lines else wanted
+
+
 def as_written(values: Mapping[str, Any]) -> Any:
     """Values as they stand in a file."""
     return json.loads(strip_credentials(json.dumps(values)))

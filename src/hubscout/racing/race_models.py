@@ -23,7 +23,9 @@ from hubscout.racing.outcome import Race
 from hubscout.racing.placing import WORKING, clear, drop_checkpoints
 from hubscout.racing.prior import add_to_store, with_prior
 from hubscout.racing.race_clock import Clock
+from hubscout.racing.race_journal import evidence_seconds
 from hubscout.ranking import Ranking, rank
+from hubscout.ranking.candidates import find_candidates
 from hubscout.runs.events import Message, silent
 from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
 from hubscout.runs.folder_lock import FolderLock
@@ -121,14 +123,16 @@ def race(
     if deploy is not None:
         _check_deployable(deploy, opened)
     heard = observer or silent
+    wanted = [candidate.identifier for candidate in find_candidates(models).models]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
         lock = FolderLock(folder)
         lock.take()
         stack.callback(lock.release)
+        share = evidence_seconds(folder, None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds)
         ranking = rank(
             opened,
-            models,
+            wanted,
             device=device,
             limit=limit,
             seed=seed,
@@ -138,7 +142,7 @@ def race(
             engine=engine,
             engine_options=engine_options,
             observer=observer,
-            budget=None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds,
+            budget=share,
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
         # The folder may hold rows of models that were not asked for: what a file names does not race.
@@ -160,6 +164,7 @@ def race(
         stack.callback(forget, LIVE)
         contest = Contest(
             task=split,
+            asked_for=wanted,
             ranking=allowed,
             evidence=evidence,
             asked=arguments,
@@ -172,6 +177,7 @@ def race(
             ends=1.0 + refit + DEPLOY_ENDS * (deploy is not None),
             deploy=deploy or "",
             notes=notes,
+            evidence_seconds=share,
         )
         over = contest.journal.record.complete
         try:

@@ -181,7 +181,8 @@ class BarDisplay:
                 self._bars.above = race_table(self._race) if self._race.arms else None
             case Finished():
                 self._drop(event.model)
-                self._finished.add(event.model)
+                if event.model:
+                    self._finished.add(event.model)
                 if self._all is not None:
                     self._bars.update(self._all, completed=len(self._finished))
                 if event.error:
@@ -193,7 +194,7 @@ class BarDisplay:
     def _show_tuning(self, **where: int) -> None:
         if self._tuning is None:
             self._tuning = self._bars.add_task("tuning", total=None, state="")
-        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)  # type: ignore[arg-type]
+        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)
 
     def _show_download(self, event: Downloading, now: float) -> None:
         if event.bytes_done == 0 or event.model not in self._downloads:

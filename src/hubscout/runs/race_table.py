@@ -60,18 +60,23 @@ def race_status(record: RaceRecord) -> str:
     """Where a race stands, in a sentence."""
     if not record.arms:
         return "The evidence of the models is being found."
-    if record.deploy and not record.complete:
-        return f"{record.final} has won; {record.deploy} is being taught."
+    first = "" if record.final is None else f"{_short(record.final.model)} at {record.final.learning_rate:g}"
     if record.complete:
-        return f"The race is over: {record.final}." if record.final is not None else "The race is over."
-    if record.final is not None:
-        return f"{record.final} leads and is tuned to its end."
+        return f"The race is over: {first}."
+    if record.deploy:
+        return f"{first} has won; {_short(record.deploy)} is being taught."
+    if first:
+        return f"{first} leads and is tuned to its end."
     if not record.rungs:
         return f"{len(record.arms)} arms"
     rung = min(len(record.going_on), len(record.rungs) - 1)
     racing = len(record.going_on[rung - 1]) if rung and rung - 1 in record.going_on else len(record.arms)
     done = sum(look.rung == rung for look in record.looks)
     return f"Rung {rung + 1} of {len(record.rungs)}, {record.rungs[rung]} steps: {done} of {racing} arms seen."
+
+
+def _short(model: str) -> str:
+    return short_names([model])[0]
 
 
 def _title(record: RaceRecord) -> str:
