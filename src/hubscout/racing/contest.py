@@ -119,9 +119,8 @@ class Contest:
         p_best = {look.arm: float(one) for look, one in zip(looks, chance, strict=True)}
         self.journal.rung(rung, going_on, p_best)
         staying = {arm.model for arm in going_on}  # both rates of a model: they are compared again if it wins
-        for arm in self.arms:
-            if arm.model not in staying:
-                drop_checkpoints(self.runner(arm).folder)
+        for arm in (one for one in self.arms if one.model not in staying):
+            drop_checkpoints(self.runner(arm).folder)
 
     def _cross_fitted(self, leaders: list[Arm]) -> list[Arm]:
         """The leaders in the order of what all folds say, where the last rung could not tell them apart."""
@@ -251,8 +250,7 @@ class Contest:
             keep_above=max(best, default=-math.inf) if fold is None else math.inf,
             seconds=self._most(rung),
         )
-        job = trial_job(str(arm), climb, self.engine, self.asked.device)
-        return replace(job, cost=-float(place))
+        return replace(trial_job(str(arm), climb, self.engine, self.asked.device), cost=-float(place))
 
     def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
         """What trains an arm, in a folder of its own."""
