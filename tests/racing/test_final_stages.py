@@ -11,6 +11,7 @@ from racing_networks import QUICK, names
 
 from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
 from hubscout.racing import race
+from hubscout.racing.elimination import better_rate
 from hubscout.runs.events import Raced
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
@@ -20,6 +21,17 @@ OPTIONS = {**QUICK, "learning_rate": 0.05}
 
 def lines(folder: Path, event: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, (folder / "race.jsonl").open()) if line["event"] == event]
+
+
+def test_the_rates_of_the_winner_are_compared_again_where_it_has_won(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **OPTIONS)
+    last = max(look.rung for look in found.looks)
+    looks = [look for look in found.looks if look.rung == last and look.arm.model == found.winner.model]
+    assert {look.arm.learning_rate for look in looks} == {0.05, 0.2}
+    assert found.winner == better_rate(looks)
+    assert found.order[0].learning_rate == found.winner.learning_rate
 
 
 def test_the_winners_teach_a_model_that_has_not_raced(task: Task, networks: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hubscout.engines import LocalEngine
 from hubscout.engines.memory import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TaskError
 from hubscout.racing import race
+from hubscout.ranking import rank
 from hubscout.runs.events import Raced
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned
@@ -76,6 +77,18 @@ def test_a_model_that_breaks_down_is_out_and_the_race_goes_on(task: Task, networ
     found = race(task, models, out=tmp_path / "run", **QUICK)
     assert found.winner.model == models[1]
     assert "DivergedError" in found.order[-1].failure
+
+
+def test_evidence_alone_puts_no_model_out(networks: Path, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    inputs = draw.normal(size=(2500, 6)).astype(np.float32)
+    task = Task.from_arrays(inputs, (inputs[:, 0] > 0).astype(int), kind="classification", name="halves")
+    models = names(networks, "width=64", "width=1")
+    assert rank(task, models, progressive=True, cache=False).rows[-1].dropped
+    found = race(task, models, budget=600, out=tmp_path / "run", **QUICK)
+    assert not any(row.dropped for row in found.ranking)
+    assert len({row.n for row in found.ranking}) == 1
+    assert {look.arm.model for look in found.looks} == set(models)
 
 
 def test_limits_choose_who_may_race(task: Task, networks: Path, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class Contest:
             if not width:
                 continue
             arms = arms[:width]
-            looks = list(self._climb(arms, rung))
+            looks = list(self.climb(arms, rung))
             if not looks:
                 break
             share = rung.steps / self.steps
@@ -118,7 +118,8 @@ class Contest:
         chance = chances(looks, self.evidence, rung.steps / self.steps, self.asked.seed)
         p_best = {look.arm: float(one) for look, one in zip(looks, chance, strict=True)}
         self.journal.rung(rung, going_on, p_best)
-        for arm in p_best.keys() - set(going_on):
+        staying = {arm.model for arm in going_on}  # both rates of a model: they are compared again if it wins
+        for arm in (one for one in self.arms if one.model not in staying):
             drop_checkpoints(self.runner(arm).folder)
 
     def _cross_fitted(self, leaders: list[Arm]) -> list[Arm]:
@@ -132,7 +133,7 @@ class Contest:
         told = {look.arm: [look] for look in here if look.arm in chosen}
         for fold in range(1, self.folds):
             task = other_fold(self.task, fold, self.asked.seed)
-            for look in self._climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
+            for look in self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
                 if not look.failure:
                     told[look.arm].append(look)
         together = [pooled(looks, len(self.rungs)) for looks in told.values()]
@@ -208,7 +209,7 @@ class Contest:
             "folds": self.folds,
         }
 
-    def _climb(
+    def climb(
         self, arms: list[Arm], rung: Rung, fold: int | None = None, task: TaskReference | None = None
     ) -> Iterator[Look]:
         """Looks at the arms on a rung: those of an earlier run, then new ones while there is time."""
@@ -249,8 +250,7 @@ class Contest:
             keep_above=max(best, default=-math.inf) if fold is None else math.inf,
             seconds=self._most(rung),
         )
-        job = trial_job(str(arm), climb, self.engine, self.asked.device)
-        return replace(job, cost=-float(place))
+        return replace(trial_job(str(arm), climb, self.engine, self.asked.device), cost=-float(place))
 
     def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
         """What trains an arm, in a folder of its own."""

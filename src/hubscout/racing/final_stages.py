@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner
+from hubscout.racing.elimination import better_rate
 from hubscout.racing.finishing import Finish, opened
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.placing import BEST, put_in_place
@@ -37,7 +38,7 @@ class FinalStages:
     def winner(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
         """The best of the leaders that can be tuned to its end, tuned."""
         journal, contest = self.contest.journal, self.contest
-        first = journal.winner if journal.winner is not None else leaders[0]
+        first = journal.winner if journal.winner is not None else self._at_better_rate(leaders[0])
         for arm in [first, *(arm for arm in leaders if arm != first)]:
             journal.decide(arm)
             try:
@@ -51,6 +52,15 @@ class FinalStages:
         if self.refit:
             tuned = self._made("refit", self._on_all(contest.runner(arm)), RACE_WINNER, later=contest.ends - 2)
         return arm, tuned
+
+    def _at_better_rate(self, first: Arm) -> Arm:
+        """The first with its rates compared again where it has won: after few steps high rates lead, not at the end."""
+        contest = self.contest
+        reached = [look.rung for look in contest.journal.looks if look.arm == first and look.rung < len(contest.rungs)]
+        rates = [first, *(arm for arm in contest.arms if arm.model == first.model and arm != first)]
+        if not reached or len(rates) == 1:
+            return first
+        return better_rate(list(contest.climb(rates, contest.rungs[max(reached)])))
 
     def deployed(self, winner: Arm, tuned: Tuned, teachers: Sequence[str], rate: float | None) -> Tuned:
         """The model to deploy, taught by `teachers`; the winner itself where it is the model to deploy.

@@ -65,7 +65,7 @@ class Race:
                     zip((look.arm for look in looks), chances(looks, evidence, self.shares[rung]), strict=True)
                 )
             for look, score in zip(looks, found, strict=True):
-                place = (-1.0 if look.failure else float(rung), float(score))
+                place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]

@@ -2,7 +2,8 @@
 
 The shares were chosen on public fine-tuning curves of others (`experiments/race`): a first rung below four percent of
 the steps loses points whatever comes after it. After the first rung a model goes on with the better of its rates alone:
-what a second rate of the same model would cost is worth more spent on another model.
+what a second rate of the same model would cost is worth more spent on another model. The rates of the winner are
+compared once more on the last rung.
 """
 
 from __future__ import annotations
@@ -69,12 +70,12 @@ def plans(models: int) -> Iterator[tuple[int, ...]]:
 
 
 def work(widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> float:
-    """Steps that a race with so many arms on its rungs takes, the winner's end included.
+    """Steps that a race with so many arms on its rungs takes, the winner's end and its other rate included.
 
     >>> work((34, 17, 12), rungs_of(300, 0.2), 300)
-    2182.0
+    2293.0
     """
-    total, before = 0.0, 0
+    total, before = float(rungs[-1].steps) if rungs and widths[0] else 0.0, 0
     for rung, width in zip(rungs, widths, strict=False):
         if width:
             total += width * (rung.steps - before)

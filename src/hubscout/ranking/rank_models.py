@@ -44,6 +44,7 @@ def rank(
     limit: int | str | None = None,
     budget: float | str | None = None,
     progressive: bool | None = None,
+    drop: bool = True,
     measure_latency: bool = True,
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
@@ -73,6 +74,8 @@ def rank(
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
+        drop: give hopeless models up on the way. False keeps them all: `budget` then decides how many samples are
+            used, at least those of the first subset, for which there is twice the time.
         measure_latency: time single samples through each model, for about half a second.
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.
@@ -137,6 +140,7 @@ def rank(
             "limit": limit,
             "budget_seconds": seconds,
             "progressive": growing,
+            "drop": growing and drop,
             "seed": seed,
             **chosen.decisive(),
         }

@@ -18,7 +18,14 @@ from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.latency import same_machine, with_better_latency
-from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, increments_of, subset_sizes, who_is_out
+from hubscout.ranking.progressive import (
+    TO_BE_COMPARED,
+    WORTH_GROWING,
+    affordable_size,
+    increments_of,
+    subset_sizes,
+    who_is_out,
+)
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
@@ -121,10 +128,13 @@ class Run:
 
     def in_stages(self, budget: float | None) -> None:
         """Every model on growing subsets, as long as it is in the race and there is time."""
+        drops = self.configuration["drop"]
         n = len(self.task.train)
         sizes = subset_sizes(n)
         increments = increments_of(self.task, sizes, self.seed)
-        deadline = None if budget is None else self.started + budget
+        deadline = until = None if budget is None else self.started + budget
+        if until is not None and not drops:
+            until = self.started + TO_BE_COMPARED * budget
         alive = list(self.candidates)
         before: dict[str, Row] = {}
         done: list[int] = []
@@ -132,7 +142,7 @@ class Run:
         while stage < len(sizes):
             began = time.perf_counter()
             current: dict[str, Assessment] = {}
-            for candidate, found in self.attempts(alive, increments[: stage + 1], deadline):
+            for candidate, found in self.attempts(alive, increments[: stage + 1], deadline if stage else until):
                 if found is not None:
                     current[candidate.identifier] = found
             unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
@@ -145,7 +155,7 @@ class Run:
                 self.take(found)
             rows = {name: found.row for name, found in current.items()}
             out = {}
-            if stage + 1 < len(sizes):
+            if drops and stage + 1 < len(sizes):
                 out = who_is_out(
                     rows, before, stage=stage, size=sizes[stage], size_before=done[-1] if done else 0, size_of_all=n
                 )
