@@ -53,6 +53,27 @@ def test_a_device_that_is_not_here_is_one_error(hubscout: Run, images: Path, zoo
     assert result.stderr == "Error: --device mps: no MPS device is available here. Use 'cpu' or 'auto'.\n"
 
 
+def test_accelerated_or_not_the_scores_are_the_same(hubscout: Run, images: Path, zoo: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    scores = []
+    for accelerate in ("off", "onnxruntime"):
+        result = hubscout(
+            "rank", images, "-m", f"{zoo}:colours", "--accelerate", accelerate, "--cache", tmp_path, "--json", "-q"
+        )
+        record = json.loads(result.stdout)
+        assert record["rows"][0]["notes"] == []
+        scores.append(record["rows"][0]["score"])
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    listed = json.loads(hubscout("cache", "ls", "--cache", tmp_path, "--json").stdout)
+    assert sorted(entry["layer"] for entry in listed) == ["", "", "graph"]
+
+
+def test_an_acceleration_that_does_not_exist_is_one_error(hubscout: Run, images: Path, zoo: str) -> None:
+    result = hubscout("rank", images, "-m", f"{zoo}:red", "-m", f"{zoo}:colours", "--accelerate", "tpu")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: accelerate must be one of auto, off, onnxruntime; got 'tpu'.\n"
+
+
 def test_some_failed_is_status_3_and_all_failed_is_1(hubscout: Run, images: Path, zoo: str) -> None:
     some = hubscout("rank", images, "-m", f"{zoo}:broken", "-m", f"{zoo}:colours", "--no-cache")
     assert some.exit_code == 3

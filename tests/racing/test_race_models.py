@@ -98,6 +98,11 @@ def test_limits_choose_who_may_race(task: Task, networks: Path, tmp_path: Path) 
         race(task, models, out=tmp_path / "none", max_params=1, **QUICK)
 
 
+def test_the_acceleration_of_the_evidence_can_be_chosen(task: Task, networks: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="accelerate must be one of auto, off, onnxruntime; got 'tpu'"):
+        race(task, names(networks, "width=8"), out=tmp_path / "run", accelerate="tpu", **QUICK)
+
+
 def test_a_folder_of_another_race_is_left_alone(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "width=8")
     race(task, models, out=tmp_path / "run", **QUICK)

@@ -22,6 +22,7 @@ from hubscout.cli.data import (
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.run_options import (
+    AccelerateOption,
     AddressOption,
     EngineOption,
     ModelsOption,
@@ -91,6 +92,7 @@ def race(
     kind: KindOption = None,
     split: SplitOption = None,
     device: TuningDeviceOption = "auto",
+    accelerate: AccelerateOption = "auto",
     settings: SettingsOption = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
@@ -130,6 +132,7 @@ def race(
             folds=folds,
             prior=prior,
             device=device,
+            accelerate=accelerate,
             seed=seed,
             skip_bad=skip_bad,
             engine=engine,

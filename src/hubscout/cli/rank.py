@@ -22,7 +22,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import ModelsOption, SeedOption, SkipBadOption
+from hubscout.cli.run_options import AccelerateOption, ModelsOption, SeedOption, SkipBadOption
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -109,6 +109,7 @@ def rank(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
+    accelerate: AccelerateOption = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
     cache: Annotated[
         str | None,
@@ -156,6 +157,7 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
+    from hubscout.features.backend import check_acceleration
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -163,6 +165,7 @@ def rank(
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    check_acceleration(accelerate)
     options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
@@ -182,6 +185,7 @@ def rank(
             center=center,
             device=device,
             precision=precision,
+            accelerate=accelerate,
             batch_size=batch_size,
             cache=False if no_cache else (cache if cache is not None else True),
             limit=limit,

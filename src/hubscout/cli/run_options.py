@@ -20,6 +20,10 @@ ModelsOption = Annotated[
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Of splits, subsets, order and everything else random.")]
 TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+AccelerateOption = Annotated[
+    str,
+    typer.Option("--accelerate", help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU."),
+]
 EngineOption = Annotated[
     str, typer.Option("--engine", help="Where the work runs: local, or ray for a cluster of machines.")
 ]

@@ -109,8 +109,8 @@ class Job:
             return len(raw)
         return sum(len(part) + 1 for part in raw)
 
-    def fingerprint(self, precision: str) -> dict[str, str]:
-        return describe(self, precision)
+    def fingerprint(self, precision: str, backend: str) -> dict[str, str]:
+        return describe(self, precision, backend)
 
 
 def kept_of_row(task: Task, split_name: str, rows: np.ndarray) -> np.ndarray:

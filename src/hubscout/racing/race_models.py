@@ -59,6 +59,7 @@ def race(
     folds: int = 1,
     prior: bool = False,
     device: str = "auto",
+    accelerate: str = "auto",
     limit: int | str | None = None,
     seed: int = 0,
     skip_bad: bool = False,
@@ -90,6 +91,7 @@ def race(
             small data; 1 judges them on one.
         prior: add to the evidence what earlier races of the same recipe on this machine showed of each model.
         device: "auto", "cpu" or "cuda".
+        accelerate: "auto", "off" or "onnxruntime": how models run for the evidence, as for `rank`.
         limit: use at most so many train samples for the evidence, such as 2000 or "2k".
         seed: of splits, order and augmentation.
         skip_bad: leave out samples that cannot be read.
@@ -134,6 +136,7 @@ def race(
             opened,
             wanted,
             device=device,
+            accelerate=accelerate,
             limit=limit,
             seed=seed,
             skip_bad=skip_bad,

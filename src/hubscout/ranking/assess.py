@@ -88,6 +88,10 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
     if len(increments) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
     extractions = [_extract(backbone, task, settings, rows) for rows in increments]
+    if len({extraction.backend for extraction in extractions}) > 1:
+        # One of them could not be accelerated to its end, and features of one model may not mix.
+        settings = replace(settings, extraction=settings.extraction.replace(accelerate="off"))
+        extractions = [_extract(backbone, task, settings, rows) for rows in increments]
     latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
     card = extractions[0].card
     scores, parts, remarks, layers, chosen_evidence = _score(extractions, card, task, settings)

@@ -91,7 +91,7 @@ def rank(
         observer: hears of progress; see `hubscout.runs.events`.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
-            `blocks`, `skip_bad`.
+            `accelerate`, `blocks`, `skip_bad`.
 
     Returns:
         The `Ranking`. A model that could not be loaded or run is in its `failures` with the reason.
