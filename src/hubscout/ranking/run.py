@@ -133,7 +133,7 @@ class Run:
         sizes = subset_sizes(n)
         increments = increments_of(self.task, sizes, self.seed)
         deadline = until = None if budget is None else self.started + budget
-        if until is not None and not drops:
+        if budget is not None and not drops:
             until = self.started + TO_BE_COMPARED * budget
         alive = list(self.candidates)
         before: dict[str, Row] = {}
