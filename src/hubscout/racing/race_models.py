@@ -35,8 +35,8 @@ EVIDENCE_SHARE = 0.25
 
 
 def race(
-    task: Task | str | Path,
-    models: Iterable[str] | str,
+    task: Any,
+    models: Any,
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
@@ -63,7 +63,7 @@ def race(
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.
-        models: identifiers or patterns, as for `rank`.
+        models: identifiers, patterns or models in memory, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
@@ -100,7 +100,7 @@ def race(
     seconds = None if budget is None else parse_seconds(budget)
     check_folder(out, LOOKS, f"{EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
     arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
-    opened = open_task(task) if isinstance(task, str | Path) else task
+    opened = open_task(task)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
         ranking = rank(

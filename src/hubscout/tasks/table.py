@@ -38,7 +38,7 @@ def from_table(
 
     `source` is a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file a split
     (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists of
-    files, or a pandas data frame, or a mapping to those.
+    files, or a data frame of pandas or polars, or a mapping to those.
 
     Columns: one of `image` (paths relative to the file, or bytes), `text` (one column, or two for pairs), `audio`,
     `tokens` (lists of words) holds the inputs, `label` the labels; several are real-valued columns, or
@@ -92,12 +92,12 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
             split = canonical_split(part)
             if split is None:
                 raise TaskError(f"There is no split {part!r}. Known names: {known_split_names()}.")
-            listed = [ones] if isinstance(ones, (str, Path)) or _is_frame(ones) else list(ones)
-            files.setdefault(split, []).extend(one if _is_frame(one) else _absolute(one) for one in listed)
+            listed = [ones] if isinstance(ones, (str, Path)) or is_frame(ones) else list(ones)
+            files.setdefault(split, []).extend(one if is_frame(one) else _absolute(one) for one in listed)
         if not any(files.values()):
             raise TaskError("The mapping from splits to files is empty.")
         return files
-    if _is_frame(source):
+    if is_frame(source):
         return {None: [source]}
     if not isinstance(source, (str, Path)):
         raise TaskError(
@@ -149,8 +149,9 @@ def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
     return found if "train" in found else {}
 
 
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "iloc") and hasattr(value, "columns")
+def is_frame(value: Any) -> bool:
+    """Whether a value is a data frame of pandas or polars."""
+    return hasattr(value, "columns") and (hasattr(value, "iloc") or hasattr(value, "get_column"))
 
 
 def _absolute(path: str | Path) -> Path:
@@ -161,7 +162,7 @@ def _absolute(path: str | Path) -> Path:
 
 
 def _read(one: Any, *, encoding: str, delimiter: str | None) -> Table:
-    return frame_table(one, "data frame") if _is_frame(one) else read_table(one, encoding=encoding, delimiter=delimiter)
+    return frame_table(one, "data frame") if is_frame(one) else read_table(one, encoding=encoding, delimiter=delimiter)
 
 
 def _name(source: Any, files: Mapping[str | None, Sequence[Any]]) -> str:
