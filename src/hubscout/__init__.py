@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, LogMEClassifier, LogMERegressor, logme
-    from hubscout.hubs import list_models, load
+    from hubscout.hubs import Backbone, list_models, load
     from hubscout.racing import Race, race
     from hubscout.ranking import Ranking, rank, select_teachers
     from hubscout.tasks import Task, open_task
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Backbone": "hubscout.hubs",
     "Evidence": "hubscout.evidence",
     "LogMEClassifier": "hubscout.evidence",
     "LogMERegressor": "hubscout.evidence",
@@ -37,6 +38,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Backbone",
     "Evidence",
     "LogMEClassifier",
     "LogMERegressor",

@@ -176,3 +176,16 @@ def test_other_kinds(networks: Path, tmp_path: Path, kind: str) -> None:
     found = race(task, names(networks, "width=4", "width=32"), out=tmp_path / "run", refit=True, **QUICK)
     assert found.tuned is not None
     assert found.tuned.metric("test").value > 0.2
+
+
+def test_networks_in_memory_race(networks: Path, task: Task) -> None:
+    from hubscout.hubs.python_callable import find_function
+
+    make = find_function(f"{networks}:make")
+    modules = {"wide": make(width=64), "narrow": make(width=2)}
+    inputs = np.concatenate([np.asarray(part.inputs) for part in task.splits.values()])
+    labels = np.concatenate([part.targets for part in task.splits.values()])
+    found = race((inputs, labels), modules, learning_rate=0.05, **QUICK)
+    assert found.winner.model == "memory:wide"
+    assert found.tuned is not None
+    assert found.tuned.model == "memory:wide"

@@ -93,7 +93,12 @@ def check_modality(card: ModelCard, modality: str, *, called: str = "This model"
     if card.modalities and modality not in card.modalities:
         *most, last = (_INPUTS.get(name, name) for name in card.modalities)
         takes = f"{', '.join(most)} or {last}" if most else last
-        raise ModalityError(f"{called} takes {takes}, but the task's inputs are {_INPUTS.get(modality, modality)}.")
+        hint = (
+            ' If they are images, open them with modality="image".' if (modality, last) == ("array", "images") else ""
+        )
+        raise ModalityError(
+            f"{called} takes {takes}, but the task's inputs are {_INPUTS.get(modality, modality)}.{hint}"
+        )
 
 
 def _text(said: object) -> str | None:

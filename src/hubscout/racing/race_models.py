@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from hubscout.runs.file_names import RANKING
 from hubscout.runs.run_folder import check_folder
 
 if TYPE_CHECKING:
-    from hubscout.tasks import Task
     from hubscout.tuning import TuningArguments
 
 SETTINGS = {"schedule": "wsd", "frozen_norm_statistics": True, "keep_best": False, "keep_checkpoints": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,6 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.hubs import Backbone
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 

@@ -99,7 +99,8 @@ class Spread:
     ) -> _Model:
         name = candidate.identifier
         if name not in self._models:
-            shared = None if candidate.backbone is None else self._engine.share(candidate.backbone)
+            ready = candidate.ready()
+            shared = None if ready is None else self._engine.share(ready)
             self._models[name] = SentModel(name, self._name, shared)
             self._needs[name] = job_needs(
                 guess_params(candidate), len(self._task.train), self._engine, self._settings.extraction.device

@@ -15,6 +15,7 @@ from hubscout.runs.hooks import call
 from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.pixels import image_pixels
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.task_metrics import MetricValue
@@ -111,7 +112,7 @@ class Tuned:
     def predict(self, inputs: Sequence[Any], *, batch_size: int = 64) -> Predictions:
         """Predictions for raw inputs: images, texts, pairs of texts, lists of words, arrays.
 
-        An image is a path, bytes, a Pillow image or a uint8 array; it is decoded as tasks decode images.
+        An image is a path, bytes, a Pillow image or an array; it is decoded as tasks decode images.
         """
         import torch
 
@@ -120,7 +121,7 @@ class Tuned:
         if not len(inputs):
             raise InputError("inputs is empty: there is nothing to predict.")
         if "image" in self.backbone.card.modalities:
-            inputs = Images(inputs, origin="inputs")
+            inputs = Images(image_pixels(inputs, "inputs"), origin="inputs")
         preprocessing = self.backbone.preprocessing
         outputs = []
         with torch.no_grad():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
+from hubscout.hubs.model_objects import is_model
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
@@ -39,7 +39,8 @@ def tune(
     """Tune a model on a task.
 
     Args:
-        task: the labelled data, or what `hubscout.open_task` opens: trained on `train`, judged by `validation`, reported on `test`.
+        task: the labelled data, or what `hubscout.open_task` opens. It is trained on `train`, judged by
+            `validation` and reported on `test`.
         model: the model to tune: an identifier, or a model in memory as for `rank` (which is copied, not changed).
         teachers: models to learn from: identifiers, models in memory, or rows of a ranking.
         method: `fine-tune`, `kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`.
@@ -68,7 +69,7 @@ def tune(
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
-    if isinstance(teachers, str | Backbone):
+    if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
     folder = Path(out) if out is not None else None
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
