@@ -11,6 +11,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     OverwriteOption,
@@ -66,6 +67,7 @@ def race(
         bool, typer.Option("--refit", help="Tune the winner again on train and validation together.")
     ] = False,
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -95,7 +97,9 @@ def race(
     from hubscout.racing import race as run
     from hubscout.runs.display import display
 
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     options: dict[str, Any] = read_settings(settings or [])
     with display(len(split_models(models, allow_code=allow_code)), quiet=quiet, title="race") as observer:
         found = run(

@@ -167,6 +167,11 @@ class Backbone(ABC):
     def __call__(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         return self.forward(batch, layers)
 
+    def __repr__(self) -> str:
+        card = self.card
+        reads = "/".join(card.modalities) or "unknown inputs"
+        return f"Backbone({card.identifier!r}: {reads} to {card.feature_dim} features, {card.params:,} parameters)"
+
     @property
     def layer_names(self) -> tuple[str, ...]:
         """The layers that can be tapped, from the input to the output."""

@@ -11,7 +11,7 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays
-from hubscout.tasks.images import EXTENSIONS, Images
+from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import KINDS, kind_of
 from hubscout.tasks.labels import guess_kind
 from hubscout.tasks.pixels import has_image_shape, image_pixels, is_array
@@ -117,7 +117,7 @@ def guess_modality(inputs: Sequence[Any]) -> str:
 
 
 def _are_image_files(inputs: Sequence[Any]) -> bool:
-    return all(isinstance(value, str) and Path(value).suffix.lower() in EXTENSIONS for value in inputs[:100]) and (
+    return all(isinstance(value, str) and is_image_name(value) for value in inputs[:100]) and (
         Path(inputs[0]).is_file()
     )
 

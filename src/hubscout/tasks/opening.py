@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from hubscout.errors import TaskError
 from hubscout.tasks.data_objects import constructor_of_object
 from hubscout.tasks.folder import from_image_folder, missing_path, walk
-from hubscout.tasks.images import EXTENSIONS
+from hubscout.tasks.images import is_image_name
 from hubscout.tasks.remote import is_url, open_url
 from hubscout.tasks.task import Task
 
@@ -120,7 +120,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
 
 def _has_class_folders(path: Path) -> bool:
     for number, file in enumerate(walk(path)):
-        if file.parent != path and file.suffix.lower() in EXTENSIONS:
+        if file.parent != path and is_image_name(file):
             return True
         if number > _FILES_LOOKED_AT:
             break

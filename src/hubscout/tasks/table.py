@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.folder import missing_path
+from hubscout.tasks.folder import check_folder, missing_path
 from hubscout.tasks.reading import Table, frame_table, read_table, table_format
 from hubscout.tasks.rows import task_from_tables
 from hubscout.tasks.splitting import canonical_split, known_split_names
@@ -29,6 +30,7 @@ def from_table(
     separator: str | None = None,
     encoding: str = "utf-8",
     delimiter: str | None = None,
+    image_root: str | Path | None = None,
     name: str | None = None,
     validation_size: float = 0.1,
     test_size: float = 0.2,
@@ -40,18 +42,19 @@ def from_table(
     (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists of
     files, or a data frame of pandas or polars, or a mapping to those.
 
-    Columns: one of `image` (paths relative to the file, or bytes), `text` (one column, or two for pairs), `audio`,
-    `tokens` (lists of words) holds the inputs, `label` the labels; several are real-valued columns, or
-    0/1 columns of a multi-label task. `split` names the column that says which row is in which split; False
-    ignores such a column. What is not given is guessed and said in `task.notes`; so is `kind`. `separator` stands
-    between the labels of a multi-label column (`;`, `|` or `,` by default).
+    Columns: one of `image` (paths, or bytes), `text` (one column, or two for pairs), `audio`, `tokens` (lists of
+    words) holds the inputs, `label` the labels; several are real-valued columns, or 0/1 columns of a multi-label
+    task. Paths start from `image_root`, or else from the folder of the file. `split` names the column that says which
+    row is in which split; False ignores such a column. What is not given is guessed and said in `task.notes`; so is
+    `kind`. `separator` stands between the labels of a multi-label column (`;`, `|` or `,` by default).
 
     Rows without a label, or without a value in the `split` column that was named, are left out and counted in the
     notes.
     """
     files = table_files(source)
+    root = None if image_root is None else check_folder(image_root)
     tables = {
-        part: [_read(one, encoding=encoding, delimiter=delimiter) for one in ones] for part, ones in files.items()
+        part: [_read(one, root, encoding=encoding, delimiter=delimiter) for one in ones] for part, ones in files.items()
     }
     on_disk = all(isinstance(one, Path) for ones in files.values() for one in ones)
     options: dict[str, Any] = {
@@ -78,6 +81,7 @@ def from_table(
                 **plain,
                 "encoding": encoding,
                 "delimiter": delimiter,
+                "image_root": None if root is None else str(root),
                 "name": name,
             },
         }
@@ -161,8 +165,12 @@ def _absolute(path: str | Path) -> Path:
     return full
 
 
-def _read(one: Any, *, encoding: str, delimiter: str | None) -> Table:
-    return frame_table(one, "data frame") if is_frame(one) else read_table(one, encoding=encoding, delimiter=delimiter)
+def _read(one: Any, root: Path | None, *, encoding: str, delimiter: str | None) -> Table:
+    if is_frame(one):
+        table = frame_table(one, "data frame")
+    else:
+        table = read_table(one, encoding=encoding, delimiter=delimiter)
+    return table if root is None else replace(table, root=root)
 
 
 def _name(source: Any, files: Mapping[str | None, Sequence[Any]]) -> str:
