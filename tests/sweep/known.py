@@ -27,6 +27,7 @@ TEXT: dict[str, Gap] = {
 }
 
 TIMM: dict[str, Gap] = {
-    "hrnet": Gap("timm says", "a stage gives one map per resolution; timm states the width after further layers"),
+    "hrnet*": Gap("timm says", "a stage gives one map per resolution; timm states the width after further layers"),
+    "samvit_*_patch16": Gap("stated", "timm states the width before the neck, which narrows it to 256"),
 }
-"""By family: the module of timm."""
+"""By pattern of the architecture's name."""

@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 
 MOST_PARAMS = 375_000_000
@@ -75,8 +76,8 @@ def run(names: list[str], out: Path) -> int:
 
     for name in names:
         began = time.monotonic()
-        params = timm_models.count_params(name)
         try:
+            params = timm_models.count_params(name)
             if params and params > MOST_PARAMS:
                 line = {"name": name, "params": params, "too_large": True}
             else:
@@ -97,7 +98,10 @@ def report(lines: list[dict], planned: int) -> int:
     print(f"FLOPs could not be counted for: {', '.join(uncounted) or 'none'}.")
     for reason, count in Counter(failed.values()).most_common():
         print(f"{count:5d}  {reason}")
-    gaps = {line["name"]: known.TIMM.get(line.get("family", "")) for line in lines}
+    gaps = {
+        line["name"]: next((gap for pattern, gap in known.TIMM.items() if fnmatch(line["name"], pattern)), None)
+        for line in lines
+    }
     unknown = [name for name, what in failed.items() if not (gaps[name] and gaps[name].symptom in what)]
     working = [line["name"] for line in lines if gaps[line["name"]] and passed(line)]
     for name in unknown:

@@ -87,8 +87,11 @@ def check(name: str) -> dict[str, Any]:
     wrong = []
     if not torch.allclose(output.features, features, rtol=1e-4, atol=1e-5):
         wrong.append("features differ from those of timm's two halves")
-    if taken and (taken[0].numel() != features.numel() or not torch.allclose(taken[0].flatten(1), features, atol=1e-4)):
-        wrong.append("features are not what the classifier takes")
+    if taken:
+        # CLIP's attention pooling projects every position and takes the first afterwards
+        given = taken[0][:, 0] if taken[0].ndim == 3 and features.shape == taken[0][:, 0].shape else taken[0].flatten(1)
+        if given.shape != features.shape or not torch.allclose(given, features, atol=1e-4):
+            wrong.append("features are not what the classifier takes")
     given = output.features if output.logits is None and not num_classes else output.logits
     if logits is not None and (given is None or not torch.allclose(given, logits, rtol=1e-4, atol=1e-5)):
         wrong.append("logits differ from those of the model")
