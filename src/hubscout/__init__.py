@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hubscout.checking import DataCheck, check
     from hubscout.evidence import Evidence, LogMEClassifier, LogMERegressor, logme
     from hubscout.hubs import Backbone, list_models, load
     from hubscout.racing import Race, race
@@ -20,10 +21,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Backbone": "hubscout.hubs",
+    "DataCheck": "hubscout.checking",
     "Evidence": "hubscout.evidence",
     "LogMEClassifier": "hubscout.evidence",
     "LogMERegressor": "hubscout.evidence",
     "logme": "hubscout.evidence",
+    "check": "hubscout.checking",
     "Race": "hubscout.racing",
     "Ranking": "hubscout.ranking",
     "Task": "hubscout.tasks",
@@ -39,6 +42,7 @@ _HOMES = {
 
 __all__ = [
     "Backbone",
+    "DataCheck",
     "Evidence",
     "LogMEClassifier",
     "LogMERegressor",
@@ -47,6 +51,7 @@ __all__ = [
     "Task",
     "Tuned",
     "__version__",
+    "check",
     "list_models",
     "load",
     "logme",

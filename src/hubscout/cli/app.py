@@ -18,6 +18,7 @@ from hubscout.errors import HubscoutError, InputError, InterruptedRunError, Miss
 
 COMMANDS = (
     "demo",
+    "check",
     "rank",
     "race",
     "models",
