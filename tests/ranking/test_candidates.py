@@ -9,6 +9,7 @@ import pytest
 
 import hubscout as hs
 from hubscout.errors import InputError
+from hubscout.hubs import prepare_torchvision
 from hubscout.ranking.candidates import find_candidates
 from hubscout.tasks import Task
 
@@ -77,3 +78,28 @@ def test_what_is_no_model() -> None:
         find_candidates([3.5])
     with pytest.raises(InputError, match="models is empty"):
         find_candidates({})
+
+
+def test_options_behind_a_pattern_are_those_of_every_match(tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors"):
+        (tmp_path / name).write_bytes(b"")
+    found = find_candidates(f"file:{tmp_path}/*?arch=timm/mobilenetv2_035&input_size=64").models
+    assert [candidate.identifier for candidate in found] == [
+        f"file:{tmp_path / name}?arch=timm/mobilenetv2_035&input_size=64" for name in ("a.safetensors", "b.safetensors")
+    ]
+    assert all(candidate.by_pattern for candidate in found)
+
+
+def test_models_of_a_pattern_that_read_other_inputs_are_left_out_quietly(
+    zoo: str, array_task: Task, tmp_path: Path
+) -> None:
+    prepare_torchvision()
+    timm, safetensors = pytest.importorskip("timm"), pytest.importorskip("safetensors.torch")
+    safetensors.save_file(timm.create_model("test_resnet").state_dict(), tmp_path / "net.safetensors")
+    images = f"file:{tmp_path}/*.safetensors?arch=timm/test_resnet"
+    ranking = hs.rank(array_task, [f"python:{zoo}:look?first=0&last=4", images])
+    assert len(ranking) == 1
+    assert ranking.failures == ()
+    assert any("read other inputs are left out (1)" in note for note in ranking.task.notes)
+    named = hs.rank(array_task, [f"file:{tmp_path}/net.safetensors?arch=timm/test_resnet"])
+    assert len(named.failures) == 1

@@ -177,7 +177,7 @@ def rank(
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(
             task,
-            wanted,
+            found.models,
             metrics=split_list(metrics),
             layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
             layer="best" if best_layer else "final",

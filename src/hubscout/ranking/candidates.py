@@ -21,6 +21,8 @@ class Candidate:
     backbone: Backbone | None = None
     model: Any = field(default=None, repr=False)
     """A network in memory, held here as long as it is needed: the hub `memory` copies it when it is opened."""
+    by_pattern: bool = False
+    """Whether a pattern matched it: nobody asked for this one, so that it may turn out to be of another modality."""
 
     def ready(self) -> Backbone | None:
         """What must be sent to another process, because it cannot be opened there by its name."""
@@ -46,7 +48,8 @@ class Candidates:
 def find_candidates(models: Any) -> Candidates:
     """Models may be identifiers, patterns with `*` such as `timm/mobilenetv3*`, backbones or other models in memory.
 
-    A mapping gives models in memory their names.
+    A mapping gives models in memory their names. Options behind a pattern, as in `pypi/a*?input_size=64`, are those of
+    every model that it matches.
 
     A pattern that matches nothing, and an empty list, are errors: the user meant something by it. The same model
     twice is tried once.
@@ -54,19 +57,26 @@ def find_candidates(models: Any) -> Candidates:
     found: dict[str, Candidate] = {}
     notes: list[str] = []
     for name, model in _given(models):
-        if not isinstance(model, str):
+        if isinstance(model, Candidate):
+            found.setdefault(model.identifier, model)
+        elif not isinstance(model, str):
             candidate = _in_memory(model, name, found)
             found.setdefault(candidate.identifier, candidate)
         elif _is_pattern(model):
-            from hubscout.hubs import list_models
+            from hubscout.hubs import Identifier, list_models
 
-            listing = list_models(model)
+            pattern, _, options = model.partition("?")
+            listing = list_models(pattern)
             notes += listing.notes
             if not listing:
                 said = f" ({' '.join(listing.notes)})" if listing.notes else ""
                 raise InputError(f"models: the pattern {model!r} matches no model{said}. See `hubscout models`.")
             for entry in listing:
-                found.setdefault(entry.identifier, Candidate(entry.identifier))
+                identifier = entry.identifier
+                if options:
+                    given = Identifier.parse(f"{entry.identifier.partition('?')[0]}?{options}").options
+                    identifier = str(Identifier.parse(identifier).with_options(**given))
+                found.setdefault(identifier, Candidate(identifier, by_pattern=True))
         else:
             found.setdefault(model, Candidate(model))
     if not found:
