@@ -82,7 +82,7 @@ def mislabelled(
     count = len(suspects)
     words = (
         f"{count:,} of {len(features):,} samples {'is' if count == 1 else 'are'} predicted to be something else by "
-        f"{chosen} fitted to all others, the most certain first. Some are hard and not wrong: look at them."
+        "a model fitted to all others, the most certain first. Some are hard and not wrong: look at them."
     )
     return Finding(name="mislabelled", words=words, count=count, groups=shown), note
 

@@ -27,6 +27,7 @@ COMMANDS = (
     "predict",
     "evaluate",
     "reference",
+    "merge",
     "report",
     "serve",
     "cache",

@@ -69,7 +69,8 @@ def from_torch_dataset(source: Any, *, target_names: Sequence[str] | None = None
 
     """
     parts = source if isinstance(source, Mapping) else {"train": source}
-    pairs, notes = {}, list[str]()
+    pairs: dict[str, Any] = {}
+    notes: list[str] = []
     for name, part in parts.items():
         split = canonical_split(name)
         assert split is not None
@@ -113,6 +114,8 @@ def _pair_of(source: Any, notes: list[str]) -> tuple[Any, Any]:
     dataset = _without_transform(dataset, notes)
     tensors = getattr(dataset, "tensors", None)
     files = getattr(dataset, "samples", None)
+    inputs: Any
+    labels: Any
     if isinstance(tensors, tuple) and len(tensors) == 2:
         inputs, labels = (as_array(tensor) for tensor in tensors)
     elif isinstance(files, list) and isinstance(files[0], tuple) and hasattr(dataset, "class_to_idx"):
@@ -121,7 +124,8 @@ def _pair_of(source: Any, notes: list[str]) -> tuple[Any, Any]:
         inputs, labels = _read_pairs(dataset)
     if rows is None:
         return inputs, labels
-    return Rows(inputs, np.asarray(rows)), [labels[row] for row in rows]
+    chosen: Any = Rows(inputs, np.asarray(rows))
+    return chosen, [labels[row] for row in rows]
 
 
 def _read_pairs(dataset: Any) -> tuple[Any, list[Any]]:
@@ -160,7 +164,7 @@ def _rows_of_loader(source: Any, notes: list[str]) -> tuple[Any, Sequence[int] |
 
 def _without_transform(dataset: Any, notes: list[str]) -> Any:
     """The data set, and those that it is made of, without the transform of their inputs; the user's stay as it is."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for name in ("dataset", "datasets"):
         inner = getattr(dataset, name, None)
         if isinstance(inner, list):

@@ -69,8 +69,8 @@ def task_from_tables(
     if kind is None:
         kind, why = _guess_kind(roles, parts)
         said.append(f"kind guessed as {kind}: {why}")
-        labels = next(iter(parts.values()))[roles.targets[0]]
-        if kind_of(kind).classes_of_samples and (example := joined_labels(labels)):
+        column = next(iter(parts.values()))[roles.targets[0]]
+        if kind_of(kind).classes_of_samples and (example := joined_labels(column)):
             said.append(f"labels such as {example!r} look like several in one: if they are, say kind='multilabel'")
     check_fit(kind, roles.modality)
     chosen = kind_of(kind)
