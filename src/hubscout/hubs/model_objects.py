@@ -130,7 +130,7 @@ def _wrap_transformer(model: Any, identifier: Identifier, processor: Any) -> Tra
 
 def _with_input_size(network: Any) -> Any:
     """A network that says nothing of its inputs and begins with a linear layer takes arrays of that layer's width."""
-    first = next((part for part in network.modules() if list(part.parameters(recurse=False))), None)
+    first: Any = next((part for part in network.modules() if list(part.parameters(recurse=False))), None)
     says = any(hasattr(network, name) for name in ("pretrained_cfg", "num_features", "forward_features"))
     if not says and type(first).__name__ == "Linear" and not type(network).__module__.startswith("torchvision."):
         network.pretrained_cfg = {"input_size": (first.in_features,)}
@@ -165,7 +165,7 @@ def _code_of(network: Any) -> str:
 
 
 @functools.cache
-def _source_of(kind: type) -> str:
+def _source_of(kind: Any) -> str:
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):
