@@ -30,7 +30,7 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
     Args:
         task: the data, or what `hubscout.open_task` opens.
         models: models as for `rank`. The best of them says which samples are probably mislabelled: those that it
-            predicts to be of another class when it is fitted to all other samples. Without models, nobody says.
+            predicts to be of another class when it is fitted to others. Without models, nobody says.
         limit: rank the models on so many train samples, such as 2000 or "2k"; mislabelled ones are looked for there.
         options: of `rank`, such as `device`.
 

@@ -1,6 +1,7 @@
 """Samples that are probably mislabelled: those that all other samples predict to be something else.
 
-The best of the models gives features, and a linear model on them, fitted to all samples but one, predicts that one.
+The best of the models gives features, and a linear model on them, fitted to nine tenths of the samples, predicts the
+rest, ten times over.
 A sample is suspected of being of class c when c is predicted, and as strongly as it is, on average, for samples that
 are labelled c (confident learning, Northcutt et al., JAIR 70, 2021): classes that are always hard to tell are not all
 suspected. Labels of a multi-label task are taken one by one. A number is suspected when it is missed by far more than
@@ -9,6 +10,7 @@ the others.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from hubscout.checking.samples import Samples
-from hubscout.errors import ModelError
+from hubscout.errors import EvidenceWarning, ModelError
 from hubscout.runs.data_check import Finding
 from hubscout.tasks import Task
 from hubscout.tasks.fingerprint import derived_fingerprint
-from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.kinds import TaskKind, kind_of
 from hubscout.tasks.sequences import Chained, Rows
 from hubscout.tasks.task import Split
 
+FOLDS = 10
 FAR = 5.0
 """A number is suspected when it is missed by so many robust standard deviations of all misses."""
 
@@ -41,8 +44,6 @@ def mislabelled(
     task: Task, samples: Samples, models: Any, *, limit: int | str | None, most: int, **options: Any
 ) -> tuple[Finding | None, str]:
     """What the best of the models suspects, strongest first, and a note that says by which model."""
-    from hubscout.evidence import logme
-    from hubscout.evidence.left_out import left_out_predictions
     from hubscout.features import FeatureCache, extract
     from hubscout.ranking import rank
     from hubscout.ranking.candidates import find_candidates
@@ -64,15 +65,7 @@ def mislabelled(
     run = {name: value for name, value in options.items() if name in ("device", "precision", "batch_size", "skip_bad")}
     found = extract(candidate.open(), subset, cache=FeatureCache(), statistics=False, **run)
     features, width = found.features(), len(task.target_names)
-    columns = kind.target_columns(found.targets, width)
-    evidence = logme(
-        features,
-        found.targets,
-        kind=kind.row_kind,
-        classes=range(width) if kind.has_classes else None,
-        target_names=task.target_names,
-    )
-    predicted = left_out_predictions(evidence, features, columns)
+    predicted = held_out_predictions(features, found.targets, kind, width)
     suspects = sorted(find_suspects(task, predicted, found.targets), key=lambda one: -one.margin)
     numbers = subset.train.inputs.rows[found.rows] if isinstance(subset.train.inputs, Rows) else found.rows
     shown = tuple((samples.describe(int(numbers[one.row]), one.remark),) for one in suspects[:most])
@@ -82,9 +75,27 @@ def mislabelled(
     count = len(suspects)
     words = (
         f"{count:,} of {len(features):,} samples {'is' if count == 1 else 'are'} predicted to be something else by "
-        "a model fitted to all others, the most certain first. Some are hard and not wrong: look at them."
+        "a model fitted to others, the most certain first. Some are hard and not wrong: look at them."
     )
     return Finding(name="mislabelled", words=words, count=count, groups=shown), note
+
+
+def held_out_predictions(features: np.ndarray, targets: np.ndarray, kind: TaskKind, width: int) -> np.ndarray:
+    """(n, C) what linear models, each fitted to all folds but one, predict for the rows of that fold."""
+    from hubscout.evidence import logme
+
+    fold = np.random.default_rng(0).permutation(len(features)) % min(FOLDS, len(features))
+    predicted = np.empty((len(features), width))
+    for one in np.unique(fold):
+        rest = fold != one
+        classes = range(width) if kind.has_classes else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvidenceWarning)  # features that fit every label predict all the same
+            evidence = logme(
+                features[rest], targets[rest], kind=kind.row_kind, classes=classes, center=True, jackknife="none"
+            )
+        predicted[~rest] = evidence.predict(features[~rest])
+    return predicted
 
 
 def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Iterator[Suspect]:

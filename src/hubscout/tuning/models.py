@@ -22,6 +22,8 @@ def open_model(model: Any) -> Backbone:
         return load(model)
     if is_model(model):
         return load(register(model))
+    if isinstance(backbone := getattr(model, "backbone", None), Backbone):  # a Tuned: the network as it was tuned
+        return copy.deepcopy(backbone)
     for name in ("identifier", "model"):
         found = getattr(model, name, None)
         if isinstance(found, str):

@@ -25,7 +25,7 @@ def tune(
     task: Any,
     model: Any,
     teachers: Any = (),
-    method: str = "b-tuning",
+    method: str | None = None,
     *,
     out: Path | str | None = None,
     resume: bool = False,
@@ -43,7 +43,8 @@ def tune(
             `validation` and reported on `test`.
         model: the model to tune: an identifier, or a model in memory as for `rank` (which is copied, not changed).
         teachers: models to learn from: identifiers, models in memory, or rows of a ranking.
-        method: `fine-tune`, `kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`.
+        method: `fine-tune`, `kd`, `logit-kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`. None:
+            `b-tuning` where there are teachers, `fine-tune` where there are none.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a run with other arguments is refused.
@@ -71,6 +72,7 @@ def tune(
     settled = chosen.settled(task.modality, task.kind)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
+    method = method or ("b-tuning" if teachers else "fine-tune")
     folder = Path(out) if out is not None else None
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
     told = observer or silent
