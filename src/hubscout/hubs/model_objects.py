@@ -157,7 +157,8 @@ def _own_name(network: Any) -> str:
 def _code_of(network: Any) -> str:
     """A hash of the user's own classes in a network; one that never occurs again where their source cannot be read."""
     sources = []
-    for kind in sorted({type(part) for part in network.modules()}, key=lambda kind: kind.__qualname__):
+    kinds: set[Any] = {type(part) for part in network.modules()}
+    for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
         file = getattr(sys.modules.get(kind.__module__), "__file__", None)
         if not file or not is_installed(Path(file).resolve()):
             sources.append(_source_of(kind))

@@ -166,10 +166,8 @@ def _absolute(path: str | Path) -> Path:
 
 
 def _read(one: Any, root: Path | None, *, encoding: str, delimiter: str | None) -> Table:
-    if is_frame(one):
-        table = frame_table(one, "data frame")
-    else:
-        table = read_table(one, encoding=encoding, delimiter=delimiter)
+    frame = is_frame(one)
+    table = frame_table(one, "data frame") if frame else read_table(one, encoding=encoding, delimiter=delimiter)
     return table if root is None else replace(table, root=root)
 
 
