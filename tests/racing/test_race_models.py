@@ -207,7 +207,7 @@ def test_samples_that_cannot_be_read_are_left_out_of_all_stages(networks: Path, 
 
 def test_an_arm_whose_process_dies_is_out_and_the_race_goes_on(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "dies=true", "width=16")
-    with closing(LocalEngine(processes=1)) as engine:
+    with closing(LocalEngine(workers=1)) as engine:
         found = race(task, models, out=tmp_path / "run", engine=engine, **QUICK)
     assert found.winner.model == models[1]
     assert "EngineError" in found.order[-1].failure
@@ -219,3 +219,16 @@ def test_what_a_race_needs_no_more_is_removed(task: Task, networks: Path, tmp_pa
     race(task, names(networks, "width=8", "width=16"), out=tmp_path / "run", **QUICK)
     assert list((tmp_path / "run").glob("arms/*/metrics.jsonl"))
     assert not list((tmp_path / "run").glob("**/step-*.pt"))
+
+
+def test_networks_in_memory_race(networks: Path, task: Task) -> None:
+    from hubscout.hubs.python_callable import find_function
+
+    make = find_function(f"{networks}:make")
+    modules = {"wide": make(width=64), "narrow": make(width=2)}
+    inputs = np.concatenate([np.asarray(part.inputs) for part in task.splits.values()])
+    labels = np.concatenate([part.targets for part in task.splits.values()])
+    found = race((inputs, labels), modules, learning_rate=0.05, **QUICK)
+    assert found.winner.model == "memory:wide"
+    assert found.tuned is not None
+    assert found.tuned.model == "memory:wide"

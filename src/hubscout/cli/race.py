@@ -11,6 +11,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     OverwriteOption,
@@ -87,6 +88,7 @@ def race(
         bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")
     ] = False,
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -113,8 +115,10 @@ def race(
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
-    wanted = [candidate.identifier for candidate in find_candidates(split_models(models, allow_code=allow_code)).models]
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    wanted = find_candidates(split_models(models, allow_code=allow_code)).models
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     options: dict[str, Any] = read_settings(settings or [])
     with display(len(wanted), quiet=quiet, title="race") as observer:
         found = run(

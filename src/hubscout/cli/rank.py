@@ -11,6 +11,7 @@ from hubscout.cli.completion import complete_metrics
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -82,6 +83,7 @@ def rank(
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -173,12 +175,14 @@ def rank(
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
         say(note, quiet=quiet)
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     layer_names = split_list(layers or [])
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(
             task,
-            wanted,
+            found.models,
             metrics=split_list(metrics),
             layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
             layer="best" if best_layer else "final",

@@ -11,6 +11,7 @@ import typer
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -52,6 +53,7 @@ def reference(
     models: ModelsOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -91,7 +93,9 @@ def reference(
     from hubscout.tuning.reference import Grid
     from hubscout.tuning.reference import reference as run
 
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
     options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}

@@ -13,6 +13,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -69,6 +70,7 @@ def tune(
     overwrite: OverwriteOption = False,
     label: LabelOption = None,
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
@@ -139,7 +141,9 @@ def tune(
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
     method = method or ("b-tuning" if teachers else "fine-tune")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +44,8 @@ EVIDENCE_SHARE = 0.25
 
 
 def race(
-    task: Task | str | Path,
-    models: Iterable[str] | str,
+    task: Any,
+    models: Any,
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
@@ -76,7 +76,7 @@ def race(
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.
-        models: identifiers or patterns, as for `rank`.
+        models: identifiers, patterns or models in memory, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
@@ -121,11 +121,12 @@ def race(
     clock = Clock(None if budget is None else parse_seconds(budget))
     check_folder(out, RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
     arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
-    opened = open_task(task) if isinstance(task, str | Path) else task
+    opened = open_task(task)
     if deploy is not None:
         _check_deployable(deploy, opened)
     heard = observer or silent
-    wanted = [candidate.identifier for candidate in find_candidates(models).models]
+    candidates = find_candidates(models).models  # they hold what is in memory until the race is over
+    wanted = [candidate.identifier for candidate in candidates]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
         lock = FolderLock(folder)
@@ -134,7 +135,7 @@ def race(
         share = evidence_seconds(folder, None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds)
         ranking = rank(
             opened,
-            wanted,
+            candidates,
             device=device,
             accelerate=accelerate,
             limit=limit,

@@ -57,7 +57,7 @@ class Journal:
             earlier = load_ranking(self.folder)
         except RunError as error:
             raise RunError(f"{error} {_WAY_OUT}") from error
-        different = _differences(earlier, task, settings)
+        different = differences(earlier, task, settings)
         if different:
             raise RunError(f"{self.folder} holds another ranking ({'; '.join(different)}). {_WAY_OUT}")
         return earlier
@@ -146,7 +146,8 @@ class Journal:
         return f"the ranking there would lose {', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}"
 
 
-def _differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:
+def differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:
+    """In which the question of a ranking is another one, in words; empty where it is the same."""
     found = []
     if earlier.task.fingerprint != task:
         found.append(f"of the task {earlier.task.name!r}, whose data is not this data")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,6 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.hubs import Backbone
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -34,8 +33,8 @@ _JOB_SECONDS = 3600.0
 
 
 def rank(
-    task: Task | str | Path,
-    models: Iterable[str | Backbone] | str,
+    task: Any,
+    models: Any,
     *,
     metrics: Sequence[str] | str = ("logme",),
     layer: Literal["final", "best"] = "final",
@@ -60,8 +59,11 @@ def rank(
     """Rank models by how well their frozen features explain the labels of the train split.
 
     Args:
-        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name.
-        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`) or backbones.
+        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name, a data
+            frame, `(X, y)`, a `Dataset` or `DataLoader`.
+        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), models in memory (a torch module,
+            a model of timm or transformers, a `SentenceTransformer`, a backbone), one or a list of any of these; or a
+            mapping from names to models in memory. Such a model is copied, not changed.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
             of which has a LogME of its own in the row.
@@ -104,6 +106,7 @@ def rank(
 
     """
     from hubscout.features.decoded import PreparedPool
+    from hubscout.tasks import open_task
 
     started = time.perf_counter()
     chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
@@ -112,7 +115,7 @@ def rank(
     limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit, "time_limit")
     if isinstance(engine, str):
         ENGINES[engine]  # a wrong name is said before data is read
-    opened = _open(task)
+    opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
     if layer not in ("final", "best"):
@@ -193,14 +196,6 @@ def _open_engine(
         for note in opened.notes:
             observer(Message("engine", note))
     return opened
-
-
-def _open(task: Task | str | Path) -> Task:
-    if isinstance(task, str | Path):
-        from hubscout.tasks import open_task
-
-        return open_task(str(task))
-    return task
 
 
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:

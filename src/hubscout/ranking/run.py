@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, RunError, TaskError
+from hubscout.errors import InterruptedRunError, ModalityError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
@@ -26,8 +26,9 @@ from hubscout.ranking.progressive import (
     subset_sizes,
     who_is_out,
 )
+from hubscout.ranking.task_summary import summarise
 from hubscout.runs.environment import describe_environment
-from hubscout.runs.ranking import Ranking, Stage, TaskSummary
+from hubscout.runs.ranking import Ranking, Stage
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
 
@@ -54,6 +55,8 @@ class Run:
     """Set once there is something to be run."""
     rows: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    """Models that a pattern matched and that read other inputs than those of the task."""
     stages: list[Stage] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
     timed: dict[str, Row] = field(default_factory=dict)
@@ -145,7 +148,8 @@ class Run:
             for candidate, found in self.attempts(alive, increments[: stage + 1], deadline if stage else until):
                 if found is not None:
                     current[candidate.identifier] = found
-            unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
+            ended = {*current, *self.failures, *self.skipped}
+            unreached = [c for c in alive if c.identifier not in ended]
             if unreached and stage > 0:
                 self.journal.note("budget-spent", stage=stage, n=sizes[stage])
                 break  # part of the models on more data cannot be compared with the rest: keep the subset before
@@ -201,6 +205,10 @@ class Run:
                 check_row(found.row)
             except RunError as error:
                 found = error
+        if isinstance(found, ModalityError) and candidate.by_pattern:
+            self.skipped.append(candidate.identifier)
+            self.journal.note("model-skipped", model=candidate.identifier, reason=str(found))
+            return None
         if isinstance(found, Exception):
             reason = " ".join(str(found).split()) or "no reason given"
             self.fail(candidate, type(found).__name__, reason)
@@ -228,7 +236,7 @@ class Run:
     def ranking(self, *, complete: bool) -> Ranking:
         """What is known so far."""
         return Ranking(
-            task=_summary(self.whole, self.notes),
+            task=summarise(self.whole, self.notes, self.skipped),
             metrics=self.settings.metrics,
             rows=tuple(self._with_zoo_scores()),
             failures=tuple(self.failures.values()),
@@ -280,16 +288,3 @@ class Run:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
-
-
-def _summary(whole: Task, notes: tuple[str, ...]) -> TaskSummary:
-    return TaskSummary(
-        name=whole.name,
-        kind=whole.kind,
-        modality=whole.modality,
-        fingerprint=whole.fingerprint,
-        target_names=tuple(whole.target_names),
-        rows={split: len(part) for split, part in whole.splits.items()},
-        notes=(*whole.notes, *notes),
-        source=whole.source,
-    )

@@ -244,6 +244,11 @@ class Ranking:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from call("renderables", self, options.max_width)
 
+    def __repr__(self) -> str:
+        first = f", first {self.rows[0].identifier!r}" if self.rows else ""
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"Ranking({self.task.name!r}: {len(self.rows)} models by {self.metrics[0]}{first}{failed})"
+
     def __str__(self) -> str:
         return call("as_text", self)
 
