@@ -40,6 +40,7 @@ from hubscout.tuning.models import fingerprint, open_model, open_model_to_tune, 
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, plain_values, share_from_main
+from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.rows import Rows
 from hubscout.tuning.saving import save_record
@@ -74,17 +75,18 @@ class SingleRun:
         *,
         skip_bad: bool = False,
         restarts: Sequence[str] = (),
+        rate: RateChoice | None = None,
     ) -> None:
         self.method: Method = METHODS[method]()
         check_trainable(task)
         if self.method.uses_teachers and not teachers:
             raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
         self.asked, self.restarts = arguments, tuple(restarts)
-        self.arguments = arguments.slower(len(self.restarts))
+        self._take_rate(rate)
         self.folder = out
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
-        self.notes: list[str] = list(restarts)
+        self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
@@ -111,8 +113,36 @@ class SingleRun:
     def execute(self, *, resume: bool) -> Tuned:
         """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
         self.begin(resume)
+        if self._searches():
+            self._search()
         self.loop.run()
         return self.finish()
+
+    def _searches(self) -> bool:
+        """Whether a learning rate is still to be found."""
+        fresh = self.rate is None and self.loop.standing.step == 0
+        return (
+            fresh and self.asked.rate_search and len(self.task.validation) > 0 and steps_per_rate(self.loop.steps) > 0
+        )
+
+    def _search(self) -> None:
+        short = steps_per_rate(self.loop.steps)
+        self.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
+        choice = search_rate(self)
+        self._take_rate(choice)
+        self.loop.take_rates(self.arguments)
+        self._keep_rate(choice)
+        self._note(choice.reason)
+
+    def _take_rate(self, choice: RateChoice | None) -> None:
+        self.rate = choice
+        self.arguments = self.asked.at_rate(choice.learning_rate if choice else None).slower(len(self.restarts))
+
+    def _keep_rate(self, choice: RateChoice) -> None:
+        """In checkpoints and in the journal: who resumes the run does not search again."""
+        self.loop.standing.rate, self.loop.standing.rate_reason = choice.learning_rate, choice.reason
+        if self.accelerator.is_main_process:
+            self.loop.journal.add("note", step=0, text=choice.reason)
 
     def begin(self, resume: bool = False) -> None:
         """Build the network and its loop, at the first step or where an earlier run stopped."""
@@ -228,12 +258,16 @@ class SingleRun:
             state = checkpoints.read(latest)
             loop.resume(state)
             self.restarts = tuple(state["restarts"])
-            self.notes[:0] = self.restarts
-            self.arguments = loop.arguments = self.asked.slower(len(self.restarts))
+            found = loop.standing
+            self._take_rate(RateChoice(found.rate, found.rate_reason) if found.rate is not None else None)
+            self.notes[:0] = [*([found.rate_reason] if found.rate is not None else []), *self.restarts]
+            loop.arguments = self.arguments
             self._note(f"Resumed after step {loop.standing.step} from {latest}.")
         elif self.folder is not None and self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
             loop.journal.resume([])
+            if self.rate is not None:
+                self._keep_rate(self.rate)
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
