@@ -126,6 +126,9 @@ class TuningArguments:
     """Train low-rank adapters of this rank instead of the backbone's weights; merged into them at the end."""
     head_init: Literal["random", "posterior"] = "random"
     """`posterior`: start the head from the posterior weights m of the model's frozen features."""
+    linear_probe: bool | None = None
+    """Measure the linear probe of the frozen features (and of the teachers') before tuning, and keep it as the result
+    where validation never reaches it, if `keep_best`. None: where no learning rate is given."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 
@@ -227,11 +230,13 @@ class TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite."""
         optimizer = self.optimizer if self.optimizer != "auto" else default_optimizer(modality, kind)
         rate = self.learning_rate or rates_of(optimizer, modality).default
+        left_to_us = self.learning_rate is None and self.head_learning_rate is None
         return self.replace(
             optimizer=optimizer,
             learning_rate=rate,
             head_learning_rate=self.head_learning_rate or 10 * rate,
-            rate_search=self.rate_search and self.learning_rate is None and self.head_learning_rate is None,
+            rate_search=self.rate_search and left_to_us,
+            linear_probe=left_to_us if self.linear_probe is None else self.linear_probe,
         )
 
     def at_rate(self, rate: float | None) -> TuningArguments:

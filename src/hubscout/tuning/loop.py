@@ -42,6 +42,8 @@ class Standing:
     best_state: dict[str, Tensor] | None = None
     stale: int = 0
     stopped: bool = False
+    floor: float = -math.inf
+    """The validation metric of `best_state` before the first step; weights below it are not kept."""
     rate: float | None = None
     """The learning rate that a search chose, and why."""
     rate_reason: str = ""
@@ -264,12 +266,14 @@ class Loop:
             self._diverged(standing.step - 1, f"the validation {name} became NaN or infinite")
         improved = primary > standing.best
         if improved:
-            standing.best, standing.best_step, standing.stale = primary, standing.step, 0
+            standing.best, standing.stale = primary, 0
+        if improved and primary >= standing.floor:
+            standing.best_step = standing.step
             if self.arguments.keep_best:
                 standing.best_state = {
                     name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
                 }
-        else:
+        if not improved:
             standing.stale += 1
         standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
         epoch = standing.step / self.plan.batches_per_epoch

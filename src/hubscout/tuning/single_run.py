@@ -29,6 +29,7 @@ from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.data import MODEL, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.evaluate import Judge
+from hubscout.tuning.frozen_probe import EVENT, FrozenProbe
 from hubscout.tuning.guessing import Verdict, null_loss
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
@@ -113,10 +114,36 @@ class SingleRun:
     def execute(self, *, resume: bool) -> Tuned:
         """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
         self.begin(resume)
+        if self.asked.linear_probe and self.loop.standing.step == 0:
+            self._probe()
         if self._searches():
             self._search()
         self.loop.run()
         return self.finish()
+
+    def _probe(self) -> None:
+        """Measure the probes of the model and of its teachers; the model's is the best network so far."""
+        network, standing, library = self.loop.network, self.loop.standing, self.library
+
+        def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
+            head = copy.deepcopy(network.head).cpu()
+            posterior, features = library.posterior(self.model), library.features(self.model)
+            start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
+            own, others = FrozenProbe.of(library, self.model), [FrozenProbe.of(library, t) for t in self.teachers]
+            return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
+
+        own, others, head = self.shared(measured)
+        library.forget()
+        if self.accelerator.is_main_process:
+            self.loop.journal.add(EVENT, step=0, of="model", model=own.model, metrics=own.metrics)
+            if others:
+                best = max(others, key=lambda probe: probe.merit)
+                self.loop.journal.add(EVENT, step=0, of="teacher", model=best.model, metrics=best.metrics)
+        value = own.metric("validation")
+        # A mixture is not the model alone, not even before its first step.
+        if value is not None and np.isfinite(value) and self.arguments.keep_best and not is_mixture(network.body):
+            body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
+            standing.floor, standing.best_step, standing.best_state = value, 0, body | head
 
     def _searches(self) -> bool:
         """Whether a learning rate is still to be found."""
@@ -276,8 +303,13 @@ class SingleRun:
 
     def finish(self) -> Tuned:
         """Take the best weights, save them and measure them."""
-        loop, network = self.loop, self.loop.network
+        loop, network, standing = self.loop, self.loop.network, self.loop.standing
         loop.end()
+        if standing.best < standing.floor:
+            self._note(
+                f"Validation never reached the linear probe of the frozen features ({standing.best:.4f} at best, "
+                f"against {standing.floor:.4f}): the result is that probe, with the backbone as it was."
+            )
         network.eval()
         if self.arguments.lora_rank is not None:
             merge_adapters(network.body)

@@ -150,7 +150,7 @@ def difference_error(
     resamples: int = 200,
     seed: int = 0,
 ) -> float:
-    """The standard error of the difference of two models' primary metrics, by the bootstrap over the samples of both."""
+    """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
     one, other = (_Data(kind, predicted, targets, groups, target_names) for predicted in (first, second))
     name, generator = primary(kind, target_names), np.random.default_rng(seed)
     differences = np.empty(resamples)
