@@ -57,7 +57,7 @@ CIFAR = ("cifar10_resnet56", "cifar10_resnet44", "cifar10_resnet32")
 GENTLE = (0.0001, 0.0004, 0.0015, 0.006)
 STEEP = (0.003, 0.01, 0.03, 0.1)
 TEXT = (2e-5, 5e-5, 1.5e-4, 5e-4)
-SENTENCES = ("all-MiniLM-L6-v2", "sre-minilm")
+SENTENCES = ("all-MiniLM-L6-v2",)
 CASES = {
     case.name: case
     for case in (
