@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_metrics, complete_models
+from hubscout.cli.completion import complete_metrics
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -22,6 +23,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_options import AccelerateOption, ModelsOption, SeedOption, SkipBadOption
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -71,15 +73,7 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 @app.command(epilog=EPILOG)
 def rank(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one a line.",
-            autocompletion=complete_models,
-        ),
-    ],
+    models: ModelsOption,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -89,6 +83,7 @@ def rank(
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -116,10 +111,7 @@ def rank(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
-    accelerate: Annotated[
-        str,
-        typer.Option("--accelerate", help="auto, off or onnxruntime: run networks in ONNX Runtime, faster on a CPU."),
-    ] = "auto",
+    accelerate: AccelerateOption = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
     cache: Annotated[
         str | None,
@@ -147,8 +139,8 @@ def rank(
             "--time-limit", help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."
         ),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
+    skip_bad: SkipBadOption = False,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -183,12 +175,14 @@ def rank(
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
         say(note, quiet=quiet)
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     layer_names = split_list(layers or [])
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(
             task,
-            wanted,
+            found.models,
             metrics=split_list(metrics),
             layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
             layer="best" if best_layer else "final",
@@ -221,6 +215,10 @@ def rank(
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
     if out is not None:
         say(f"Saved in {out}.", quiet=quiet)
+    if ranking.explains_labels is False:
+        from hubscout.runs.explained import NOTHING_EXPLAINED
+
+        say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)
     if failed:
         from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED

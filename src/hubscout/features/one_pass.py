@@ -192,7 +192,7 @@ class Run:
         if len(rows) == 0:
             return
         for layer, accumulator in self.accumulators.items():
-            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows))
+            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
 
     def _check_skipped(self, skipped: tuple[int, ...]) -> None:
         if skipped and not self.options.skip_bad:
@@ -243,5 +243,5 @@ class Run:
 def _statistics_of(job: Job, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:
     accumulator = BlockAccumulator(job.task.kind, job.task.target_names)
     for part, rows in rows_of_part.items():
-        accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows))
+        accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows), job.kept(rows))
     return accumulator.finish()
