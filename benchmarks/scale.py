@@ -3,7 +3,8 @@
     python benchmarks/scale.py                     # n from 1e3 to 1e6, D from 256 to 4096
     python benchmarks/scale.py --device cuda       # features made on the device
     python benchmarks/scale.py --imagenet          # 1.28 M × 2048, 1000 classes, as a stream
-    python benchmarks/scale.py --engine            # Ray with two workers against one process, jobs of 20 seconds
+    python benchmarks/scale.py --engine            # two workers, local and on Ray, against one process
+    python benchmarks/scale.py --slices            # one model on two workers, whole and in slices
 
 Every measurement runs in a process of its own, so that its peak memory is its own. Features are made in pieces of
 random numbers, as a model would give them; making them is not counted. "above" is the peak of the resident memory
@@ -199,11 +200,11 @@ def work(seed, rounds):
 
 
 def engine_overhead(job_seconds: float, models: int) -> None:
-    """The same ranking in this process and on Ray with two workers, each with one thread."""
+    """The same ranking in this process, in two worker processes and on Ray with two workers, each with one thread."""
     import numpy as np
     import torch
 
-    from hubscout.engines import RayEngine
+    from hubscout.engines import LocalEngine, RayEngine
     from hubscout.ranking import rank
     from hubscout.tasks import Task
 
@@ -223,22 +224,87 @@ def engine_overhead(job_seconds: float, models: int) -> None:
 
         run(1, 1, "local")
         probe, _ = run(40, 1, "local")
-        # A model is four jobs.
-        rounds = max(40, round(40 * 4 * job_seconds / probe))
+        rounds = max(40, round(40 * job_seconds / probe))
         local, here = run(rounds, models, "local")
-        print(f"local, one process, one thread: {models} models in {local:.1f} s, {local / models / 4:.1f} s a job")
-        began = time.perf_counter()
-        engine = RayEngine("local", num_cpus=2, object_store_memory=200_000_000, dashboard=False)
-        started = time.perf_counter() - began
-        try:
-            cold, there = run(rounds, models, engine)
+        print(f"local, one process, one thread: {models} models in {local:.1f} s, {local / models:.1f} s per job")
+        for name, start in (
+            ("local, two workers", lambda: LocalEngine(workers=2)),
+            (
+                "Ray, two workers",
+                lambda: RayEngine("local", num_cpus=2, object_store_memory=200_000_000, dashboard=False),
+            ),
+        ):
+            began = time.perf_counter()
+            engine = start()
+            started = time.perf_counter() - began
+            try:
+                cold, there = run(rounds, models, engine)
+            finally:
+                engine.close()
+            difference = max(abs(a - b) for a, b in zip(here, there, strict=True))
             print(
-                f"Ray, two workers: {cold:.1f} s with the start of the workers; the cluster started in {started:.1f} s"
+                f"{name}: {cold:.1f} s with the start of the workers, {cold / (local / 2) - 1:+.1%} of half of local; "
+                f"the engine itself started in {started:.1f} s; largest difference of scores {difference:.1e}"
             )
+
+
+WAITING = """
+import time
+import torch
+from torch import nn
+
+class Waits(nn.Module):
+    num_features = 16
+    def __init__(self, rate):
+        super().__init__()
+        torch.manual_seed(0)  # the same weights in every worker
+        self.rate = rate
+        self.out = nn.Linear(32, 16)
+    def forward(self, inputs):
+        time.sleep(len(inputs) / self.rate)
+        return self.out(inputs)
+
+def waits(rate, load):
+    time.sleep(load)
+    return Waits(rate)
+"""
+
+
+def where_slices_pay() -> None:
+    """One model on two workers, whole and in two slices. It waits instead of computing, as for an accelerator, so that
+    other work on the machine does not count."""
+    import numpy as np
+
+    from hubscout.engines import LocalEngine
+    from hubscout.ranking import assessor, rank
+    from hubscout.tasks import Task
+
+    generator = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.py"
+        path.write_text(WAITING)
+        engine = LocalEngine(workers=2)
+        try:
+            for rate in (100, 1000, 10_000):
+                for rows in (512, 1024, 2048, 4096):
+                    inputs = generator.standard_normal((rows * 10 // 7, 32), dtype=np.float32)
+                    task = Task.from_arrays(inputs, ["a", "b"] * (len(inputs) // 2) + ["a"] * (len(inputs) % 2))
+                    seconds = {}
+                    for least in (rows, rows // 2):
+                        assessor.LEAST_ROWS_PER_SLICE = least
+                        model = f"python:{path}:waits?rate={rate}&load=1"
+                        cache = Path(folder) / f"{rate}-{rows}-{least}"
+                        began = time.perf_counter()
+                        found = rank(task, model, cache=cache, engine=engine, measure_latency=False)
+                        assert not found.failures, found.failures
+                        seconds[least] = time.perf_counter() - began
+                    print(
+                        f"{len(task.train):6,} rows at {rate:6,} per second: whole {seconds[rows]:5.1f} s, "
+                        f"two slices {seconds[rows // 2]:5.1f} s, {seconds[rows // 2] / seconds[rows]:.2f} of it",
+                        flush=True,
+                    )
         finally:
             engine.close()
-    print(f"half of local: {local / 2:.1f} s; overhead of the engine {cold / (local / 2) - 1:+.1%}; "
-          f"largest difference of scores {max(abs(a - b) for a, b in zip(here, there, strict=True)):.1e}")  # fmt: skip
 
 
 def main() -> None:
@@ -248,6 +314,7 @@ def main() -> None:
     parser.add_argument("--imagenet", action="store_true")
     parser.add_argument("--imagenet-rows", type=int, default=1_281_167)
     parser.add_argument("--engine", action="store_true")
+    parser.add_argument("--slices", action="store_true")
     parser.add_argument("--job-seconds", type=float, default=20.0)
     parser.add_argument("--models", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the measurements there as well")
@@ -259,6 +326,9 @@ def main() -> None:
         return
     if arguments.engine:
         engine_overhead(arguments.job_seconds, arguments.models)
+        return
+    if arguments.slices:
+        where_slices_pay()
         return
     cells = imagenet(arguments.device, arguments.imagenet_rows) if arguments.imagenet else sweep(
         arguments.device, arguments.most_rows

@@ -3,13 +3,15 @@ others."""
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
+from functools import partial
 from typing import TypeVar
+
+from hubscout.engines import Job, LocalEngine
 
 JobType = TypeVar("JobType")
 ResultType = TypeVar("ResultType")
@@ -20,24 +22,14 @@ def run_jobs(
 ) -> Iterator[tuple[JobType, ResultType]]:
     """Results as they come, beginning the jobs in their order. With one worker they run in this process."""
     start = time.perf_counter()
-
-    def said(job: JobType, outcome: str) -> None:
-        print(f"{time.perf_counter() - start:5.0f} s  {job}: {outcome}", file=sys.stderr, flush=True)
-
-    if workers == 1:
-        for job in jobs:
-            result, problem = attempt(work, job)
-            said(job, problem or "done")
-            if not problem:
-                yield job, result  # type: ignore[misc]
-        return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(attempt, work, job): job for job in jobs}
-        for future in as_completed(futures):
-            result, problem = future.result()
-            said(futures[future], problem or "done")
-            if not problem:
-                yield futures[future], result  # type: ignore[misc]
+    named = {str(place): job for place, job in enumerate(jobs)}
+    with closing(LocalEngine(0 if workers == 1 else workers, import_main=True)) as engine:
+        for result in engine.run([Job(key, partial(work, job)) for key, job in named.items()]):
+            job = named[result.key]
+            outcome = result.traceback or result.reason or "done"
+            print(f"{time.perf_counter() - start:5.0f} s  {job}: {outcome}", file=sys.stderr, flush=True)
+            if not result.failed:
+                yield job, result.value
 
 
 def attempt(work: Callable[[JobType], ResultType], job: JobType) -> tuple[ResultType | None, str]:

@@ -69,7 +69,7 @@ def name_of(opened: str) -> str:
 def text_identifier(name: str, **options: str) -> str:
     """How hubscout opens a text encoder of the shared folder, with options such as `pairs="siamese"`."""
     written = "&".join(f"{key}={value}" for key, value in sorted(options.items()))
-    return f"hf/{_zoo().zoo_folder() / 'text' / name}" + (f"?{written}" if written else "")
+    return f"file:{_zoo().zoo_folder() / 'text' / name}" + (f"?{written}" if written else "")
 
 
 def build(name: str, pixels: int | None = None) -> nn.Module:

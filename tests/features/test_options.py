@@ -57,5 +57,5 @@ def test_a_ranking_keeps_the_options_that_decide_what_comes_out(make_backbone, m
 
 def test_an_unknown_option_is_named_before_anything_runs(make_image_task):
     for function in (extract, rank):
-        with pytest.raises(UnknownNameError, match="'devise'. Did you mean 'device'"):
+        with pytest.raises(UnknownNameError, match=r"'devise'\. Did you mean 'device'"):
             function("no/such/model", make_image_task(40), devise="cpu")

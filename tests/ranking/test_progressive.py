@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking.progressive import nested_rows, pieces_of, subset_sizes, who_is_out
+from hubscout.ranking.progressive import increments_of, nested_rows, subset_sizes, who_is_out
 from hubscout.tasks import Task
 
 Make = Callable[..., Any]
@@ -31,11 +31,11 @@ def test_sizes_grow_to_the_whole(n: int) -> None:
     assert (steps <= 1.33).all()
 
 
-def test_pieces_are_parts_of_nested_stratified_subsets(long_task: Task) -> None:
+def test_increments_are_parts_of_nested_stratified_subsets(long_task: Task) -> None:
     sizes = [100, 200, 400]
-    pieces = pieces_of(long_task, sizes, seed=3)
-    assert [len(piece) for piece in pieces] == [100, 100, 200]
-    together = np.sort(np.concatenate(pieces))
+    increments = increments_of(long_task, sizes, seed=3)
+    assert [len(rows) for rows in increments] == [100, 100, 200]
+    together = np.sort(np.concatenate(increments))
     np.testing.assert_array_equal(together, nested_rows(long_task, 400, seed=3))
     assert len(np.unique(together)) == 400
     whole = np.bincount(long_task.train.targets) / len(long_task.train)
@@ -113,6 +113,6 @@ def test_a_model_that_catches_up_is_kept(make_row: Make) -> None:
     assert out["lost"].leader == "leader"
 
 
-def test_nobody_is_out_without_doubt_to_judge_by(make_row: Make) -> None:
+def test_nobody_is_out_without_an_uncertainty_to_go_by(make_row: Make) -> None:
     rows = {name: make_row(name, score, block_scores=(), block_sizes=()) for name, score in (("a", 1.0), ("b", 0.0))}
     assert who_is_out(rows, rows, stage=1, size=500, size_before=250, size_of_all=4000) == {}

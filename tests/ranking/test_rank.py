@@ -259,7 +259,7 @@ def test_bad_arguments(
 
 
 def test_fewer_samples_than_dimensions(zoo: str) -> None:
-    """Labels that are fitted without residue: the doubt stays finite and that of the features themselves."""
+    """Labels that are fitted without residue: the uncertainty stays finite and that of the features themselves."""
     generator = np.random.default_rng(5)
     inputs = generator.standard_normal((40, 20)).astype(np.float32)
     targets = np.where(inputs[:, 0] > 0, "p", "n")

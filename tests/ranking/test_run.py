@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hubscout.ranking import Ranking, rank
-from hubscout.ranking import run as run_module
+from hubscout.ranking import jobs as jobs_module
 from hubscout.tasks import Task
 
 ODD = """
@@ -67,7 +67,7 @@ def test_a_row_that_cannot_be_written_is_a_failure_of_its_model_alone(
     """A metric or a backbone of somebody else's may give what JSON has no words for."""
     from dataclasses import replace
 
-    honest = run_module.assess
+    honest = jobs_module.assess
 
     def assess(candidate, *rest):  # type: ignore[no-untyped-def]
         found = honest(candidate, *rest)
@@ -77,7 +77,7 @@ def test_a_row_that_cannot_be_written_is_a_failure_of_its_model_alone(
             return replace(found, row=replace(found.row, card={"licence": object()}))
         return found
 
-    monkeypatch.setattr(run_module, "assess", assess)
+    monkeypatch.setattr(jobs_module, "assess", assess)
     wanted = [f"{odd}:{name}" for name in ("nan", "text", "fine")]
     ranking = rank(array_task, wanted, cache=False, out=tmp_path / "run")
     assert ranking.identifiers == (f"{odd}:fine",)

@@ -1,4 +1,4 @@
-"""The table at the widths that terminals have: nothing folds, names stay apart, remarks come once."""
+"""The table at the widths that terminals have: nothing folds, names stay apart, footnotes come once."""
 
 from __future__ import annotations
 

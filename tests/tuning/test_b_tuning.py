@@ -62,7 +62,8 @@ def test_whole_loss_of_a_prepared_method_is_the_papers(task):
     own = logme(f, y, kind="classification", classes=range(3))
     expected = 2.5 * ((mixed - f @ own.weights.T) ** 2).mean(axis=1)
     references = method.references(torch.arange(len(y)), {})
-    found = method.terms(torch.nn.Module(), torch.as_tensor(f, dtype=torch.float32), references)["teachers"]
+    features = torch.as_tensor(f, dtype=torch.float32)
+    found = method.terms(torch.nn.Module(), features, torch.empty(0), references)["teachers"]
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-3, atol=1e-5)
 
 

@@ -49,6 +49,6 @@ def evaluate(
     if as_json:
         print_json(asdict(found))
         return
-    from hubscout.ranking.judgement import evaluation_table
+    from hubscout.ranking.evaluate_ranking import evaluation_table
 
     print_result(evaluation_table(found))

@@ -56,6 +56,8 @@ hubscout rank flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/
 
 hubscout rank trec/ -m hf/bert-base-uncased -m sentence-transformers/all-MiniLM-L6-v2 --metrics logme,knn
 
+hubscout rank flowers/ -m @models.txt --workers 4 --out run/
+
 hubscout rank /nfs/flowers -m @models.txt --engine ray --address auto --cache /nfs/features --out run/
 
 hubscout rank pets.parquet --label breed -m @models.txt --budget 10min --device cuda --json > pets.json
@@ -123,8 +125,12 @@ def rank(
         bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", help="Where models run: local, or ray for a cluster of machines.")
+        str, typer.Option("--engine", help="Where models run: local (this machine), or ray for a cluster of machines.")
     ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=0, help="With --engine local: run models in so many processes at the same time."),
+    ] = None,
     address: Annotated[
         str | None,
         typer.Option(
@@ -133,7 +139,9 @@ def rank(
     ] = None,
     time_limit: Annotated[
         str | None,
-        typer.Option("--time-limit", help="With --engine ray: a model silent for longer, such as 20min, has hung."),
+        typer.Option(
+            "--time-limit", help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."
+        ),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
@@ -162,6 +170,7 @@ def rank(
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     found = find_candidates(split_models(models, allow_code=allow_code))
@@ -186,7 +195,7 @@ def rank(
             budget=budget,
             progressive=True if progressive else None,
             engine=engine,
-            engine_options=engine_options(engine, address),
+            engine_options=options_of_engine,
             time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,

@@ -51,8 +51,13 @@ def tune(
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many of a ranking's best models teach.")] = 3,
     method: Annotated[
-        str, typer.Option("--method", help="fine-tune, kd, zoo, b-tuning, or all: compare them over seeds.")
-    ] = "b-tuning",
+        str | None,
+        typer.Option(
+            "--method",
+            help="fine-tune, kd, logit-kd, zoo, b-tuning, or all: compare them over seeds. Without it: b-tuning where "
+            "there are teachers, fine-tune where there are none.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -140,6 +145,7 @@ def tune(
     task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
+    method = method or ("b-tuning" if teachers else "fine-tune")
     taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top, allow_code=allow_code)
     with _folder(out, task.name, model, kept=resume or overwrite, quiet=quiet) as place:
         if method == "all":

@@ -1,4 +1,4 @@
-"""Where the work runs: this process, or a Ray cluster.
+"""Where the work runs: this process, several of this machine, or a Ray cluster.
 
 An engine runs independent jobs and gives their results back as they finish. It knows nothing of models or data, and
 those who hand it jobs do not know which engine they have.

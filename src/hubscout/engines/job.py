@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import pickle
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hubscout.errors import InputError
+from hubscout.errors import EngineError, HubscoutError, InputError
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,6 @@ class Job:
     """May be a fraction: several small models share a GPU."""
     cost: float = 0.0
     """How long it will take compared with the others, in any unit; the longest are started first."""
-    group: str = ""
-    """Jobs of one group share what is dear to set up, such as a loaded model, and follow one another."""
-    together: bool = False
-    """Whether the group is of no use with one of its jobs missing: when this one fails, those of the group that have
-    not started are given back as failed, with the same reason."""
     seconds_limit: float | None = None
     """Engines that run jobs in processes of their own end one that has neither finished nor reported anything for so
     long. None waits for ever."""
@@ -62,23 +59,6 @@ class JobResult:
         return " ".join(str(self.error).split()) or type(self.error).__name__
 
 
-@dataclass
-class GivenUp:
-    """Groups that lost a job they cannot do without, and why."""
-
-    reasons: dict[str, Exception]
-
-    def note(self, job: Job, result: JobResult) -> None:
-        """Hear of a result."""
-        if result.error is not None and job.together and job.group:
-            self.reasons.setdefault(job.group, result.error)
-
-    def result(self, job: Job) -> JobResult | None:
-        """What becomes of a job that has not started; None if it should run."""
-        error = self.reasons.get(job.group) if job.together and job.group else None
-        return None if error is None else JobResult(job.key, 0.0, error=error, attempts=0)
-
-
 def perform(job: Job) -> JobResult:
     """Run a job here. An exception becomes its result; Ctrl-C does not.
 
@@ -93,16 +73,72 @@ def perform(job: Job) -> JobResult:
     return JobResult(job.key, time.perf_counter() - started, value=value)
 
 
-def in_order(jobs: list[Job]) -> list[Job]:
-    """The costliest groups first, the jobs of a group together. Keys must differ.
+def perform_sent(key: str, sent: bytes) -> bytes:
+    """Run a pickled job in another process than the one that waits for it, and pickle its result.
 
-    >>> [job.key for job in in_order([Job("a", str, cost=1), Job("b", str, cost=3), Job("c", str, cost=2)])]
+    Job and result are pickled by hand: what cannot be read or sent is the failure of this job alone.
+    """
+    import cloudpickle
+
+    try:
+        job = pickle.loads(sent)
+    except Exception as error:
+        return cloudpickle.dumps(JobResult(key, 0.0, error=sendable(error)))
+    result = perform(job)
+    try:
+        return cloudpickle.dumps(result if result.error is None else replace(result, error=sendable(result.error)))
+    except Exception as error:
+        return cloudpickle.dumps(JobResult(key, result.seconds, error=sendable(error)))
+
+
+class JobQueue(deque[Job]):
+    """Jobs that wait, the costliest first. Keys must differ from all that were ever in it.
+
+    >>> [job.key for job in JobQueue([Job("a", str, cost=1), Job("b", str, cost=3), Job("c", str, cost=2)])]
     ['b', 'c', 'a']
     """
-    counts = Counter(job.key for job in jobs)
-    if repeated := [key for key, count in counts.items() if count > 1]:
-        raise InputError(f"The keys of jobs must differ; {sorted(repeated)[0]!r} is there more than once.")
-    totals: dict[str, float] = {}
-    for job in jobs:
-        totals[job.group or job.key] = totals.get(job.group or job.key, 0.0) + job.cost
-    return sorted(jobs, key=lambda job: (-totals[job.group or job.key], job.group or "", -job.cost))
+
+    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+        super().__init__()
+        self._keys: set[str] = set()
+        self.add(jobs)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Enter new jobs."""
+        for job in sorted(jobs, key=lambda job: -job.cost):
+            if job.key in self._keys:
+                raise InputError(f"The keys of jobs must differ; {job.key!r} is there more than once.")
+            self._keys.add(job.key)
+            self.append(job)
+
+
+def died(attempts: int, reason: str = "killed, out of memory, or crashed") -> EngineError:
+    """Why a job has no result whose process was gone each time that it was started."""
+    return EngineError(f"the process that ran it died {'once' if attempts == 1 else f'{attempts} times'} ({reason})")
+
+
+def hung(seconds: float) -> EngineError:
+    """Why a job has no result that was ended for its silence."""
+    return EngineError(f"it gave no sign of life for {seconds:g} seconds, its limit, and was ended")
+
+
+def sendable(error: Exception) -> Exception:
+    """An exception that survives the way back: one whose class is not known there, or that does not come out of a
+    pickle as it went in, becomes the nearest one of ours that does, with the same words.
+
+    >>> from hubscout.errors import MissingDependencyError
+    >>> type(sendable(MissingDependencyError("ray", "ray", "This"))).__name__, type(sendable(KeyError("a"))).__name__
+    ('HubscoutError', 'KeyError')
+    """
+    kind = type(error)
+    if isinstance(error, HubscoutError) or getattr(builtins, kind.__name__, None) is kind:
+        try:
+            back = pickle.loads(pickle.dumps(error))
+            if type(back) is kind and str(back) == str(error):
+                return error
+        except Exception:
+            pass
+        for base in kind.__mro__[1:]:
+            if issubclass(base, HubscoutError) and base.__init__ is HubscoutError.__init__:
+                return base(str(error))
+    return EngineError(f"{kind.__name__}: {error}")

@@ -8,16 +8,13 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hubscout.engines.engine import ENGINES, Follow, Observer
 from hubscout.engines.job import Job, JobResult
 from hubscout.engines.shared import Shared
 from hubscout.errors import EngineError, InputError
 from hubscout.optional import require
-
-if TYPE_CHECKING:
-    from hubscout.engines.crew import Member
 
 T = TypeVar("T")
 
@@ -41,14 +38,14 @@ class InObjectStore:
 class RayEngine:
     """Runs jobs on a Ray cluster.
 
-    Ray places worker processes where the CPUs and GPUs are that jobs ask for, and notices when one dies. A job whose
-    worker died is run again, on another worker, `attempts` times in all; the loss of a whole machine is not held
-    against the job. Results are counted once: a job that is run again is one that gave no result.
+    A job is a Ray task: Ray places it where the CPUs and GPUs are that it asks for, and runs it again where its
+    process or machine was lost, `attempts` times in all. Results are counted once: a job that is run again is one that
+    gave no result.
 
     Args:
         address: "auto" for the cluster that this machine is part of, "local" for one of its own on this machine,
             HOST:PORT or ray://HOST:PORT for another. None is $RAY_ADDRESS, else a cluster that runs here, else "local".
-        attempts: how often a job is started before its death counts as its fault.
+        attempts: how often a job is started before the death of its process counts as its fault.
         dashboard: whether a cluster that is started here has a dashboard.
         options: for `ray.init`, such as `num_cpus`.
 
@@ -62,9 +59,7 @@ class RayEngine:
         self._ray = require("ray", extra="ray", purpose="The engine 'ray'")
         self.attempts = attempts
         self.notes: tuple[str, ...] = ()
-        self.idle: list[Member] = []
-        """Workers that wait for the next `run`, with what they have loaded."""
-        self._mailbox: Any = None
+        self._events: Any = None
         self._ours = not self._ray.is_initialized()
         url = self._connect(address, dashboard, options) if self._ours else ""
         if url:
@@ -78,26 +73,25 @@ class RayEngine:
     def run(
         self, jobs: Iterable[Job], *, observer: Observer | None = None, then: Follow | None = None
     ) -> Iterator[JobResult]:
-        """Results in the order in which jobs finish; the costliest groups start first."""
-        from hubscout.engines.crew import Crew
+        """Results in the order in which jobs finish; the costliest start first."""
+        from hubscout.engines.ray_run import RayRun
 
-        self.mailbox.fetch.remote()  # what an earlier run left
-        crew = Crew(self, jobs, observer, then)
+        run = RayRun(self, jobs, observer, then)
         try:
-            yield from crew.results()
+            yield from run.results()
         finally:
-            crew.dismiss()
+            run.cancel()
 
     @property
-    def mailbox(self) -> Any:
-        """Where workers send what jobs report: on this machine, so that it is there as long as somebody listens."""
-        if self._mailbox is None:
-            from hubscout.engines.ray_worker import Mailbox
+    def events(self) -> Any:
+        """Where jobs send what they report: on this machine, so that it is there as long as somebody listens."""
+        if self._events is None:
+            from ray.util.queue import Queue
 
             here = self._ray.get_runtime_context().get_node_id()
             strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-            self._mailbox = self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=strategy).remote()
-        return self._mailbox
+            self._events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": strategy})
+        return self._events
 
     def share(self, value: T) -> Shared[T]:
         """Put a value into the object store."""
@@ -130,19 +124,11 @@ class RayEngine:
         here = self._ray.util.get_node_ip_address()
         return {node["NodeManagerAddress"] for node in self.nodes()} <= {here, "127.0.0.1"}
 
-    def release(self) -> None:
-        """End the workers that wait for the next run, so that others on the cluster get their places."""
-        if self._ray.is_initialized():
-            for member in self.idle:
-                self._ray.kill(member.actor)
-        self.idle = []
-
     def close(self) -> None:
-        """End the workers and leave the cluster; one that was started for this engine is stopped."""
-        self.release()
-        if self._mailbox is not None and self._ray.is_initialized():
-            self._ray.kill(self._mailbox)
-        self._mailbox = None
+        """Leave the cluster; one that was started for this engine is stopped."""
+        if self._events is not None and self._ray.is_initialized():
+            self._events.shutdown(force=True)
+        self._events = None
         if self._ours:
             self._ours = False
             self._ray.shutdown()

@@ -1,24 +1,19 @@
-"""What runs in the processes of a Ray cluster: the worker that performs jobs, and the mailbox of their events."""
+"""What runs in the processes of a Ray cluster: a job, and a thread that sends what it reports."""
 
 from __future__ import annotations
 
-import builtins
 import os
-import pickle
 import sys
 import threading
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from hubscout.engines import reporting
-from hubscout.engines.job import JobResult, perform
-from hubscout.errors import EngineError, HubscoutError
+from hubscout.engines.job import perform_sent
 
 _SECONDS_BETWEEN_EVENTS = 0.2
-_SECONDS_TO_WAIT_FOR_MAIL = 20.0
 _OUR_SETTINGS = ("HUBSCOUT_", "HF_", "TRANSFORMERS_", "TORCH_HOME", "TOKENIZERS_PARALLELISM")
 
 
@@ -46,110 +41,71 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Greeting:
-    """Where a worker is."""
+class Begun:
+    """A job has been started: where."""
 
     pid: int
     node: str
 
 
-class Mailbox:
-    """Takes events from all workers, each with the key of its job, until they are fetched. Becomes an actor."""
+def perform_on_ray(surroundings: Surroundings, events: Any, key: str, sent: bytes) -> bytes:
+    """Run a pickled job. Becomes a remote function; Ray runs it again where its process or machine was lost."""
+    import ray
 
-    def __init__(self) -> None:
-        self._events: list[Any] = []
-
-    def put(self, events: Sequence[Any]) -> None:
-        """Take events."""
-        self._events.extend(events)
-
-    def fetch(self) -> list[Any]:
-        """All events since the last time."""
-        events, self._events = self._events, []
-        return events
-
-
-class Worker:
-    """Performs one job after the other and keeps what they share loaded. Becomes an actor."""
-
-    def __init__(self, surroundings: Surroundings, mailbox: Any) -> None:
-        surroundings.take_over()
-        self._sender = _Sender(mailbox) if mailbox is not None else None
-        reporting.listen(None if self._sender is None else self._sender.put)
-
-    def greet(self) -> Greeting:
-        """Say where this is."""
-        import ray
-
-        return Greeting(os.getpid(), ray.get_runtime_context().get_node_id())
-
-    def perform(self, sent: bytes) -> JobResult:
-        """Run a pickled job."""
-        from ray import cloudpickle
-
-        job = None
-        try:
-            job = cloudpickle.loads(sent)
-        except Exception as error:
-            return JobResult("", 0.0, error=sendable(error))
-        if self._sender is not None:
-            self._sender.job = job.key
-        result = perform(job)
-        if self._sender is not None:
-            self._sender.flush(wait=True)  # what a job tells is heard before it is done
-        return result if result.error is None else replace(result, error=sendable(result.error))
+    surroundings.take_over()
+    with _Sender(events, key, Begun(os.getpid(), ray.get_runtime_context().get_node_id())):
+        return perform_sent(key, sent)
 
 
 class _Sender:
-    """Collects events, and sends them a few times a second from a thread of its own."""
+    """Sends what a job reports a few times per second; all of it is sent before the job is done."""
 
-    def __init__(self, mailbox: Any) -> None:
-        self._mailbox = mailbox
-        self.job = ""
-        self._events: list[tuple[str, Any]] = []
-        self._some = threading.Event()
+    def __init__(self, queue: Any, key: str, begun: Begun) -> None:
+        self._queue = queue
+        self._key = key
+        self._events: list[Any] = [begun]
+        self._done = threading.Event()
         self._lock = threading.Lock()
-        threading.Thread(target=self._work, name="hubscout-events", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="hubscout-events", daemon=True)
 
-    def put(self, event: Any) -> None:
+    def __enter__(self) -> None:
+        self._flush()  # before the job can crash the process
+        self._thread.start()
+        reporting.listen(self._put)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        reporting.listen(None)
+        self._done.set()
+        self._thread.join()
+        self._flush()
+
+    def _put(self, event: Any) -> None:
         with self._lock:
-            self._events.append((self.job, event))
-        self._some.set()
+            self._events.append(event)
 
-    def flush(self, *, wait: bool = False) -> None:
+    def _flush(self) -> None:
         import ray
 
         with self._lock:
             events, self._events = self._events, []
-            self._some.clear()
-        sent = self._mailbox.put.remote(events)
-        if wait:
-            with suppress(ray.exceptions.RayError):  # nobody listens any more
-                ray.get(sent, timeout=_SECONDS_TO_WAIT_FOR_MAIL)
+        try:
+            if events:
+                self._queue.put_nowait_batch([(self._key, event) for event in events])
+        except ray.exceptions.RayError:  # nobody listens, or not at the moment
+            with self._lock:
+                self._events[:0] = events
 
     def _work(self) -> None:
-        while self._some.wait():
-            self.flush()
-            time.sleep(_SECONDS_BETWEEN_EVENTS)
+        while not self._done.wait(_SECONDS_BETWEEN_EVENTS):
+            self._flush()
 
 
-def sendable(error: Exception) -> Exception:
-    """An exception that survives the way back: one whose class is not known there, or that does not come out of a
-    pickle as it went in, becomes the nearest one of ours that does, with the same words.
-
-    >>> from hubscout.errors import MissingDependencyError
-    >>> type(sendable(MissingDependencyError("ray", "ray", "This"))).__name__, type(sendable(KeyError("a"))).__name__
-    ('HubscoutError', 'KeyError')
-    """
-    kind = type(error)
-    if isinstance(error, HubscoutError) or getattr(builtins, kind.__name__, None) is kind:
-        try:
-            back = pickle.loads(pickle.dumps(error))
-            if type(back) is kind and str(back) == str(error):
-                return error
-        except Exception:
-            pass
-        for base in kind.__mro__[1:]:
-            if issubclass(base, HubscoutError) and base.__init__ is HubscoutError.__init__:
-                return base(str(error))
-    return EngineError(f"{kind.__name__}: {error}")
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process here. Becomes a remote function."""
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True

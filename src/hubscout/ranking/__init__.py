@@ -1,4 +1,4 @@
-"""`rank()`: features and metrics become a `Ranking` with order, doubt, cost and teachers."""
+"""`rank()`: features and metrics become a `Ranking` with order, uncertainty, cost and teachers."""
 
 from hubscout.ranking.rank_models import rank
 from hubscout.ranking.teachers import Teachers, greedy_joint, select_teachers

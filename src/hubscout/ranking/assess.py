@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from hubscout.engines.memory import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
-from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.convergence import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
 from hubscout.runs.row import LayerScore, Row
@@ -48,11 +48,13 @@ class Settings:
     layer: Literal["final", "best"] = "final"
     center: bool = False
     measure_latency: bool = True
-    extraction: ExtractionOptions = ExtractionOptions()
+    extraction: ExtractionOptions = field(default_factory=ExtractionOptions)
     cache: FeatureCache | None = field(default=None, compare=False)
     observer: Observer | None = field(default=None, compare=False)
     prepared: PreparedPool | None = field(default=None, compare=False)
     """Inputs that were prepared for one model, for the next of the same preprocessing."""
+    in_worker: bool = False
+    """Whether this is a worker of an engine, with others beside it on the machine."""
 
 
 @dataclass(frozen=True)
@@ -63,33 +65,28 @@ class Assessment:
     parts: Mapping[str, Mapping[str, float]]
 
 
-def assess(candidate: Candidate, task: Task, settings: Settings, pieces: Sequence[np.ndarray | None]) -> Assessment:
-    """Score a model on the train rows of `pieces`, one after the other; None is all rows.
+class Model(Protocol):
+    """What can be assessed: a name, and how to open what it names."""
 
-    A progressive ranking extends its subset piece by piece: those that ran before come from the cache, and the
-    additive statistics of all pieces together are those of one pass over all the rows.
+    @property
+    def identifier(self) -> str: ...
+
+    def open(self, observer: Observer | None = None) -> Backbone: ...
+
+
+def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Assessment:
+    """Score a model on the train rows of `increments`, one after the other; None is all rows.
+
+    A progressive ranking extends its subset by increments: those that ran before come from the cache, and the
+    additive statistics of all increments together are those of one pass over all the rows.
     """
     started = time.perf_counter()
-    backbone = candidate.open(settings.observer)
+    backbone = model.open(settings.observer)
     check_modality(backbone.card, task.modality)
-    if len(pieces) > 1 and settings.observer is not None:
+    if len(increments) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
-    extractions = [_extract(backbone, task, settings, piece) for piece in pieces]
+    extractions = [_extract(backbone, task, settings, rows) for rows in increments]
     latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
-    return assess_extractions(candidate, extractions, task, settings, latency=latency, started=started)
-
-
-def assess_extractions(
-    candidate: Candidate,
-    extractions: Sequence[Extraction],
-    task: Task,
-    settings: Settings,
-    *,
-    latency: float | None,
-    started: float | None = None,
-) -> Assessment:
-    """Score what running a model gave, here or elsewhere. Without `started`, the seconds of running it count too."""
-    began = time.perf_counter() - sum(e.seconds for e in extractions) if started is None else started
     card = extractions[0].card
     scores, parts, remarks, layers, evidence = _score(extractions, card, task, settings)
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
@@ -98,7 +95,7 @@ def assess_extractions(
     slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in ran]
     chosen = _chosen_layer(layers, settings)
     row = Row(
-        identifier=candidate.identifier,
+        identifier=model.identifier,
         score=first.signed_value if first is not None else 0.0,
         scores={name: score.value for name, score in scores.items()},
         standard_error=first.standard_error if first is not None else None,
@@ -117,7 +114,7 @@ def assess_extractions(
         flops=card.flops,
         samples_per_second=sum(len(e.rows) for e in ran) / sum(slowness) if ran else None,
         latency_seconds=latency,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - started,
         card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
         from_cache=all(extraction.from_cache for extraction in extractions),
         notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
@@ -132,32 +129,40 @@ def needs(settings: Settings, kind: str) -> set[str]:
     return {need for name in settings.metrics for need in lookup(name, kind).needs}
 
 
-def features_are_needed(settings: Settings, kind: str, rows: int, feature_dim: int) -> bool:
-    """Whether features must be kept until the model is scored: a metric wants them, or they are smaller than sums."""
-    return bool({"features", "logits"} & needs(settings, kind)) or rows <= min(FEW_ROWS, feature_dim)
+def resources(settings: Settings) -> dict[str, Any]:
+    """The inputs that were prepared for earlier models, and the threads that prepare others, for `extract`."""
+    from hubscout.features.decoded import PreparedPool, default_limit_bytes
+    from hubscout.features.preparing import default_threads
+
+    if not settings.in_worker:
+        return {"prepared": settings.prepared}
+    pool = remembered("prepared", "inputs", lambda: PreparedPool(default_limit_bytes() // 4))
+    # Never processes: a machine has several of these workers, each with a share of its cores.
+    return {"prepared": pool, "workers": default_threads()}
 
 
-def _extract(backbone: Backbone, task: Task, settings: Settings, piece: np.ndarray | None) -> Extraction:
+def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.ndarray | None) -> Extraction:
     from hubscout.features import extract
 
     wanted = needs(settings, task.kind)
-    rows = len(task.train) if piece is None else len(piece)
+    rows = len(task.train) if increment is None else len(increment)
     return extract(
         backbone,
         task,
         split="train",
-        indices=piece,
+        indices=increment,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        keep_features=features_are_needed(settings, task.kind, rows, backbone.card.feature_dim),
+        # A metric wants them, or they are smaller than sums.
+        keep_features=bool({"features", "logits"} & wanted) or rows <= min(FEW_ROWS, backbone.card.feature_dim),
         observer=settings.observer,
-        prepared=settings.prepared,
         options=settings.extraction,
+        **resources(settings),
     )
 
 
 def _without_cached(observer: Observer) -> Observer:
-    """Keep pieces from display that a stage before has run already: to a person a model runs once a stage."""
+    """Keep increments from display that ran in an earlier stage: to a person a model runs once per stage."""
     from hubscout.runs.events import Event, Finished, Started
 
     hidden: set[str] = set()

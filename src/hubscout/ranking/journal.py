@@ -39,7 +39,7 @@ class Journal:
     def open(self, *, task: str, settings: Mapping[str, Any], overwrite: bool) -> Ranking | None:
         """Take the folder for this process, and give back the ranking that is there, to go on from.
 
-        A folder that holds the answer to another question is left alone unless `overwrite` says otherwise. Then
+        A folder that holds the ranking of another configuration is left alone unless `overwrite` says otherwise. Then
         nothing is given back, and what was there stays until there is something to put in its place.
         """
         if self.folder is None or self._lock is None:
@@ -103,7 +103,7 @@ class Journal:
         if self._to_replace and not ranking.rows:
             return "no model could be ranked, so the ranking that is there stays"
         now = {row.identifier: row for row in ranking.rows}
-        # Until the end, growing subsets have models on few samples that were judged on many before.
+        # Until the end, growing subsets have models on few samples that were scored on many before.
         lost = [
             row.identifier
             for row in self._kept

@@ -52,15 +52,15 @@ def nested_rows(task: Task, n: int, seed: int) -> np.ndarray:
     return stratified_sample(kind_of(task.kind).strata(task.train.targets), n, seed)
 
 
-def pieces_of(task: Task, sizes: Sequence[int], seed: int) -> list[np.ndarray]:
+def increments_of(task: Task, sizes: Sequence[int], seed: int) -> list[np.ndarray]:
     """What each subset of `sizes` adds to the one before."""
-    pieces: list[np.ndarray] = []
+    increments: list[np.ndarray] = []
     before = np.empty(0, dtype=np.int64)
     for size in sizes:
         rows = nested_rows(task, size, seed)
-        pieces.append(np.setdiff1d(rows, before))
+        increments.append(np.setdiff1d(rows, before))
         before = rows
-    return pieces
+    return increments
 
 
 def who_is_out(
@@ -95,7 +95,7 @@ def who_is_out(
 def affordable_size(rows: Sequence[Row], size: int, seconds: float) -> int:
     """The subset that the models can be brought to, from `size` samples, in the time that is left."""
     slowness = sum(1.0 / row.samples_per_second for row in rows if row.samples_per_second)
-    # Loading, scoring and reading the cache do not shrink with the piece: what the last stage spent on them.
+    # Loading, scoring and reading the cache do not shrink with the increment: what the last stage spent on them.
     overhead = sum(
         max(0.0, (row.seconds or 0.0) - (size / 2) / row.samples_per_second) for row in rows if row.samples_per_second
     )

@@ -14,10 +14,10 @@ from hubscout.engines import ENGINES, Engine, open_engine
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.ranking.assess import Settings
+from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.run import Run
-from hubscout.ranking.spread import Spread
 from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.run_folder import check_folder
@@ -74,14 +74,14 @@ def rank(
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
         measure_latency: time single samples through each model, for at most 0.3 seconds.
-        engine: where the work runs: "local" is this process; "ray" is a cluster, over which (model, shards) jobs are
-            spread; or an engine that is open already.
-        engine_options: for the engine, such as `{"address": "auto"}` for Ray.
+        engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
+            engine that is open already.
+        engine_options: for the engine, such as `{"workers": 4}` for "local" or `{"address": "auto"}` for "ray".
         time_limit: how long a job of an engine may be silent, such as "20min", before its model is given up as
-            hanging; every batch is a sign of life. None is an hour. The engine "local" cannot end a job.
+            hanging; every batch is a sign of life. None is an hour. "local" without workers cannot end a job.
         seed: of subsets and of the draws for P(best).
         out: a run folder. Every finished model is saved there at once; the same call goes on where one was stopped,
-            and the same question with other models adds them to those that are there. Another question (other data,
+            and the same configuration with other models adds them to those that are there. Another one (other data,
             metrics or settings) is refused. One process at a time writes a folder.
         resume: refuse to start where `out` holds no ranking to go on with.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
@@ -96,7 +96,7 @@ def rank(
     Raises:
         TaskError: the data cannot be read.
         InputError: an argument is wrong.
-        RunError: `out` holds the ranking of another question, or another process is writing it.
+        RunError: `out` holds another ranking, or another process is writing it.
         InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
 
     """
@@ -129,7 +129,7 @@ def rank(
             observer=observer,
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
         )
-        question = {
+        configuration = {
             "metrics": list(names),
             "layer": layer,
             "center": centred,
@@ -143,7 +143,7 @@ def rank(
             task=subset,
             candidates=candidates.models,
             settings=settings,
-            question=question,
+            configuration=configuration,
             whole=opened,
             cache_folder=_folder_of(settings.cache) if cache is not False else None,
             journal=Journal(None if out is None else Path(out)),
@@ -153,14 +153,19 @@ def rank(
         )
         stack.callback(run.journal.close)
         run.begin(overwrite)
-        runner = _open_engine(engine, engine_options or {}, stack, observer) if run.missing else None
-        if runner is not None:
-            seen_by_all = not isinstance(cache, bool) or runner.shares_files()
-            run.spread = Spread(runner, subset, settings, shared_cache=seen_by_all, seconds_limit=limit_seconds)
+        if not run.missing:  # all of them are in the folder
+            return run.finish()
+        runner = _open_engine(engine, engine_options or {}, stack, observer)
+        run.assessor = Assessor(
+            runner,
+            subset,
+            settings,
+            shared_cache=not isinstance(cache, bool) or runner.shares_files(),
+            seconds_limit=limit_seconds,
+            began=lambda model: run.journal.note("model-started", model=model),
+        )
         try:
-            if not run.missing:
-                pass  # all of them are in the folder
-            elif growing:
+            if growing:
                 run.in_stages(seconds)
             else:
                 run.at_once()
@@ -171,8 +176,8 @@ def rank(
 
 def _open_engine(
     engine: str | Engine, options: Mapping[str, Any], stack: ExitStack, observer: Observer | None
-) -> Engine | None:
-    """The engine, open until the end of the ranking; None where models run in this process one after the other."""
+) -> Engine:
+    """The engine, open until the end of the ranking."""
     from hubscout.runs.events import Message
 
     opened = engine
@@ -182,7 +187,7 @@ def _open_engine(
     if observer is not None:
         for note in opened.notes:
             observer(Message("engine", note))
-    return opened if opened.elsewhere else None
+    return opened
 
 
 def _open(task: Task | str | Path) -> Task:

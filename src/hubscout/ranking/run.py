@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InterruptedRunError, RunError, TaskError
-from hubscout.ranking.assess import Assessment, Settings, assess
+from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
-from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, pieces_of, subset_sizes, who_is_out
+from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, increments_of, subset_sizes, who_is_out
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
-    from hubscout.ranking.spread import Spread
+    from hubscout.ranking.assessor import Assessor
     from hubscout.tasks import Task
 
 
@@ -36,13 +36,14 @@ class Run:
     whole: Task
     candidates: tuple[Candidate, ...]
     settings: Settings
-    question: Mapping[str, Any]
+    configuration: Mapping[str, Any]
     cache_folder: str | None
     journal: Journal
     started: float
     notes: tuple[str, ...]
     seed: int
-    spread: Spread | None = None
+    assessor: Assessor = field(init=False)
+    """Set once there is something to be run."""
     rows: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
@@ -55,13 +56,13 @@ class Run:
         self.environment = describe_environment(device=self.settings.extraction.device)
         if self.cache_folder is not None:
             self.environment["cache"] = self.cache_folder
-        earlier = self.journal.open(task=self.whole.fingerprint, settings=self.question, overwrite=overwrite)
+        earlier = self.journal.open(task=self.whole.fingerprint, settings=self.configuration, overwrite=overwrite)
         wanted = {candidate.identifier for candidate in self.candidates}
         there: dict[str, Row] = {}
         if earlier is not None:
             self.seconds_before = earlier.seconds
             there = self._holding(earlier)
-            if not self.question["progressive"]:
+            if not self.configuration["progressive"]:
                 self.rows = there
                 self.failures = {f.identifier: f for f in earlier.failures if f.identifier not in wanted}
             elif earlier.complete and wanted <= set(there):
@@ -116,7 +117,7 @@ class Run:
         """Every model on growing subsets, as long as it is in the race and there is time."""
         n = len(self.task.train)
         sizes = subset_sizes(n)
-        pieces = pieces_of(self.task, sizes, self.seed)
+        increments = increments_of(self.task, sizes, self.seed)
         deadline = None if budget is None else self.started + budget
         alive = list(self.candidates)
         before: dict[str, Row] = {}
@@ -125,7 +126,7 @@ class Run:
         while stage < len(sizes):
             began = time.perf_counter()
             current: dict[str, Assessment] = {}
-            for candidate, found in self.attempts(alive, pieces[: stage + 1], deadline):
+            for candidate, found in self.attempts(alive, increments[: stage + 1], deadline):
                 if found is not None:
                     current[candidate.identifier] = found
             unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
@@ -160,37 +161,22 @@ class Run:
                     if affordable < WORTH_GROWING * sizes[stage]:
                         break
                     sizes = [*sizes[: stage + 1], affordable]
-                    pieces = pieces_of(self.task, sizes, self.seed)
+                    increments = increments_of(self.task, sizes, self.seed)
             stage += 1
 
     def attempts(
-        self, candidates: Sequence[Candidate], pieces: Sequence[np.ndarray | None], deadline: float | None = None
+        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], deadline: float | None = None
     ) -> Iterator[tuple[Candidate, Assessment | None]]:
-        """Assess models, here one after the other or elsewhere at the same time, until the deadline is over."""
-        if self.spread is None:
-            for candidate in candidates:
-                if deadline is not None and time.perf_counter() > deadline:
-                    return
-                yield candidate, self.attempt(candidate, pieces)
+        """Assess models, wherever the engine runs them, until the deadline is over."""
+        if deadline is not None and time.perf_counter() > deadline:
             return
-        for candidate in candidates:
-            self.journal.note("model-started", model=candidate.identifier)
-        with closing(self.spread.assess(candidates, pieces)) as outcomes:
+        with closing(self.assessor.assess(candidates, increments)) as outcomes:
             for candidate, outcome in outcomes:
-                yield candidate, self.judge(candidate, outcome)
+                yield candidate, self.check(candidate, outcome)
                 if deadline is not None and time.perf_counter() > deadline:
                     return
 
-    def attempt(self, candidate: Candidate, pieces: Sequence[np.ndarray | None]) -> Assessment | None:
-        """Assess a model here; whatever is wrong with it becomes its failure."""
-        self.journal.note("model-started", model=candidate.identifier)
-        try:
-            outcome: Assessment | Exception = assess(candidate, self.task, self.settings, pieces)
-        except Exception as error:
-            outcome = error
-        return self.judge(candidate, outcome)
-
-    def judge(self, candidate: Candidate, found: Assessment | Exception) -> Assessment | None:
+    def check(self, candidate: Candidate, found: Assessment | Exception) -> Assessment | None:
         """Note what became of a model; what is wrong with the data is raised."""
         if isinstance(found, TaskError):
             raise found
@@ -229,7 +215,7 @@ class Run:
             rows=tuple(self._with_zoo_scores()),
             failures=tuple(self.failures.values()),
             stages=tuple(self.stages),
-            settings=self.question,
+            settings=self.configuration,
             environment=self.environment,
             seconds=self.seconds_before + time.perf_counter() - self.started,
             complete=complete,

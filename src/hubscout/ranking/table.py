@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubscout.credentials import strip_credentials
-from hubscout.ranking.remarks import remarks, title
+from hubscout.ranking.footnotes import footnotes, title
 from hubscout.runs.model_names import listing, short_names, shorten
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds
@@ -85,7 +85,7 @@ class Layout:
     names: Mapping[str, str]
     left_out: tuple[str, ...] = ()
 
-    def remarks(self, ranking: Ranking) -> list[str]:
+    def footnotes(self, ranking: Ranking) -> list[str]:
         """What the table had to leave out, and the best model's identifier where its name alone will not open it."""
         lines = []
         best = ranking.rows[0].identifier
@@ -130,10 +130,10 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
 
 
 def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
-    """The table and the remarks for a rich console of this width. Names are text, never markup."""
+    """The table and the footnotes for a rich console of this width. Names are text, never markup."""
     if not ranking.rows:
         yield Text(f"{title(ranking)}: no model could be ranked.")
-        yield from (Text(remark) for remark in remarks(ranking))
+        yield from (Text(footnote) for footnote in footnotes(ranking))
         return
     layout = lay_out(ranking, width)
     table = Table(title=Text(title(ranking)), title_justify="left", header_style="bold")
@@ -148,8 +148,8 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
         texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
         table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
     yield table
-    for remark in (*layout.remarks(ranking), *remarks(ranking, layout.names)):
-        yield Text(remark)
+    for footnote in (*layout.footnotes(ranking), *footnotes(ranking, layout.names)):
+        yield Text(footnote)
 
 
 def as_text(ranking: Ranking, width: int = 160) -> str:
@@ -173,7 +173,7 @@ def as_html(ranking: Ranking) -> str:
         body.append(
             f"<tr{style}>" + "".join(f"<td{tips.get(head, '')}>{escape(texts[head])}</td>" for head in heads) + "</tr>"
         )
-    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(ranking, names))
+    foot = "".join(f"<p>{escape(footnote)}</p>" for footnote in footnotes(ranking, names))
     return (
         f"<table><caption>{escape(title(ranking))}</caption><thead><tr>"
         f"{''.join(f'<th>{escape(text)}</th>' for text in heads)}</tr></thead>"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubscout.engines.memory import remembered
+from hubscout.engines.shared import Held
 
 if TYPE_CHECKING:
     from hubscout.engines import Engine, Shared
@@ -36,6 +37,8 @@ class TaskReference:
 
     def open(self) -> Task:
         """The task."""
+        if isinstance(self.value, Held):  # it is in this process, whose memory ends with the work
+            return self.value.value
         return remembered("task", self.fingerprint, self._open, most=_TASKS_KEPT)
 
     def _open(self) -> Task:

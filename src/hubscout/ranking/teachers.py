@@ -192,7 +192,7 @@ def _cached_features(
     observer: Observer | None,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     from hubscout.features import ExtractionOptions, FeatureCache, extract
-    from hubscout.ranking.progressive import pieces_of
+    from hubscout.ranking.progressive import increments_of
 
     if cache is None:
         folder = ranking.environment.get("cache")
@@ -208,9 +208,9 @@ def _cached_features(
         cache = folder
     opened = FeatureCache(cache) if isinstance(cache, str | Path) else cache
     n = ranking.compared[0].n if ranking.compared else 0
-    pieces: list[np.ndarray | None] = [None]
+    increments: list[np.ndarray | None] = [None]
     if ranking.stages:
-        pieces = [*pieces_of(task, [stage.n for stage in ranking.stages], ranking.seed)]
+        increments = [*increments_of(task, [stage.n for stage in ranking.stages], ranking.seed)]
     options = ExtractionOptions.from_record(ranking.settings).replace(layers=None, device=device)
     features: dict[str, np.ndarray] = {}
     targets = np.empty(0)
@@ -219,13 +219,13 @@ def _cached_features(
             extract(
                 row.identifier,
                 task,
-                indices=piece,
+                indices=rows,
                 cache=opened,
                 statistics=False,
                 observer=observer,
                 options=options,
             )
-            for piece in pieces
+            for rows in increments
         ]
         features[row.identifier] = np.concatenate([part.features() for part in parts])
         targets = np.concatenate([part.targets for part in parts])

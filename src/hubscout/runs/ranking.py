@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from hubscout.evaluation.pairs import Better
-    from hubscout.ranking.judgement import Evaluation, MetricAgreement
+    from hubscout.ranking.evaluate_ranking import Evaluation, MetricAgreement
 
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}

@@ -98,7 +98,7 @@ class TuningArguments:
 
     trade_off: float | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
-    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1). 0 is fine-tuning, bit for bit."""
+    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1; logit-kd: 1). 0 is fine-tuning, bit for bit."""
     teacher_targets: Literal["cached", "left-out", "live"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
@@ -107,6 +107,8 @@ class TuningArguments:
     """How b-tuning mixes its teachers; see `hubscout.tuning.teachers.mixing_weights`."""
     temperature: float = 0.1
     """Of the softmax over the teachers' LogME."""
+    kd_temperature: float = 2.0
+    """T of `logit-kd`: how far both answers are flattened before they are compared."""
     zoo_lite: bool = False
     """Zoo-Tuning with one set of gates for all inputs, which merges into a plain network afterwards."""
     zoo_start: float = 0.8
@@ -171,7 +173,14 @@ class TuningArguments:
             value, least = getattr(self, name), 0 if name == "restarts" else 1
             if value is not None and (not isinstance(value, int) or value < least):
                 raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
-        for name in ("learning_rate", "head_learning_rate", "gradient_clip", "temperature", "validate_every_epochs"):
+        for name in (
+            "learning_rate",
+            "head_learning_rate",
+            "gradient_clip",
+            "temperature",
+            "kd_temperature",
+            "validate_every_epochs",
+        ):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value!r}: must be above 0.")

@@ -19,6 +19,8 @@ def open_model(model: Any) -> Backbone:
         return copy.deepcopy(model)
     if isinstance(model, str):
         return load(model)
+    if isinstance(backbone := getattr(model, "backbone", None), Backbone):  # a Tuned: the network as it was tuned
+        return copy.deepcopy(backbone)
     for name in ("identifier", "model"):
         found = getattr(model, name, None)
         if isinstance(found, str):

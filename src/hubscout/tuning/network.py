@@ -68,7 +68,7 @@ class Network(nn.Module):
         predictions = self.classify(features)
         with torch.autocast(features.device.type, enabled=False):
             rows = {"task": self.loss(predictions, targets).sum()}
-            for name, term in self.method.terms(self.extra, features, references).items():
+            for name, term in self.method.terms(self.extra, features, predictions, references).items():
                 rows[name] = term.sum()
             penalties = {name: penalty(self, features) for name, penalty in self.penalties.items()}
         return {"rows": rows, "penalties": penalties}

@@ -166,7 +166,7 @@ def _search_grid(
         def job(key: str, place: tuple[str, float, float]) -> Job:
             settings = options_elsewhere(options, key, runner, observer)
             device = str(options.get("device", "auto"))
-            return trial_job(key, partial(_trial, sent, *place, settings), runner, device, group=place[0])
+            return trial_job(key, partial(_trial, sent, *place, settings), runner, device)
 
         while wanted:
             jobs = [job(key, place) for key, place in wanted.items() if place not in journal.done]

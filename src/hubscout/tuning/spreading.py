@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from hubscout.runs.events import Event
 
 
-def trial_job(key: str, work: Callable[[], Any], engine: Engine, device: str, group: str = "") -> Job:
+def trial_job(key: str, work: Callable[[], Any], engine: Engine, device: str) -> Job:
     """A job with a GPU of its own where the engine has GPUs, and its share of the cores."""
     gpus = 0.0 if device == "cpu" else min(1.0, engine.total("GPU"))
     cpus = max(1.0, engine.total("CPU") // engine.total("GPU")) if gpus else 1.0
-    return Job(key, work, cpus=cpus, gpus=gpus, group=group)
+    return Job(key, work, cpus=cpus, gpus=gpus)
 
 
 def options_elsewhere(options: Mapping[str, Any], key: str, engine: Engine, observer: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def tune(
     task: Task,
     model: str | Backbone,
     teachers: Sequence[Any] = (),
-    method: str = "b-tuning",
+    method: str | None = None,
     *,
     out: Path | str | None = None,
     resume: bool = False,
@@ -42,7 +42,8 @@ def tune(
         task: the labelled data: trained on `train`, judged by `validation`, reported on `test`.
         model: the model to tune, as an identifier or a backbone (which is copied, not changed).
         teachers: models to learn from: identifiers, backbones, or rows of a ranking.
-        method: `fine-tune`, `kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`.
+        method: `fine-tune`, `kd`, `logit-kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`. None:
+            `b-tuning` where there are teachers, `fine-tune` where there are none.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a run with other arguments is refused.
@@ -69,6 +70,7 @@ def tune(
     settled = chosen.settled(task.modality, task.kind)
     if isinstance(teachers, str | Backbone):
         teachers = (teachers,)
+    method = method or ("b-tuning" if teachers else "fine-tune")
     folder = Path(out) if out is not None else None
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
     told = observer or silent

@@ -48,16 +48,14 @@ def start_from_posterior(
         weights = weights / torch.as_tensor(loss.scale)[:, None]
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
     bias = bias - loss.likelihood.middle
-    stretch = (
-        1.0 if loss.likelihood.to_values is None else _best_stretch(values @ weights.T + bias, targets.cpu(), loss)
-    )
+    stretch = 1.0 if loss.likelihood.to_values is None else best_stretch(values @ weights.T + bias, targets.cpu(), loss)
     with torch.no_grad():
         head.weight.copy_(stretch * weights)
         head.bias.copy_(stretch * bias)
     return stretch
 
 
-def _best_stretch(outputs: torch.Tensor, targets: torch.Tensor, loss: TaskLoss) -> float:
+def best_stretch(outputs: torch.Tensor, targets: torch.Tensor, loss: TaskLoss) -> float:
     """The factor with the least loss on a grid: the loss is convex in it."""
     grid = np.geomspace(1.0, 64.0, 49)
     return float(min(grid, key=lambda factor: float(loss(factor * outputs, targets).mean())))

@@ -3,7 +3,8 @@
 from hubscout.tuning.methods.b_tuning import BTuning
 from hubscout.tuning.methods.distillation import Distillation
 from hubscout.tuning.methods.fine_tune import FineTune
+from hubscout.tuning.methods.logit_distillation import LogitDistillation
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import ZooTuning
 
-__all__ = ["METHODS", "BTuning", "Distillation", "FineTune", "Method", "Preparation", "ZooTuning"]
+__all__ = ["METHODS", "BTuning", "Distillation", "FineTune", "LogitDistillation", "Method", "Preparation", "ZooTuning"]

@@ -79,7 +79,9 @@ class BTuning(Method):
             return {"teachers": self.cached[rows]}
         return {"teachers": self.panel.live_predictions(views) * self.scale - self.intercept}
 
-    def terms(self, extra: nn.Module, features: Tensor, references: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def terms(
+        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """λ times the mean squared difference over the targets."""
         return {"teachers": self.trade_off * b_tuning_loss(features, self.target_weights, references["teachers"])}
 

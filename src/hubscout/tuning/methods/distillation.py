@@ -64,7 +64,9 @@ class Distillation(Method):
         features = [kept[rows] for kept in self.cached] if self.cached is not None else self.panel.live_features(views)
         return {f"teacher-{k}": matrix for k, matrix in enumerate(features)}
 
-    def terms(self, extra: nn.Module, features: Tensor, references: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def terms(
+        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """λ times the mean over the teachers of the squared distance."""
         assert isinstance(extra, nn.ModuleList)
         distances = [

@@ -60,8 +60,13 @@ class Method:
         """What `terms` compares with: one row for each of the step's rows."""
         return {}
 
-    def terms(self, extra: nn.Module, features: Tensor, references: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Parts of the loss beside the task's: name → one number a row, already weighted."""
+    def terms(
+        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Parts of the loss beside the task's: name → one number per row, already weighted.
+
+        `features` are the model's, `outputs` what its head makes of them.
+        """
         return {}
 
     def new_parameters(self, body: nn.Module) -> Iterator[nn.Parameter]:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from hubscout.errors import InputError
-from hubscout.ranking.judgement import evaluation_table
+from hubscout.ranking.evaluate_ranking import evaluation_table
 from hubscout.runs.reference_file import read_reference
 from hubscout.runs.row import Dropped
 
@@ -53,7 +53,7 @@ def test_evaluate_puts_baselines_beside_the_metrics(eight: Any) -> None:
     assert evaluation_table(found).row_count == 4
 
 
-def test_dropped_models_are_not_judged(make_row: Make, make_ranking: Make) -> None:
+def test_dropped_models_are_not_evaluated(make_row: Make, make_ranking: Make) -> None:
     dropped = Dropped(n=500, stage=1, leader="a", probability=0.001)
     ranking = make_ranking(make_row("a", 0.3), make_row("b", 0.2), make_row("c", 0.9, n=500, dropped=dropped))
     found = ranking.evaluate({"a": 3.0, "b": 2.0, "c": 1.0})

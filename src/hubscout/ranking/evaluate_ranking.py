@@ -38,7 +38,7 @@ class MetricAgreement:
 
 
 def metric_agreement(ranking: Ranking) -> MetricAgreement:
-    """Compare the orders that the metrics give to the models that were judged on the same data."""
+    """Compare the orders that the metrics give to the models that were scored on the same data."""
     from hubscout.evaluation import kendall_tau, weighted_tau
 
     names = ranking.metrics
@@ -96,14 +96,14 @@ def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Pa
             f"{', '.join(list(known)[:5]) or 'none'}; the ranking has {', '.join(ranking.identifiers[:5])}."
         )
 
-    def judge(scores: dict[str, float], direction: Better = "higher") -> Agreement | None:
+    def agreement(scores: dict[str, float], direction: Better = "higher") -> Agreement | None:
         if len(scores) < 2:
             return None
         return evaluate(scores, {name: known[name] for name in scores}, better=better, score_better=direction)
 
     metrics: dict[str, Agreement] = {}
     for name in ranking.metrics:
-        found = judge({row.identifier: row.scores[name] for row in rows if name in row.scores}, _direction(name))
+        found = agreement({row.identifier: row.scores[name] for row in rows if name in row.scores}, _direction(name))
         if found is not None:
             metrics[name] = found
     baselines: dict[str, Agreement] = {}
@@ -116,7 +116,7 @@ def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Pa
         sources[fact] = {name: float(value) for name, value in stated.items() if value is not None}
     for name, values in sources.items():
         # A baseline over other models than the metrics would not be a comparison.
-        found = judge(values) if len(values) == len(rows) else None
+        found = agreement(values) if len(values) == len(rows) else None
         if found is not None:
             baselines[name] = found
     return Evaluation(

@@ -16,7 +16,7 @@ Reason = TypeVar("Reason", bound=Hashable)
 Who = TypeVar("Who")
 
 MOST_NAMES = 8
-"""In one remark; a hub of hundreds would fill the screen with what went as expected."""
+"""In one footnote; a hub of hundreds would fill the screen with what went as expected."""
 
 
 def title(ranking: Ranking) -> str:
@@ -27,7 +27,7 @@ def title(ranking: Ranking) -> str:
     return f"{task.name}: {task.kind}, {kind.count_targets(len(task.target_names))}, {n:,} training {kind.unit}"
 
 
-def remarks(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[str]:
+def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[str]:
     """What must be said below the table. `names` are what the table calls the models."""
     called = dict(names or {})
 

@@ -1,0 +1,245 @@
+"""What a sceptic would try in place of B-Tuning, on equal terms.
+
+    python experiments/teaching/run.py --workers 16 --seconds 480 --out results/runs.jsonl   # goes on where it stopped
+    python experiments/teaching/table.py                                                     # table.md, figure.png
+
+For each case (a set, how many of its train samples, a student, its teachers by LogME) and each method: four settings,
+judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
+have four learning rates, methods with teachers two rates and two strengths. Every finished run is a line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import shared_hub  # noqa: E402
+from data_sets import open_set  # noqa: E402
+
+CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
+SEARCH_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
+STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "300"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is tuned on what, and by whom it is taught, the best by LogME first."""
+
+    set_name: str
+    train_samples: int | None
+    student: str
+    teachers: tuple[str, ...]
+    rates: tuple[float, float, float, float]
+    """Of fine-tuning; methods with teachers have the two in the middle."""
+    pixels: int | None = 96
+
+    @property
+    def name(self) -> str:
+        size = "all" if self.train_samples is None else str(self.train_samples)
+        return f"{self.set_name}-{size}/{self.student}"
+
+
+MOBILENET, LITE0 = "mobilenetv2_coral_in1k", "tf_efficientnet_lite0_in1k"
+LARGE = ("resnet50_keras_in1k", "tf_efficientnet_lite2_in1k", "tf_efficientnet_lite1_in1k")
+CIFAR = ("cifar10_resnet56", "cifar10_resnet44", "cifar10_resnet32")
+GENTLE = (0.0001, 0.0004, 0.0015, 0.006)
+STEEP = (0.003, 0.01, 0.03, 0.1)
+TEXT = (2e-5, 5e-5, 1.5e-4, 5e-4)
+SENTENCES = ("all-MiniLM-L6-v2",)
+CASES = {
+    case.name: case
+    for case in (
+        Case("pets", 370, MOBILENET, LARGE, GENTLE),
+        Case("cifar10", 500, MOBILENET, CIFAR, GENTLE),
+        Case("trec", 300, "paraphrase-MiniLM-L3-v2", SENTENCES, TEXT, None),
+        Case("omniglot", None, MOBILENET, LARGE, GENTLE),
+        Case("fashion-mnist", 500, "cifar10_resnet20", LARGE, STEEP),
+        Case("pets", None, MOBILENET, LARGE, GENTLE),
+        Case("pets", 370, LITE0, LARGE, GENTLE),
+        Case("pet-heads", 500, MOBILENET, LARGE, GENTLE),
+        Case("cifar10", None, MOBILENET, CIFAR, GENTLE),
+    )
+}
+"""In the order of their worth."""
+
+METHODS: dict[str, dict[str, Any]] = {
+    "fine-tune": {"method": "fine-tune"},
+    "b-tuning": {"method": "b-tuning", "teachers": 3, "strengths": (1.0, 10.0), "per_target": True},
+    "logit-kd": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0)},
+    "logit-kd, one teacher": {"method": "logit-kd", "teachers": 1, "strengths": (1.0, 5.0)},
+    "b-tuning, live": {
+        "method": "b-tuning", "teachers": 3, "strengths": (1.0, 10.0), "per_target": True, "teacher_targets": "live",
+    },
+    "logit-kd, live": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "teacher_targets": "live"},
+    "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
+    "self-distillation": {"method": "logit-kd", "teachers": 0, "strengths": (1.0, 5.0)},
+    "shuffled teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "shuffled": True},
+    "label smoothing": {"method": "fine-tune", "label_smoothing": 0.1},
+    "head from the posterior": {"method": "fine-tune", "head_init": "posterior"},
+    "l2-sp": {"method": "fine-tune", "l2_sp": 0.01},
+    "twice the steps": {"method": "fine-tune", "steps": 2 * STEPS},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run."""
+
+    case: str
+    method: str
+    learning_rate: float
+    strength: float | None
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return json.dumps(list(asdict(self).values()))
+
+
+def search(case: str, method: str) -> list[Setting]:
+    """The four settings that validation chooses from."""
+    rates, strengths = CASES[case].rates, METHODS[method].get("strengths")
+    if strengths is None:
+        return [Setting(case, method, rate, None, SEARCH_SEED) for rate in rates]
+    return [Setting(case, method, rate, strength, SEARCH_SEED) for rate in rates[1:3] for strength in strengths]
+
+
+@cache
+def open_task(set_name: str, train_samples: int | None) -> Any:
+    task = open_set(set_name)
+    return task if train_samples is None else task.subset(train_samples, seed=0)
+
+
+def opened(name: str, pixels: int | None) -> str:
+    if name in shared_hub.TEXT:
+        return shared_hub.text_identifier(name)
+    return shared_hub.identifier(name, None if name.startswith("cifar10_") else pixels)
+
+
+def run_one(setting: Setting) -> dict[str, Any]:
+    from hubscout.errors import DivergedError
+    from hubscout.features import FeatureCache
+    from hubscout.tuning import tune
+    from hubscout.tuning.teachers import TeacherPanel
+
+    case, options = CASES[setting.case], dict(METHODS[setting.method])
+    method, taught_by = options.pop("method"), options.pop("teachers", None)
+    options.pop("strengths", None)
+    task = open_task(case.set_name, case.train_samples)
+    names: tuple[str, ...] = () if taught_by is None else case.teachers[:taught_by] or (case.student,)
+    if setting.strength is not None:
+        options["trade_off"] = setting.strength * (len(task.target_names) if options.pop("per_target", False) else 1)
+    if options.pop("shuffled", False):
+        shuffle_answers(TeacherPanel)
+    start = time.perf_counter()
+    result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
+    try:
+        tuned = tune(
+            task, opened(case.student, case.pixels), [opened(name, case.pixels) for name in names], method,
+            **{"steps": STEPS, **options}, batch_size=64, learning_rate=setting.learning_rate, restarts=0,
+            seed=setting.seed, frozen_norm_statistics=not case.student.startswith("cifar10_"),
+            optimizer="adamw" if task.modality == "text" else "sgd",
+            augment="none" if task.kind == "regression" else "standard", cache=FeatureCache(CACHE / "features"),
+            data_in_memory=task.modality != "text", workers=0, evaluation_batch_size=256, bootstrap_resamples=2,
+            validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
+        )  # fmt: skip
+    except DivergedError as error:  # a result of the setting
+        return {**result, "validation": -1.0, "test": None, "error": str(error)}
+    values = {part: tuned.metric(part).value for part in ("validation", "test")}
+    return {**result, **values, "metric": next(iter(tuned.metrics["test"])), "seconds": round(time.perf_counter() - start, 1)}
+
+
+def shuffle_answers(panel: Any) -> None:
+    """Teachers whose answers belong to other samples: what is left of a gain is no knowledge. In a process of its own."""
+    import numpy as np
+
+    given = panel.cached_predictions
+
+    def shuffled(self: Any, *, left_out: bool = False) -> Any:
+        answers = given(self, left_out=left_out)
+        return answers if left_out else answers[np.random.default_rng(0).permutation(len(answers))]
+
+    panel.cached_predictions = shuffled
+
+
+def work(setting: Setting) -> dict[str, Any]:
+    import warnings
+
+    warnings.simplefilter("ignore")
+    try:
+        return run_one(setting)
+    except Exception as error:
+        return {"key": setting.key, **asdict(setting), "failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+class Plan:
+    """What is to be run next: the searches of a case, then the fresh seeds of each method that is searched."""
+
+    def __init__(self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str]) -> None:
+        self.done, self.begun = done, set(done)
+        self.pairs = [(case, method) for case in cases for method in methods]
+
+    def ready(self) -> Iterator[Setting]:
+        for case, method in self.pairs:
+            searched = search(case, method)
+            yield from (s for s in searched if s.key not in self.begun)
+            found = [self.done[s.key] for s in searched if s.key in self.done]
+            if len(found) == len(searched) and (good := [r for r in found if "failed" not in r]):
+                best = max(good, key=lambda r: (r["validation"], -r["learning_rate"]))
+                chosen = next(s for s in searched if s.key == best["key"])
+                yield from (s for seed in SEEDS if (s := replace(chosen, seed=seed)).key not in self.begun)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so long.")
+    parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
+    given = parser.parse_args()
+    lines = given.out.read_text().splitlines() if given.out.is_file() else []
+    plan = Plan({r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods)
+    end = time.monotonic() + given.seconds
+    # Shuffled answers change a class: those runs have processes of their own.
+    context = multiprocessing.get_context("spawn")
+    pools = {
+        False: ProcessPoolExecutor(given.workers, context),
+        True: ProcessPoolExecutor(max(1, given.workers // 8), context),
+    }
+    running: dict[Any, bool] = {}
+    with given.out.open("a") as file:
+        while True:
+            free = {kind: pool._max_workers - sum(v is kind for v in running.values()) for kind, pool in pools.items()}
+            if time.monotonic() < end:
+                for setting in plan.ready():
+                    kind = bool(METHODS[setting.method].get("shuffled"))
+                    if free[kind] > 0:
+                        free[kind] -= 1
+                        plan.begun.add(setting.key)
+                        running[pools[kind].submit(work, setting)] = kind
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[future]
+                record = future.result()
+                plan.done[record["key"]] = record
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+                print(record["case"], record["method"], record["seed"], record.get("test", record.get("failed")), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Assessing many models on an engine, one job per model; large ones in slices where workers would have nothing to do.
+
+Slices need a cache that all workers see: they leave their features there, and the job that assesses the model finds
+them. It is the same job as that of a model in one go.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hubscout.engines import Engine, Job, JobResult
+from hubscout.features.sharding import cut
+from hubscout.ranking.assess import Assessment, Settings
+from hubscout.ranking.candidates import Candidate
+from hubscout.ranking.jobs import AssessModel, Begun, ExtractSlice, SentModel, SliceResult
+from hubscout.ranking.needs import Needs, guess_params, job_needs
+from hubscout.ranking.task_reference import TaskReference
+from hubscout.runs.events import Advanced, Event, Finished, Started
+
+if TYPE_CHECKING:
+    from hubscout.engines import Shared
+    from hubscout.tasks import Task
+
+Outcome = Assessment | Exception
+
+SLICES_PER_PLACE = 2
+"""Fewer models than this for each worker are cut into slices, so that the last workers do not wait for one."""
+LEAST_ROWS_PER_SLICE = 512
+"""Measured in docs/scale.md: fewer rows take a fast model no longer than the bookkeeping of one more slice."""
+
+
+class Assessor:
+    """Assesses models on an engine.
+
+    Args:
+        engine: where the jobs run.
+        task: the labelled data.
+        settings: how models are assessed; their observer hears of progress.
+        shared_cache: whether all workers see the cache of the settings.
+        seconds_limit: how long a job may be silent.
+        began: called with the name of each model when a process begins with it.
+
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        task: Task,
+        settings: Settings,
+        *,
+        shared_cache: bool,
+        seconds_limit: float | None,
+        began: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._rows = len(task.train)
+        self._task = TaskReference.of(task, engine)
+        self._observer = settings.observer
+        self._settings = replace(settings, observer=None)
+        if engine.elsewhere:
+            device = settings.extraction.device
+            if device.startswith("cuda") and engine.total("GPU"):
+                device = "cuda"  # a job sees its own GPUs alone, so that each of them is the first
+            self._settings = replace(
+                self._settings,
+                in_worker=True,
+                prepared=None,
+                cache=settings.cache if shared_cache else None,
+                extraction=settings.extraction.replace(device=device),
+            )
+        self._seconds_limit = seconds_limit
+        self._began = began
+        self._name = uuid.uuid4().hex
+        self._known: dict[str, tuple[Candidate | SentModel, Needs]] = {}
+        self._begun: set[str] = set()
+        self._rows_left: dict[str, int] = {}
+        """Of models in slices: what has not gone through yet."""
+
+    def assess(
+        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None]
+    ) -> Generator[tuple[Candidate, Outcome], None, None]:
+        """Each candidate once, in the order in which they are finished: its assessment, or what was wrong with it."""
+        sent = tuple(None if rows is None else self._engine.share(rows) for rows in increments)
+        last = self._rows if increments[-1] is None else len(increments[-1])
+        models = {one.identifier: self._prepare(one, sent, last, len(candidates)) for one in candidates}
+        of_slice = {job.key: model for model in models.values() for job in model.slices}
+        self._begun = set()
+        self._rows_left = {name: last for name, model in models.items() if model.slices}
+
+        def follow(result: JobResult) -> list[Job]:
+            return of_slice[result.key].after(result) if result.key in of_slice else []
+
+        jobs = [job for model in models.values() for job in model.slices or [model.job]]
+        for result in self._engine.run(jobs, observer=self._hear, then=follow):
+            model = of_slice[result.key] if result.key in of_slice else models[result.key]
+            outcome = model.outcome(result)
+            if outcome is None:
+                continue
+            if isinstance(outcome, Assessment) and model.slices:
+                self._tell(Finished(model.candidate.identifier, outcome.row.seconds or 0.0))
+            yield model.candidate, outcome
+
+    def _prepare(
+        self, candidate: Candidate, increments: tuple[Shared[np.ndarray] | None, ...], rows: int, company: int
+    ) -> _Model:
+        """The jobs of a model, of which `rows` are to be run; there are `company` models."""
+        name = candidate.identifier
+        if name not in self._known:
+            self._known[name] = self._send(candidate)
+        model, needs = self._known[name]
+
+        def job(key: str, work: AssessModel | ExtractSlice, cost: float) -> Job:
+            limit = self._seconds_limit
+            return Job(key, work, cpus=needs.cpus, gpus=needs.gpus, cost=cost, seconds_limit=limit)
+
+        slices: list[Job] = []
+        count = self._slice_count(needs, rows, company)
+        if count > 1 and isinstance(model, SentModel):
+            shards = np.array_split(np.arange(len(cut(rows))), count)
+            for number, part in enumerate(shards, start=1):
+                work = ExtractSlice(model, self._task, self._settings, increments[-1], tuple(part.tolist()))
+                slices.append(job(f"{name} {number}/{count}", work, needs.cost / count))
+        whole = AssessModel(model, self._task, self._settings, increments, after_slices=bool(slices))
+        return _Model(candidate, job(name, whole, needs.cost), slices)
+
+    def _send(self, candidate: Candidate) -> tuple[Candidate | SentModel, Needs]:
+        if not self._engine.elsewhere:
+            return candidate, Needs(1.0, 0.0, 0.0)
+        shared = None if candidate.backbone is None else self._engine.share(candidate.backbone)
+        needs = job_needs(guess_params(candidate), self._rows, self._engine, self._settings.extraction.device)
+        return SentModel(candidate.identifier, self._name, shared), needs
+
+    def _slice_count(self, needs: Needs, rows: int, models: int) -> int:
+        places = self._engine.places(cpus=needs.cpus, gpus=needs.gpus)
+        if places == 1 or self._settings.cache is None or not self._engine.elsewhere:
+            return 1
+        return max(1, min(math.ceil(SLICES_PER_PLACE * places / models), rows // LEAST_ROWS_PER_SLICE))
+
+    def _hear(self, event: Event) -> None:
+        """Something that a job reported. A slice that is run again is not counted twice."""
+        if isinstance(event, Begun):
+            if event.model not in self._begun:
+                self._begun.add(event.model)
+                self._began(event.model)
+                if event.model in self._rows_left:
+                    self._tell(Started(event.model, self._rows_left[event.model]))
+            return
+        if isinstance(event, Advanced) and event.model in self._rows_left:
+            event = Advanced(event.model, min(event.rows, self._rows_left[event.model]))
+            self._rows_left[event.model] -= event.rows
+            if not event.rows:
+                return
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        if self._observer is not None:
+            self._observer(event)
+
+
+@dataclass
+class _Model:
+    """A model under way: the job that assesses it, and the slices that go before."""
+
+    candidate: Candidate
+    job: Job
+    slices: list[Job]
+    done: list[SliceResult] = field(default_factory=list)
+    failed: bool = False
+
+    def after(self, result: JobResult) -> list[Job]:
+        """Count a slice in; the job to be run once all of them are there."""
+        if result.error is None:
+            self.done.append(result.value)
+        return [self.job] if len(self.done) == len(self.slices) else []
+
+    def outcome(self, result: JobResult) -> Outcome | None:
+        """What became of the model; None where that is not known yet, or known already."""
+        if result.error is not None:
+            known, self.failed = self.failed, True
+            return None if known else result.error
+        return self._complete(result.value) if result.key == self.job.key else None
+
+    def _complete(self, found: Assessment) -> Assessment:
+        """The assessment with what its slices had cost and said."""
+        said = [text for part in self.done for text in part.messages]
+        row = replace(
+            found.row,
+            seconds=(found.row.seconds or 0.0) + sum(part.seconds for part in self.done),
+            from_cache=found.row.from_cache and all(part.from_cache for part in self.done),
+            notes=tuple(dict.fromkeys([*said, *found.row.notes])),
+        )
+        return replace(found, row=row)
