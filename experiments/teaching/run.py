@@ -167,10 +167,7 @@ def run_one(setting: Setting) -> dict[str, Any]:
 
 
 def shuffle_answers(panel: Any) -> None:
-    """Teachers whose answers belong to other samples: what is left of a gain is no knowledge.
-
-    In a process of its own.
-    """
+    """Give each sample the answer for another one: what is left of a gain is not knowledge."""
     import numpy as np
 
     given = panel.cached_predictions

@@ -155,7 +155,14 @@ def tune(
                 task, model, taught_by, seeds, place, (engine, address), options, as_json=as_json, quiet=quiet
             )
         else:
-            options = {"seed": seed, **options, "resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
+            options = {
+                "seed": seed,
+                "linear_probe": True,
+                **options,
+                "resume": resume,
+                "overwrite": overwrite,
+                "skip_bad": skip_bad,
+            }
             warnings = _tune(task, model, taught_by, method, place, options, onnx=onnx, as_json=as_json, quiet=quiet)
     _warn(warnings)
 
@@ -208,6 +215,7 @@ def _tune(
     """Tune and tell; gives the warnings."""
     from hubscout.runs.display import display
     from hubscout.tuning import tune as run
+    from hubscout.tuning.frozen_probe import conclusion
     from hubscout.tuning.saving import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
@@ -223,6 +231,7 @@ def _tune(
         print_json({**tuned.record(), "out": out})
     else:
         print_result(str(tuned))
+        print_result(conclusion(tuned))
     return [tuned.warning]
 
 

@@ -146,6 +146,28 @@ def values_with_intervals(
     return found
 
 
+def difference_error(
+    kind: str,
+    first: Predicted,
+    second: Predicted,
+    targets: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    target_names: Sequence[str] = (),
+    resamples: int = 200,
+    seed: int = 0,
+) -> float:
+    """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
+    one, other = (_Data(kind, predicted, targets, groups, target_names) for predicted in (first, second))
+    name, generator = primary(kind, target_names), np.random.default_rng(seed)
+    differences = np.empty(resamples)
+    for number in range(resamples):
+        drawn = generator.integers(one.samples, size=one.samples)
+        rows = one.rows(drawn)
+        differences[number] = one.value(name, drawn, rows) - other.value(name, drawn, rows)
+    return float(differences.std())
+
+
 def values(
     kind: str,
     predicted: Predicted,

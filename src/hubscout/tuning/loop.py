@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -42,6 +42,11 @@ class Standing:
     best_state: dict[str, Tensor] | None = None
     stale: int = 0
     stopped: bool = False
+    floor: float = -math.inf
+    """The validation metric of `best_state` before the first step; weights below it are not kept."""
+    rate: float | None = None
+    """The learning rate that a search chose, and why."""
+    rate_reason: str = ""
 
 
 @dataclass
@@ -107,12 +112,18 @@ class Loop:
         A branch: inside the `with` block the network has gone through these steps, afterwards it stands where it
         stood. Without a cool-down the last noisy steps hide what a network has learnt.
         """
+        with self.branch([cooled(number, steps) for number in range(steps)]):
+            yield
+
+    @contextmanager
+    def branch(self, factors: Sequence[float]) -> Iterator[None]:
+        """The network after steps at these factors of its rates; afterwards it stands where it stood."""
         network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
         first = self.standing.step
         try:
-            for number, share in enumerate(self._shares(first, first + steps)):
-                self._step(first + number, share, factor=cooled(number, steps))
+            for number, share in enumerate(self._shares(first, first + len(factors))):
+                self._step(first + number, share, factor=factors[number])
             yield
         finally:
             self.network.load_state_dict(network)
@@ -267,12 +278,14 @@ class Loop:
             self._diverged(standing.step - 1, f"the validation {name} became NaN or infinite")
         improved = primary > standing.best
         if improved:
-            standing.best, standing.best_step, standing.stale = primary, standing.step, 0
+            standing.best, standing.stale = primary, 0
+        if improved and primary >= standing.floor:
+            standing.best_step = standing.step
             if self.arguments.keep_best:
                 standing.best_state = {
                     name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
                 }
-        else:
+        if not improved:
             standing.stale += 1
         standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
         epoch = standing.step / self.plan.batches_per_epoch
@@ -304,6 +317,14 @@ class Loop:
             self.checkpoints.write(standing.step, state)
         self.accelerator.wait_for_everyone()
         self.reported_at = time.perf_counter()
+
+    def take_rates(self, arguments: TuningArguments) -> None:
+        """Go on with the learning rates of these arguments."""
+        fresh = {id(parameter) for parameter in self.network.new_parameters()}
+        self.arguments, self.reported_at = arguments, time.perf_counter()
+        for group in self.optimizer.param_groups:
+            new = id(group["params"][0]) in fresh
+            group["initial_lr"] = arguments.head_learning_rate if new else arguments.learning_rate
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint's state."""

@@ -14,6 +14,7 @@ from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import CHECKPOINTS
+from hubscout.tuning.rate_search import RateChoice
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 
@@ -77,9 +78,20 @@ def tune(
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
     told = observer or silent
     restarts: tuple[str, ...] = ()
+    rate: RateChoice | None = None
     while True:
         run = SingleRun(
-            task, model, tuple(teachers), method, settled, folder, cache, told, skip_bad=skip_bad, restarts=restarts
+            task,
+            model,
+            tuple(teachers),
+            method,
+            settled,
+            folder,
+            cache,
+            told,
+            skip_bad=skip_bad,
+            restarts=restarts,
+            rate=rate,
         )
         try:
             tuned = run.execute(resume=not overwrite)
@@ -90,7 +102,9 @@ def tune(
                 if not tried:
                     raise
                 raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
-            restarts = (*run.restarts, _restarted(error, settled.slower(tried + 1)))
+            rate = run.rate
+            found = settled.at_rate(rate.learning_rate if rate else None)
+            restarts = (*run.restarts, _restarted(error, found.slower(tried + 1)))
             run.clear()
         told(Message("", restarts[-1]))
     if tuned.warning and observer is None:
