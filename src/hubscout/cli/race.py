@@ -21,11 +21,13 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, read_settings, split_models
+from hubscout.cli.values import MODELS_HELP, AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
 EPILOG = """Examples:
+
+hubscout race flowers/ --budget 30min --out run/
 
 hubscout race flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --budget 30min --out run/
 
@@ -39,16 +41,11 @@ Run the same command again to resume a race that was stopped; the best so far is
 @app.command(epilog=EPILOG)
 def race(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line.",
-            autocompletion=complete_models,
-        ),
-    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the race; the winner is in OUT/winner.")],
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--models", "-m", help=MODELS_HELP, show_default=False, autocompletion=complete_models),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for everything, the winner's tuning included, such as 30min.")
     ] = None,
@@ -93,14 +90,19 @@ def race(
     given up, the others go on from where they are, and the winner is tuned to its end.
     """
     from hubscout.racing import race as run
+    from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
     task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     options: dict[str, Any] = read_settings(settings or [])
-    with display(len(split_models(models, allow_code=allow_code)), quiet=quiet, title="race") as observer:
+    named = split_models(models, allow_code=allow_code) if models else None
+    candidates = find_candidates(named, task.modality, device)
+    for note in candidates.notes:
+        say(note, quiet=quiet)
+    with display(len(candidates.models), quiet=quiet, title="race") as observer:
         found = run(
             task,
-            split_models(models, allow_code=allow_code),
+            candidates.models,
             budget=budget,
             out=out,
             resume=resume,

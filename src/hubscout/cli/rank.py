@@ -22,7 +22,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import AllowCodeOption, split_list, split_models
+from hubscout.cli.values import MODELS_HELP, AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -52,6 +52,8 @@ METRICS = (
 
 EPILOG = """Examples:
 
+hubscout rank flowers/
+
 hubscout rank flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/
 
 hubscout rank trec/ -m hf/bert-base-uncased -m sentence-transformers/all-MiniLM-L6-v2 --metrics logme,knn
@@ -72,14 +74,9 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 def rank(
     data: DataArgument,
     models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one a line.",
-            autocompletion=complete_models,
-        ),
-    ],
+        list[str] | None,
+        typer.Option("--models", "-m", help=MODELS_HELP, show_default=False, autocompletion=complete_models),
+    ] = None,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -173,16 +170,17 @@ def rank(
     options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
-    found = find_candidates(split_models(models, allow_code=allow_code))
+    named = split_models(models, allow_code=allow_code) if models else None
+    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    found = find_candidates(named, task.modality, device if engine == "local" else "auto")
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
         say(note, quiet=quiet)
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
     layer_names = split_list(layers or [])
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(
             task,
-            wanted,
+            found.models,
             metrics=split_list(metrics),
             layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
             layer="best" if best_layer else "final",

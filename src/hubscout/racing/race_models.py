@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,8 @@ from hubscout.racing.contest import LOOKS, Contest, clear
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.ranking import Ranking, rank
+from hubscout.ranking.candidates import find_candidates
+from hubscout.runs.display import shown
 from hubscout.runs.file_names import RANKING
 from hubscout.runs.run_folder import check_folder
 
@@ -36,7 +38,7 @@ EVIDENCE_SHARE = 0.25
 
 def race(
     task: Task | str | Path,
-    models: Iterable[str] | str,
+    models: Any = None,
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
@@ -53,6 +55,7 @@ def race(
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
     observer: Any = None,
+    progress: bool = True,
     **options: Any,
 ) -> Race:
     """Find the model that will be best once tuned, and tune it, within a budget of time.
@@ -63,7 +66,7 @@ def race(
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.
-        models: identifiers or patterns, as for `rank`.
+        models: identifiers, patterns or a size, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
@@ -78,7 +81,8 @@ def race(
         skip_bad: leave out samples that cannot be read.
         engine: where arms run: "local", "ray", or an engine.
         engine_options: for the engine, such as `address`.
-        observer: hears of progress, of ranking and of tuning alike.
+        observer: hears of progress, of ranking and of tuning alike, in place of the display.
+        progress: show progress in a terminal or a notebook; False shows nothing.
         options: fields of `TuningArguments`, such as `epochs`, `steps` or `batch_size`.
 
     Returns:
@@ -101,11 +105,15 @@ def race(
     check_folder(out, LOOKS, f"{EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
     arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
     opened = open_task(task) if isinstance(task, str | Path) else task
+    candidates = find_candidates(models, opened.modality, device)
     with ExitStack() as stack:
+        observer = stack.enter_context(
+            shown(observer, progress, len(candidates.models), title="race", notes=candidates.notes)
+        )
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
         ranking = rank(
             opened,
-            models,
+            candidates.models,
             device=device,
             limit=limit,
             seed=seed,
@@ -115,6 +123,7 @@ def race(
             engine=engine,
             engine_options=engine_options,
             observer=observer,
+            progress=progress,
             budget=None if seconds is None else EVIDENCE_SHARE * seconds,
         )
         # The folder may hold rows of models that were not asked for: what a file names does not race.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,7 @@ from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.run import Run
+from hubscout.runs.display import shown
 from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.run_folder import check_folder
@@ -25,7 +26,6 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.hubs import Backbone
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -35,7 +35,7 @@ _JOB_SECONDS = 3600.0
 
 def rank(
     task: Task | str | Path,
-    models: Iterable[str | Backbone] | str,
+    models: Any = None,
     *,
     metrics: Sequence[str] | str = ("logme",),
     layer: Literal["final", "best"] = "final",
@@ -53,6 +53,7 @@ def rank(
     resume: bool = False,
     overwrite: bool = False,
     observer: Observer | None = None,
+    progress: bool = True,
     extraction: ExtractionOptions | None = None,
     **options: Any,
 ) -> Ranking:
@@ -60,7 +61,10 @@ def rank(
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name.
-        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`) or backbones.
+        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), backbones, or "small", "base"
+            or "large" for a list of hubscout's own (`hubscout.hubs.default_models`). None is "small" on a CPU and
+            "base" on a GPU. Without a network a list is replaced by the models on this machine. Models of a pattern
+            or a list that take another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
             of which has a LogME of its own in the row.
@@ -85,7 +89,8 @@ def rank(
             metrics or settings) is refused. One process at a time writes a folder.
         resume: refuse to start where `out` holds no ranking to go on with.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
-        observer: hears of progress; see `hubscout.runs.events`.
+        observer: hears of progress in place of the display; see `hubscout.runs.events`.
+        progress: show progress in a terminal or a notebook; False shows nothing.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
             `blocks`, `skip_bad`.
@@ -115,10 +120,11 @@ def rank(
     if layer not in ("final", "best"):
         raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
     subset = _subset(opened, limit, seed)
-    candidates = find_candidates(models)
+    candidates = find_candidates(models, opened.modality, chosen.device)
     seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
     with ExitStack() as stack:
+        observer = stack.enter_context(shown(observer, progress, len(candidates.models), notes=candidates.notes))
         settings = Settings(
             metrics=names,
             layer=layer,
@@ -171,6 +177,8 @@ def rank(
                 run.at_once()
         except KeyboardInterrupt:
             raise run.interrupted() from None
+        if len(run.skipped) == len(run.candidates):
+            raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, RunError, TaskError
+from hubscout.errors import InterruptedRunError, ModalityError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
@@ -46,6 +46,8 @@ class Run:
     """Set once there is something to be run."""
     rows: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    """Models that a pattern matched and that read other inputs than those of the task."""
     stages: list[Stage] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
     seconds_before: float = 0.0
@@ -129,7 +131,8 @@ class Run:
             for candidate, found in self.attempts(alive, increments[: stage + 1], deadline):
                 if found is not None:
                     current[candidate.identifier] = found
-            unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
+            ended = {*current, *self.failures, *self.skipped}
+            unreached = [c for c in alive if c.identifier not in ended]
             if unreached and stage > 0:
                 self.journal.note("budget-spent", stage=stage, n=sizes[stage])
                 break  # part of the models on more data cannot be compared with the rest: keep the subset before
@@ -185,6 +188,10 @@ class Run:
                 check_row(found.row)
             except RunError as error:
                 found = error
+        if isinstance(found, ModalityError) and candidate.by_pattern:
+            self.skipped.append(candidate.identifier)
+            self.journal.note("model-skipped", model=candidate.identifier, reason=str(found))
+            return None
         if isinstance(found, Exception):
             reason = " ".join(str(found).split()) or "no reason given"
             self.fail(candidate, type(found).__name__, reason)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
+from hubscout.runs.display import showing
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import Task
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hubscout.features import FeatureCache
 
 
+@showing("tuning")
 def tune(
     task: Task,
     model: str | Backbone,
@@ -33,6 +35,7 @@ def tune(
     skip_bad: bool = False,
     cache: FeatureCache | None = None,
     observer: Observer | None = None,
+    progress: bool = True,
     arguments: TuningArguments | None = None,
     **options: Any,
 ) -> Tuned:
@@ -51,7 +54,8 @@ def tune(
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept.
-        observer: hears of progress; see `hubscout.runs.events`.
+        observer: hears of progress in place of the display; see `hubscout.runs.events`.
+        progress: show progress in a terminal or a notebook; False shows nothing.
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
