@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "few_shot": ("experiments/few_shot/run.py",),
     "head_retraining": ("experiments/head_retraining/run.py",),
+    "teaching": ("experiments/teaching/run.py --workers {workers}",),
     "tuning": (
         "experiments/tuning/run.py rank",
         "experiments/tuning/run.py search --workers {workers}",
