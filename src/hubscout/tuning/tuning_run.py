@@ -96,7 +96,7 @@ def tune(
             run.clear()
         told(Message("", restarts[-1]))
     if tuned.warning and observer is None:
-        warnings.warn(tuned.warning, stacklevel=2)
+        warnings.warn(tuned.warning, stacklevel=3)
     return tuned
 
 
