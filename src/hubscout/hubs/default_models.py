@@ -24,8 +24,9 @@ class DefaultModel:
 
 
 SIZES = ("small", "base", "large")
+_Lists = dict[str, tuple[DefaultModel, ...]]
 
-_IMAGE = {
+_IMAGE: _Lists = {
     "small": (
         DefaultModel("timm/mobilenetv3_large_100.miil_in21k_ft_in1k", "4M; for phones, ImageNet-21k"),
         DefaultModel("timm/mobilenetv4_conv_small.e2400_r224_in1k", "2M; the least latency of the list"),
@@ -59,7 +60,7 @@ _IMAGE = {
         ),
     ),
 }
-_TEXT = {
+_TEXT: _Lists = {
     "small": (
         DefaultModel("sentence-transformers/all-MiniLM-L6-v2", "23M; sentences by meaning"),
         DefaultModel("hf/BAAI/bge-small-en-v1.5", "33M; retrieval"),
@@ -83,7 +84,7 @@ _TEXT = {
         DefaultModel("hf/intfloat/e5-large-v2", "335M; retrieval, other pairs of texts"),
     ),
 }
-_AUDIO = {
+_AUDIO: _Lists = {
     "small": (
         DefaultModel("hf/openai/whisper-tiny", "8M in the encoder; speech of many languages"),
         DefaultModel("hf/openai/whisper-base", "21M in the encoder; the next larger one"),
@@ -97,7 +98,7 @@ _AUDIO = {
         DefaultModel("hf/openai/whisper-medium", "307M in the encoder; speech of many languages"),
     ),
 }
-DEFAULTS: dict[str, dict[str, tuple[DefaultModel, ...]]] = {
+DEFAULTS: dict[str, _Lists] = {
     "image": _IMAGE,
     "audio": _AUDIO,
     **dict.fromkeys(TEXT_MODALITIES, _TEXT),
