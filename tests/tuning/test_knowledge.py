@@ -54,3 +54,7 @@ def test_each_teacher_is_named_before_it_is_fitted() -> None:
         said = told.index(f"Computing the features of {name} for the {len(task.train)} training samples.")
         assert told[said + 1] == "Started"
         assert "Finished" in told[said + 1 : told.index("Progress")]
+
+
+def test_a_posterior_has_no_error_bar_that_nobody_reads() -> None:
+    assert Library(make_task(), "cpu").posterior(perceptron()).standard_error is None

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_metrics, complete_models
+from hubscout.cli.completion import complete_metrics
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -22,7 +23,8 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.values import MODELS_HELP, AllowCodeOption, split_list, split_models
+from hubscout.cli.run_options import AccelerateOption, ModelsOption, SeedOption, SkipBadOption
+from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -73,10 +75,7 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 @app.command(epilog=EPILOG)
 def rank(
     data: DataArgument,
-    models: Annotated[
-        list[str] | None,
-        typer.Option("--models", "-m", help=MODELS_HELP, show_default=False, autocompletion=complete_models),
-    ] = None,
+    models: ModelsOption = None,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -86,6 +85,7 @@ def rank(
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -113,6 +113,7 @@ def rank(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
+    accelerate: AccelerateOption = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
     cache: Annotated[
         str | None,
@@ -140,8 +141,8 @@ def rank(
             "--time-limit", help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."
         ),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
+    skip_bad: SkipBadOption = False,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -160,6 +161,7 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
+    from hubscout.features.backend import check_acceleration
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -167,11 +169,14 @@ def rank(
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    check_acceleration(accelerate)
     options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     found = find_candidates(named, task.modality, device if engine == "local" else "auto")
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
@@ -187,6 +192,7 @@ def rank(
             center=center,
             device=device,
             precision=precision,
+            accelerate=accelerate,
             batch_size=batch_size,
             cache=False if no_cache else (cache if cache is not None else True),
             limit=limit,
@@ -212,6 +218,10 @@ def rank(
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
     if out is not None:
         say(f"Saved in {out}.", quiet=quiet)
+    if ranking.explains_labels is False:
+        from hubscout.runs.explained import NOTHING_EXPLAINED
+
+        say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)
     if failed:
         from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED

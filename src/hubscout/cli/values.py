@@ -20,11 +20,6 @@ AllowCodeOption = Annotated[
     ),
 ]
 
-MODELS_HELP = (
-    "Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line; small, base or large is a "
-    "list of hubscout's own. [small on a CPU, base on a GPU]"
-)
-
 
 def split_list(values: Sequence[str]) -> list[str]:
     """Values that were repeated, joined by commas, or both, each once and in order.

@@ -34,7 +34,7 @@ _JOB_SECONDS = 3600.0
 
 
 def rank(
-    task: Task | str | Path,
+    task: Any,
     models: Any = None,
     *,
     metrics: Sequence[str] | str = ("logme",),
@@ -44,6 +44,7 @@ def rank(
     limit: int | str | None = None,
     budget: float | str | None = None,
     progressive: bool | None = None,
+    drop: bool = True,
     measure_latency: bool = True,
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
@@ -60,11 +61,14 @@ def rank(
     """Rank models by how well their frozen features explain the labels of the train split.
 
     Args:
-        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name.
-        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), backbones, or "small", "base"
-            or "large" for a list of hubscout's own (`hubscout.hubs.default_models`). None is "small" on a CPU and
-            "base" on a GPU. Without a network a list is replaced by the models on this machine. Models of a pattern
-            or a list that take another kind of input are left out.
+        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name, a data
+            frame, `(X, y)`, a `Dataset` or `DataLoader`.
+        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), models in memory (a torch module,
+            a model of timm or transformers, a `SentenceTransformer`, a backbone), one or a list of any of these; or a
+            mapping from names to models in memory. Such a model is copied, not changed. "small", "base" or "large" is
+            a list of hubscout's own (`hubscout.hubs.default_models`); None is "small" on a CPU and "base" on a GPU.
+            Without a network a list is replaced by the models on this machine. Models of a pattern or a list that take
+            another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
             of which has a LogME of its own in the row.
@@ -77,7 +81,9 @@ def rank(
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
-        measure_latency: time single samples through each model, for at most 0.3 seconds.
+        drop: give hopeless models up on the way. False keeps them all: `budget` then decides how many samples are
+            used, at least those of the first subset, for which there is twice the time.
+        measure_latency: time single samples through each model, for about half a second.
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.
         engine_options: for the engine, such as `{"workers": 4}` for "local" or `{"address": "auto"}` for "ray".
@@ -93,7 +99,7 @@ def rank(
         progress: show progress in a terminal or a notebook; False shows nothing.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
-            `blocks`, `skip_bad`.
+            `accelerate`, `blocks`, `skip_bad`.
 
     Returns:
         The `Ranking`. A model that could not be loaded or run is in its `failures` with the reason.
@@ -106,6 +112,7 @@ def rank(
 
     """
     from hubscout.features.decoded import PreparedPool
+    from hubscout.tasks import open_task
 
     started = time.perf_counter()
     chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
@@ -114,7 +121,7 @@ def rank(
     limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit, "time_limit")
     if isinstance(engine, str):
         ENGINES[engine]  # a wrong name is said before data is read
-    opened = _open(task)
+    opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
     if layer not in ("final", "best"):
@@ -123,6 +130,7 @@ def rank(
     candidates = find_candidates(models, opened.modality, chosen.device)
     seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
+    journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
         observer = stack.enter_context(shown(observer, progress, len(candidates.models), notes=candidates.notes))
         settings = Settings(
@@ -132,7 +140,7 @@ def rank(
             extraction=chosen,
             measure_latency=measure_latency,
             cache=_open_cache(cache, stack, always=growing),
-            observer=observer,
+            observer=journal.watched(observer),
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
         )
         configuration = {
@@ -142,6 +150,7 @@ def rank(
             "limit": limit,
             "budget_seconds": seconds,
             "progressive": growing,
+            "drop": growing and drop,
             "seed": seed,
             **chosen.decisive(),
         }
@@ -152,7 +161,7 @@ def rank(
             configuration=configuration,
             whole=opened,
             cache_folder=_folder_of(settings.cache) if cache is not False else None,
-            journal=Journal(None if out is None else Path(out)),
+            journal=journal,
             started=started,
             notes=candidates.notes,
             seed=seed,
@@ -196,14 +205,6 @@ def _open_engine(
         for note in opened.notes:
             observer(Message("engine", note))
     return opened
-
-
-def _open(task: Task | str | Path) -> Task:
-    if isinstance(task, str | Path):
-        from hubscout.tasks import open_task
-
-        return open_task(str(task))
-    return task
 
 
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:

@@ -58,9 +58,13 @@ class TuningArguments:
     optimizer: Literal["auto", "sgd", "adamw"] = "auto"
     """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens and for regression, `sgd` otherwise."""
     learning_rate: float | None = None
-    """Of the backbone. None: 0.003 for `sgd`; for `adamw` 5e-5 on text and tokens, 3e-4 on other inputs."""
+    """Of the backbone. None: 0.001 for `sgd`; for `adamw` 5e-5 on text and tokens, 3e-4 on other inputs; or what
+    `rate_search` finds."""
     head_learning_rate: float | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
+    rate_search: bool = True
+    """Where neither rate is given: try a third, once and three times the default in short runs of 5% of the steps each,
+    and go on with the best on validation. Without a validation split, or below 200 steps, there is no search."""
     momentum: float = 0.9
     """Of `sgd`."""
     weight_decay: float = 1e-4
@@ -122,6 +126,9 @@ class TuningArguments:
     """Train low-rank adapters of this rank instead of the backbone's weights; merged into them at the end."""
     head_init: Literal["random", "posterior"] = "random"
     """`posterior`: start the head from the posterior weights m of the model's frozen features."""
+    linear_probe: bool | None = None
+    """Measure the linear probe of the frozen features (and of the teachers') before tuning, and keep it as the result
+    where validation never reaches it, if `keep_best`. None: where no learning rate is given."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 
@@ -223,9 +230,18 @@ class TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite."""
         optimizer = self.optimizer if self.optimizer != "auto" else default_optimizer(modality, kind)
         rate = self.learning_rate or rates_of(optimizer, modality).default
+        left_to_us = self.learning_rate is None and self.head_learning_rate is None
         return self.replace(
-            optimizer=optimizer, learning_rate=rate, head_learning_rate=self.head_learning_rate or 10 * rate
+            optimizer=optimizer,
+            learning_rate=rate,
+            head_learning_rate=self.head_learning_rate or 10 * rate,
+            rate_search=self.rate_search and left_to_us,
+            linear_probe=left_to_us if self.linear_probe is None else self.linear_probe,
         )
+
+    def at_rate(self, rate: float | None) -> TuningArguments:
+        """Settled arguments with the learning rate that a search chose; None: as they are."""
+        return self if rate is None else self.replace(learning_rate=rate, head_learning_rate=10 * rate)
 
     def slower(self, times: int) -> TuningArguments:
         """Settled arguments with the learning rates of the run that starts anew for the `times`-th time."""

@@ -47,8 +47,10 @@ class Library:
     _extractions: dict[int, tuple[Backbone, Extraction]] = field(default_factory=dict, repr=False)
     _posteriors: dict[int, Evidence] = field(default_factory=dict, repr=False)
 
-    def features(self, backbone: Backbone) -> np.ndarray:
-        """(rows, D) features of the train split, unaugmented; on the process that asks."""
+    def features(self, backbone: Backbone, split: str = "train") -> np.ndarray:
+        """(rows, D) features of a split, unaugmented; on the process that asks. Those of train are kept."""
+        if split != "train":
+            return self._extract(backbone, split).features()
         return self._extraction(backbone).features()
 
     def posterior(self, backbone: Backbone) -> Evidence:
@@ -59,7 +61,7 @@ class Library:
         """
         if id(backbone) not in self._posteriors:
             statistics = self._extraction(backbone).statistics[""]
-            self._posteriors[id(backbone)] = maximize_evidence(statistics)
+            self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
         return self._posteriors[id(backbone)]
 
     def labels(self) -> np.ndarray:
@@ -76,14 +78,17 @@ class Library:
             self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))
         # The backbone is kept beside its extraction so that its id stays its own.
         if id(backbone) not in self._extractions:
-            extraction = extract(
-                copy.deepcopy(backbone) if backbone is self.untouched else backbone,
-                self.task,
-                split="train",
-                device=self.device,
-                cache=self.cache,
-                workers=self.workers,
-                observer=self.observer,
-            )
-            self._extractions[id(backbone)] = (backbone, extraction)
+            self._extractions[id(backbone)] = (backbone, self._extract(backbone, "train"))
         return self._extractions[id(backbone)][1]
+
+    def _extract(self, backbone: Backbone, split: str) -> Extraction:
+        return extract(
+            copy.deepcopy(backbone) if backbone is self.untouched else backbone,
+            self.task,
+            split=split,
+            statistics=split == "train",
+            device=self.device,
+            cache=self.cache,
+            workers=self.workers,
+            observer=self.observer,
+        )

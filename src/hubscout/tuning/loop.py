@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -42,6 +42,11 @@ class Standing:
     best_state: dict[str, Tensor] | None = None
     stale: int = 0
     stopped: bool = False
+    floor: float = -math.inf
+    """The validation metric of `best_state` before the first step; weights below it are not kept."""
+    rate: float | None = None
+    """The learning rate that a search chose, and why."""
+    rate_reason: str = ""
 
 
 @dataclass
@@ -66,6 +71,8 @@ class Loop:
     standing: Standing = field(default_factory=Standing)
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
+    deadline: float | None = None
+    """By `time.perf_counter()`: a run that is not where it should be by then stops there, and can go on."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
@@ -75,6 +82,8 @@ class Loop:
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.standing.step
         self.task_losses: list[float] = []
+        self.seconds_per_step = 0.0
+        """Of the last `run`, its first step left out: that has waited for the data."""
 
     def _prepare(self) -> tuple[nn.Module, Any]:
         if any(parameter.requires_grad for parameter in self.network.parameters()):
@@ -103,12 +112,18 @@ class Loop:
         A branch: inside the `with` block the network has gone through these steps, afterwards it stands where it
         stood. Without a cool-down the last noisy steps hide what a network has learnt.
         """
+        with self.branch([cooled(number, steps) for number in range(steps)]):
+            yield
+
+    @contextmanager
+    def branch(self, factors: Sequence[float]) -> Iterator[None]:
+        """The network after steps at these factors of its rates; afterwards it stands where it stood."""
         network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
         first = self.standing.step
         try:
-            for number, share in enumerate(self._shares(first, first + steps)):
-                self._step(first + number, share, factor=cooled(number, steps))
+            for number, share in enumerate(self._shares(first, first + len(factors))):
+                self._step(first + number, share, factor=factors[number])
             yield
         finally:
             self.network.load_state_dict(network)
@@ -118,11 +133,17 @@ class Loop:
         standing = self.standing
         validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
         checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
+        first, since = standing.step + 1, time.perf_counter()
         while standing.step < end and not standing.stopped:
             losses = self._step(standing.step, next(shares))
             self.pending.append((standing.step, losses))
             standing.step += 1
-            last = standing.step == end
+            late = self.deadline is not None and time.perf_counter() > self.deadline
+            last = standing.step == end or late
+            if standing.step == first:
+                self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
+            elif last:
+                self.seconds_per_step = (time.perf_counter() - since) / (standing.step - first)
             judges = standing.step % validate_every == 0 or last
             validates = judges and self.validate is not None
             writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
@@ -134,6 +155,8 @@ class Loop:
                 self._validate()
             if writes or (self.checkpoints is not None and standing.stopped):
                 self._write_checkpoint()
+            if late:
+                return
 
     def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
         if factor is None:
@@ -255,12 +278,14 @@ class Loop:
             self._diverged(standing.step - 1, f"the validation {name} became NaN or infinite")
         improved = primary > standing.best
         if improved:
-            standing.best, standing.best_step, standing.stale = primary, standing.step, 0
+            standing.best, standing.stale = primary, 0
+        if improved and primary >= standing.floor:
+            standing.best_step = standing.step
             if self.arguments.keep_best:
                 standing.best_state = {
                     name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
                 }
-        else:
+        if not improved:
             standing.stale += 1
         standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
         epoch = standing.step / self.plan.batches_per_epoch
@@ -292,6 +317,14 @@ class Loop:
             self.checkpoints.write(standing.step, state)
         self.accelerator.wait_for_everyone()
         self.reported_at = time.perf_counter()
+
+    def take_rates(self, arguments: TuningArguments) -> None:
+        """Go on with the learning rates of these arguments."""
+        fresh = {id(parameter) for parameter in self.network.new_parameters()}
+        self.arguments, self.reported_at = arguments, time.perf_counter()
+        for group in self.optimizer.param_groups:
+            new = id(group["params"][0]) in fresh
+            group["initial_lr"] = arguments.head_learning_rate if new else arguments.learning_rate
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint's state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,7 @@ from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.data import MODEL, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.evaluate import Judge
+from hubscout.tuning.frozen_probe import EVENT, FrozenProbe
 from hubscout.tuning.guessing import Verdict, null_loss
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
@@ -40,6 +42,7 @@ from hubscout.tuning.models import fingerprint, open_model, open_model_to_tune, 
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import make_accelerator, plain_values, share_from_main
+from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.rows import Rows
 from hubscout.tuning.saving import save_record
@@ -74,17 +77,18 @@ class SingleRun:
         *,
         skip_bad: bool = False,
         restarts: Sequence[str] = (),
+        rate: RateChoice | None = None,
     ) -> None:
         self.method: Method = METHODS[method]()
         check_trainable(task)
         if self.method.uses_teachers and not teachers:
             raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
         self.asked, self.restarts = arguments, tuple(restarts)
-        self.arguments = arguments.slower(len(self.restarts))
+        self._take_rate(rate)
         self.folder = out
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
-        self.notes: list[str] = list(restarts)
+        self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
@@ -113,8 +117,62 @@ class SingleRun:
     def execute(self, *, resume: bool) -> Tuned:
         """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
         self.begin(resume)
+        if self.asked.linear_probe and self.loop.standing.step == 0:
+            self._probe()
+        if self._searches():
+            self._search()
         self.loop.run()
         return self.finish()
+
+    def _probe(self) -> None:
+        """Measure the probes of the model and of its teachers; the model's is the best network so far."""
+        network, standing, library = self.loop.network, self.loop.standing, self.library
+
+        def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
+            head = copy.deepcopy(network.head).cpu()
+            posterior, features = library.posterior(self.model), library.features(self.model)
+            start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
+            own, others = FrozenProbe.of(library, self.model), [FrozenProbe.of(library, t) for t in self.teachers]
+            return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
+
+        own, others, head = self.shared(measured)
+        library.forget()
+        if self.accelerator.is_main_process:
+            self.loop.journal.add(EVENT, step=0, of="model", model=own.model, metrics=own.metrics)
+            if others:
+                best = max(others, key=lambda probe: probe.merit)
+                self.loop.journal.add(EVENT, step=0, of="teacher", model=best.model, metrics=best.metrics)
+        value = own.metric("validation")
+        # A mixture is not the model alone, not even before its first step.
+        if value is not None and np.isfinite(value) and self.arguments.keep_best and not is_mixture(network.body):
+            body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
+            standing.floor, standing.best_step, standing.best_state = value, 0, body | head
+
+    def _searches(self) -> bool:
+        """Whether a learning rate is still to be found."""
+        fresh = self.rate is None and self.loop.standing.step == 0
+        return (
+            fresh and self.asked.rate_search and len(self.task.validation) > 0 and steps_per_rate(self.loop.steps) > 0
+        )
+
+    def _search(self) -> None:
+        short = steps_per_rate(self.loop.steps)
+        self.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
+        choice = search_rate(self)
+        self._take_rate(choice)
+        self.loop.take_rates(self.arguments)
+        self._keep_rate(choice)
+        self._note(choice.reason)
+
+    def _take_rate(self, choice: RateChoice | None) -> None:
+        self.rate = choice
+        self.arguments = self.asked.at_rate(choice.learning_rate if choice else None).slower(len(self.restarts))
+
+    def _keep_rate(self, choice: RateChoice) -> None:
+        """In checkpoints and in the journal: who resumes the run does not search again."""
+        self.loop.standing.rate, self.loop.standing.rate_reason = choice.learning_rate, choice.reason
+        if self.accelerator.is_main_process:
+            self.loop.journal.add("note", step=0, text=choice.reason)
 
     def begin(self, resume: bool = False) -> None:
         """Build the network and its loop, at the first step or where an earlier run stopped."""
@@ -230,22 +288,34 @@ class SingleRun:
             state = checkpoints.read(latest)
             loop.resume(state)
             self.restarts = tuple(state["restarts"])
-            self.notes[:0] = self.restarts
-            self.arguments = loop.arguments = self.asked.slower(len(self.restarts))
+            found = loop.standing
+            self._take_rate(RateChoice(found.rate, found.rate_reason) if found.rate is not None else None)
+            self.notes[:0] = [*([found.rate_reason] if found.rate is not None else []), *self.restarts]
+            loop.arguments = self.arguments
             self._note(f"Resumed after step {loop.standing.step} from {latest}.")
         elif self.folder is not None and self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
             loop.journal.resume([])
+            if self.rate is not None:
+                self._keep_rate(self.rate)
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
+        loop.journal.announce(
+            time=time.time(), step=loop.standing.step, steps=loop.steps, batch_size=self.arguments.batch_size
+        )
         if self.arguments.trackers:
             self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
 
     def finish(self) -> Tuned:
         """Take the best weights, save them and measure them."""
-        loop, network = self.loop, self.loop.network
+        loop, network, standing = self.loop, self.loop.network, self.loop.standing
         loop.end()
+        if standing.best < standing.floor:
+            self._note(
+                f"Validation never reached the linear probe of the frozen features ({standing.best:.4f} at best, "
+                f"against {standing.floor:.4f}): the result is that probe, with the backbone as it was."
+            )
         network.eval()
         if self.arguments.lora_rank is not None:
             merge_adapters(network.body)

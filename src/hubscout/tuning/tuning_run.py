@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
+from hubscout.hubs.model_objects import is_model
 from hubscout.runs.display import showing
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
-from hubscout.tasks import Task
+from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import CHECKPOINTS
+from hubscout.tuning.rate_search import RateChoice
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 @showing("tuning")
 def tune(
-    task: Task,
-    model: str | Backbone,
-    teachers: Sequence[Any] = (),
+    task: Any,
+    model: Any,
+    teachers: Any = (),
     method: str | None = None,
     *,
     out: Path | str | None = None,
@@ -42,9 +43,10 @@ def tune(
     """Tune a model on a task.
 
     Args:
-        task: the labelled data: trained on `train`, judged by `validation`, reported on `test`.
-        model: the model to tune, as an identifier or a backbone (which is copied, not changed).
-        teachers: models to learn from: identifiers, backbones, or rows of a ranking.
+        task: the labelled data, or what `hubscout.open_task` opens. It is trained on `train`, judged by
+            `validation` and reported on `test`.
+        model: the model to tune: an identifier, or a model in memory as for `rank` (which is copied, not changed).
+        teachers: models to learn from: identifiers, models in memory, or rows of a ranking.
         method: `fine-tune`, `kd`, `logit-kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`. None:
             `b-tuning` where there are teachers, `fine-tune` where there are none.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
@@ -71,17 +73,29 @@ def tune(
 
     """
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
+    task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
-    if isinstance(teachers, str | Backbone):
+    if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
     method = method or ("b-tuning" if teachers else "fine-tune")
     folder = Path(out) if out is not None else None
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
     told = observer or silent
     restarts: tuple[str, ...] = ()
+    rate: RateChoice | None = None
     while True:
         run = SingleRun(
-            task, model, tuple(teachers), method, settled, folder, cache, told, skip_bad=skip_bad, restarts=restarts
+            task,
+            model,
+            tuple(teachers),
+            method,
+            settled,
+            folder,
+            cache,
+            told,
+            skip_bad=skip_bad,
+            restarts=restarts,
+            rate=rate,
         )
         try:
             tuned = run.execute(resume=not overwrite)
@@ -92,7 +106,9 @@ def tune(
                 if not tried:
                     raise
                 raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
-            restarts = (*run.restarts, _restarted(error, settled.slower(tried + 1)))
+            rate = run.rate
+            found = settled.at_rate(rate.learning_rate if rate else None)
+            restarts = (*run.restarts, _restarted(error, found.slower(tried + 1)))
             run.clear()
         told(Message("", restarts[-1]))
     if tuned.warning and observer is None:

@@ -1,0 +1,79 @@
+"""The linear probe of frozen features: what tuning is compared with, and what it must not fall below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubscout.tasks import task_metrics
+from hubscout.tasks.kinds import kind_of
+
+if TYPE_CHECKING:
+    from hubscout.hubs import Backbone
+    from hubscout.tuning.knowledge import Library
+    from hubscout.tuning.tuned import Tuned
+
+EVENT = "probe"
+"""Of the lines in the journal that hold what a probe achieves."""
+
+
+@dataclass(frozen=True)
+class FrozenProbe:
+    """What the posterior weights m make of a model's frozen features: split → metric → value."""
+
+    model: str
+    metrics: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, library: Library, backbone: Backbone) -> FrozenProbe:
+        """Measured on validation and test, where they have samples."""
+        task = library.task
+        kind, names, posterior = kind_of(task.kind), task.target_names, library.posterior(backbone)
+        found = {}
+        for split in ("validation", "test"):
+            if not len(task.splits[split]):
+                continue
+            features = np.asarray(library.features(backbone, split), dtype=np.float64)
+            targets = task.splits[split].targets
+            found[split] = task_metrics.values(
+                task.kind,
+                features @ posterior.weights.T + posterior.intercept,
+                kind.rows_of(targets),
+                groups=kind.sample_of_row(targets),
+                target_names=names,
+            )
+        return cls(backbone.card.identifier, found)
+
+    def metric(self, split: str) -> float | None:
+        """The metric that validation goes by, on a split; None where it has no samples."""
+        return next(iter(self.metrics[split].values())) if split in self.metrics else None
+
+    @property
+    def merit(self) -> float:
+        """By which probes are compared: on validation, where there is one."""
+        return next(iter(next(iter(self.metrics.values())).values()), -np.inf) if self.metrics else -np.inf
+
+
+def read_probes(curves: tuple[Mapping[str, Any], ...]) -> tuple[FrozenProbe | None, FrozenProbe | None]:
+    """The probe of the model and that of its best teacher, from the lines of a run."""
+    found = {line["of"]: FrozenProbe(line["model"], line["metrics"]) for line in curves if line["event"] == EVENT}
+    return found.get("model"), found.get("teacher")
+
+
+def conclusion(tuned: Tuned) -> str:
+    """One sentence: how good the tuned model is, against the probes of frozen features that were measured."""
+    metrics = tuned.merged_metrics or tuned.metrics
+    split = next((name for name in ("test", "validation") if name in metrics), None)
+    if split is None:
+        return ""
+    name, value = next(iter(metrics[split].items()))
+    words = f"{split.capitalize()} {name} {value}"
+    own, teacher = read_probes(tuned.curves)
+    if own is not None and (before := own.metric(split)) is not None:
+        words += f", {value.value - before:+.4f} against the linear probe of the frozen features ({before:.4f})"
+    if teacher is not None and (theirs := teacher.metric(split)) is not None:
+        words += f", {value.value - theirs:+.4f} against that of the best teacher, {teacher.model} ({theirs:.4f})"
+    return words + "."
