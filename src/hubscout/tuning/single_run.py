@@ -110,7 +110,9 @@ class SingleRun:
         check_trainable(self.task)
         self.judge = Judge(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
-        self.library = Library(self.task, device, cache, arguments.workers, self.shared, untouched=self.model)
+        self.library = Library(
+            self.task, device, cache, arguments.workers, self.shared, self.observer, untouched=self.model
+        )
 
     def execute(self, *, resume: bool) -> Tuned:
         """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
