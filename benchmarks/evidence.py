@@ -3,9 +3,11 @@
     python benchmarks/evidence.py                      # the table
     python benchmarks/evidence.py --peer PATH          # beside a checkout of the paper's released LogME (needs numba)
     python benchmarks/evidence.py --memory             # peak memory of a stream of a million samples
-    python benchmarks/evidence.py --device cuda        # the fast solver with features on the device
+    python benchmarks/evidence.py --one-thread         # processor seconds of one thread, for a machine that others use
+    python benchmarks/evidence.py --device cuda        # with features on the device: every shape, and its parts
 
-Times are the best of several repeats in one process; on a noisy machine only their ratios mean anything.
+Times are the best of several repeats in one process; on a noisy machine only their ratios mean anything. What the
+spectrum could cost at best is in `benchmarks/reduction.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +60,17 @@ def make(shape: Shape, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(features * scales, 0).astype(np.float32), labels
 
 
-def best_of(repeats: int, work: Callable[[], object]) -> float:
+CLOCKS: dict[bool, Callable[[], float]] = {False: time.perf_counter, True: time.process_time}
+"""By whether one thread is timed."""
+
+
+def best_of(repeats: int, work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of the fastest of `repeats` runs, after none to warm up: the best run is the warm one."""
     seconds = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         work()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(clock() - start)
     return min(seconds)
 
 
@@ -78,23 +84,33 @@ def load_peer(folder: Path) -> Callable[[np.ndarray, np.ndarray], float]:
     return lambda features, labels: float(module.LogME(regression=False).fit(features, labels))
 
 
-def time_shape(shape: Shape, repeats: int, peer: Callable[[np.ndarray, np.ndarray], float] | None) -> dict[str, float]:
-    """Seconds by what was timed."""
+def time_shape(
+    shape: Shape,
+    repeats: int,
+    peer: Callable[[np.ndarray, np.ndarray], float] | None,
+    clock: Callable[[], float],
+    paper: bool,
+) -> dict[str, float]:
+    """Seconds by what was timed; with `paper`, the paper's solvers as well."""
     features, labels = make(shape)
     wide = np.ascontiguousarray(features.T if shape.n < shape.dim else features, dtype=np.float64)
+
+    def timed(work: Callable[[], object], times: int = repeats) -> float:
+        return best_of(times, work, clock)
+
     seconds = {
-        "gram": best_of(repeats, lambda: wide.T @ wide),
-        "newton": best_of(repeats, lambda: logme(features, labels, jackknife="none")),
-        "with error bar": best_of(repeats, lambda: logme(features, labels)),
-        "fixed-point": best_of(1, lambda: logme(features, labels, solver="fixed-point", **AS_RELEASED)),
-        "mackay": best_of(1, lambda: logme(features, labels, solver="mackay", **AS_RELEASED)),
+        "gram": timed(lambda: wide.T @ wide),
+        "newton": timed(lambda: logme(features, labels, jackknife="none")),
+        "with error bar": timed(lambda: logme(features, labels)),
     }
-    if shape.naive_classes:
+    for name in ("fixed-point", "mackay") if paper else ():
+        seconds[name] = timed(lambda name=name: logme(features, labels, solver=name, **AS_RELEASED), 1)
+    if paper and shape.naive_classes:
         columns = (labels[:, None] == np.arange(shape.naive_classes)).astype(np.int64)
-        one = best_of(1, lambda: logme(features, columns, kind="multilabel", solver="naive", **AS_RELEASED))
+        one = timed(lambda: logme(features, columns, kind="multilabel", solver="naive", **AS_RELEASED), 1)
         seconds["naive"] = one * shape.classes / shape.naive_classes
     if peer is not None:
-        seconds["released"] = best_of(max(1, repeats - 1), lambda: peer(features, labels))
+        seconds["released"] = timed(lambda: peer(features, labels), max(1, repeats - 1))
     return seconds
 
 
@@ -127,29 +143,33 @@ def stream_memory(n: int, dim: int, classes: int, batch: int) -> dict[str, float
     }
 
 
-def time_on_device(device: str) -> dict[str, float]:
-    """Milliseconds of the fast solver with features on an accelerator, and its distance from the CPU score."""
+def time_on_device(shape: Shape, device: str) -> dict[str, float]:
+    """Median milliseconds with features on an accelerator: the score, its parts, and its distance from the CPU's."""
     import torch
 
-    shape = SHAPES[0]
     features, labels = make(shape)
     on_device, ids = torch.from_numpy(features).to(device), torch.from_numpy(labels).to(device)
-
-    def work() -> float:
-        score = logme(on_device, ids).score
-        torch.cuda.synchronize()
-        return score
-
-    for _ in range(3):
-        score = work()
-    milliseconds = sorted(best_of(1, work) * 1000 for _ in range(20))
-    reference = logme(features.astype(np.float64), labels).score
-    return {
-        "median_ms": milliseconds[len(milliseconds) // 2],
-        "best_ms": milliseconds[0],
-        "score": score,
-        "distance_from_cpu_float64": abs(score - reference),
+    rows = on_device.double()
+    gram = rows @ rows.T if shape.n < shape.dim else rows.T @ rows
+    works: dict[str, Callable[[], object]] = {
+        "gram": lambda: rows @ rows.T if shape.n < shape.dim else rows.T @ rows,
+        "eigh": lambda: torch.linalg.eigh(gram),
+        "newton": lambda: logme(on_device, ids, jackknife="none"),
+        "with error bar": lambda: logme(on_device, ids),
     }
+
+    def milliseconds(work: Callable[[], object]) -> float:
+        def waited() -> None:
+            work()
+            if on_device.is_cuda:
+                torch.cuda.synchronize()
+
+        best_of(3, waited)
+        return 1000 * sorted(best_of(1, waited) for _ in range(15))[7]
+
+    found = {name: milliseconds(work) for name, work in works.items()}
+    reference = logme(features.astype(np.float64), labels, jackknife="none").score
+    return {**found, "distance from the CPU": abs(logme(on_device, ids, jackknife="none").score - reference)}
 
 
 def show(results: dict[str, dict[str, float]]) -> None:
@@ -162,6 +182,11 @@ def show(results: dict[str, dict[str, float]]) -> None:
         table.add_row(shape, *cells, f"{row['newton'] / row['gram']:.2f}")
     Console(width=140).print(table)
     Console().print("newton: the score, as the others give it; with error bar: what `logme` does by default.")
+    for shape, row in results.items():
+        line = f"{shape.splitlines()[0]}: the error bar adds {row['with error bar'] / row['newton'] - 1:.0%}"
+        if "released" in row:
+            line += f"; the released code takes {row['released'] / row['with error bar']:.1f} times as long as both"
+        Console().print(line)
     if "naive" in columns:
         Console().print("naive: timed on a sample of the classes and multiplied up.")
 
@@ -173,22 +198,28 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="*", help="parts of shape names; default: all")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--device")
+    parser.add_argument("--newton-only", action="store_true", help="leave the paper's solvers out")
+    parser.add_argument("--one-thread", action="store_true", help="processor seconds of one thread")
     parser.add_argument("--json", type=Path, help="write the numbers here as well")
     arguments = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
+    shapes = [s for s in SHAPES if not arguments.shapes or any(part in s.name for part in arguments.shapes)]
+    names = {shape: f"{shape.name}\n{shape.n}×{shape.dim}, {shape.classes} classes" for shape in shapes}
     if arguments.memory:
         results["stream"] = stream_memory(1_000_000, 1024, 100, 4096)
     elif arguments.device:
-        results[arguments.device] = time_on_device(arguments.device)
+        results = {names[shape].replace("\n", ", "): time_on_device(shape, arguments.device) for shape in shapes}
     if results:
         json.dump(results, sys.stdout, indent=1)
         print()
     else:
+        from threadpoolctl import threadpool_limits
+
         peer = load_peer(arguments.peer) if arguments.peer else None
-        for shape in SHAPES:
-            if not arguments.shapes or any(part in shape.name for part in arguments.shapes):
-                results[f"{shape.name}\n{asdict(shape)['n']}×{shape.dim}, {shape.classes} classes"] = time_shape(
-                    shape, arguments.repeats, peer
+        with threadpool_limits(1 if arguments.one_thread else None):
+            for shape in shapes:
+                results[names[shape]] = time_shape(
+                    shape, arguments.repeats, peer, CLOCKS[arguments.one_thread], not arguments.newton_only
                 )
         show(results)
     if arguments.json:

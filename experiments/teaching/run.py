@@ -158,11 +158,16 @@ def run_one(setting: Setting) -> dict[str, Any]:
     except DivergedError as error:  # a result of the setting
         return {**result, "validation": -1.0, "test": None, "error": str(error)}
     values = {part: tuned.metric(part).value for part in ("validation", "test")}
-    return {**result, **values, "metric": next(iter(tuned.metrics["test"])), "seconds": round(time.perf_counter() - start, 1)}
+    return {
+        **result,
+        **values,
+        "metric": next(iter(tuned.metrics["test"])),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
 
 
 def shuffle_answers(panel: Any) -> None:
-    """Teachers whose answers belong to other samples: what is left of a gain is no knowledge. In a process of its own."""
+    """Give each sample the answer for another one: what is left of a gain is not knowledge."""
     import numpy as np
 
     given = panel.cached_predictions
@@ -238,7 +243,13 @@ def main() -> None:
                 plan.done[record["key"]] = record
                 file.write(json.dumps(record) + "\n")
                 file.flush()
-                print(record["case"], record["method"], record["seed"], record.get("test", record.get("failed")), flush=True)
+                print(
+                    record["case"],
+                    record["method"],
+                    record["seed"],
+                    record.get("test", record.get("failed")),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -198,6 +198,9 @@ def teacher_lines(set_name: str) -> list[str]:
     return [f"LogME on the train split: {order}.", "", f"Chosen jointly: {', '.join(found['joint'])}."]
 
 
+AHEAD, BEHIND, UNDECIDED = "#0072B2", "#D55E00", "#777777"
+
+
 def draw(runs: list[Run]) -> None:
     """Differences from fine-tuning with their intervals; methods that failed altogether are left out."""
     import matplotlib
@@ -205,7 +208,7 @@ def draw(runs: list[Run]) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(SETS), figsize=(12, 3.6), layout="constrained")
+    figure, axes = plt.subplots(1, len(SETS), figsize=(12, 3.6), layout="constrained", sharex=True)
     for axis, (set_name, title) in zip(axes, SETS.items(), strict=True):
         table = finals(runs, set_name)
         differences = []
@@ -214,7 +217,7 @@ def draw(runs: list[Run]) -> None:
             if found is not None and found[0] > -20:
                 differences.append((f"{method}, {SHOWN[teachers]}", found))
         for height, (_, (mean, low, high)) in enumerate(reversed(differences)):
-            colour = "#0072B2" if low > 0 else "#D55E00" if high < 0 else "#777777"
+            colour = AHEAD if low > 0 else BEHIND if high < 0 else UNDECIDED
             axis.plot([low, high], [height, height], color=colour, linewidth=2)
             axis.plot(mean, height, "o", color=colour)
         axis.axvline(0, color="black", linewidth=0.8)
@@ -222,6 +225,9 @@ def draw(runs: list[Run]) -> None:
         axis.set_title(title.rpartition(", ")[0].replace(" train", "") + "\n" + title.rpartition(", ")[2], fontsize=9)
         axis.set_xlabel("points ahead of fine-tuning", fontsize=9)
         axis.grid(axis="x", alpha=0.3)
+    meanings = {AHEAD: "ahead of fine-tuning", BEHIND: "behind it", UNDECIDED: "the 95% interval holds 0"}
+    keys = [plt.Line2D([], [], color=colour, marker="o", label=words) for colour, words in meanings.items()]
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     figure.savefig(HERE / "figure.png", dpi=150, metadata={"Software": None})
     draw_counts(runs)
 

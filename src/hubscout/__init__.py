@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hubscout.checking import DataCheck, check
     from hubscout.evidence import Evidence, LogMEClassifier, LogMERegressor, logme
-    from hubscout.hubs import list_models, load
+    from hubscout.hubs import Backbone, list_models, load
     from hubscout.racing import Race, race
     from hubscout.ranking import Ranking, rank, select_teachers
     from hubscout.tasks import Task, open_task
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Backbone": "hubscout.hubs",
+    "DataCheck": "hubscout.checking",
     "Evidence": "hubscout.evidence",
     "LogMEClassifier": "hubscout.evidence",
     "LogMERegressor": "hubscout.evidence",
     "logme": "hubscout.evidence",
+    "check": "hubscout.checking",
     "Race": "hubscout.racing",
     "Ranking": "hubscout.ranking",
     "Task": "hubscout.tasks",
@@ -37,6 +41,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Backbone",
+    "DataCheck",
     "Evidence",
     "LogMEClassifier",
     "LogMERegressor",
@@ -45,6 +51,7 @@ __all__ = [
     "Task",
     "Tuned",
     "__version__",
+    "check",
     "list_models",
     "load",
     "logme",

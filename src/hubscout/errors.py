@@ -83,6 +83,10 @@ class ModelError(HubscoutError):
     """A model cannot be loaded or run. One such model does not end a ranking: it becomes a row with this reason."""
 
 
+class AccelerationError(ModelError):
+    """A model that cannot run accelerated, or would give other features so. It runs in torch instead."""
+
+
 class ModalityError(ModelError, InputError):
     """A model that does not read the inputs of the task: images, text, arrays."""
 

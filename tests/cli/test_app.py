@@ -139,6 +139,15 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(hubscout: Run, monkeypatc
     assert "pip install 'hubscout[vision]'" in found["hubscout[vision]"]["details"]
 
 
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+def test_doctor_says_how_models_run_faster(hubscout: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    result = hubscout("doctor", "--json")
+    (check,) = [check for check in json.loads(result.stdout)["checks"] if check["name"] == "acceleration"]
+    assert check["state"] == "missing"
+    assert "pip install 'hubscout[onnx]'" in check["details"]
+
+
 def test_doctor_finds_a_cache_that_cannot_be_made(
     hubscout: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

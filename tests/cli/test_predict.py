@@ -115,7 +115,13 @@ def test_a_single_image_is_no_sequence(tuned: Tuned) -> None:
         with pytest.raises(InputError, match="put it into a list"):
             tuned.predict(single)  # type: ignore[arg-type]
     with pytest.raises(TaskError, match="uint8"):
-        tuned.predict([np.zeros((4, 4, 3))])
+        tuned.predict([np.full((4, 4, 3), -1.0)])
+
+
+def test_arrays_in_the_layout_of_torch_are_the_same_images(tuned: Tuned) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 16, 24, 3), dtype=np.uint8)
+    expected = tuned.predict(list(pixels)).values
+    np.testing.assert_allclose(tuned.predict(pixels.transpose(0, 3, 1, 2) / 255).values, expected, atol=1e-6)
 
 
 def test_a_folder_of_classes_is_measured(model: Path, picture_folder: Path, hubscout: Callable[..., Any]) -> None:
@@ -135,19 +141,19 @@ def test_bad_files_are_named_before_anything_is_predicted(
     (home / "cut.png").write_bytes(b"no image")
     Image.new("L", (400, 400)).save(home / "bomb.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
-    refused = hubscout("predict", model, home)
-    assert refused.exit_code == 2
-    assert refused.stdout == ""
-    for part in ("2 of 3 inputs", "cut.png", "bomb.png", "160000 pixels", "--skip-bad"):
-        assert part in refused.stderr, part
-    result = hubscout("predict", model, home, "--skip-bad", "--json")
-    assert result.exit_code == 0, result.output
+    result = hubscout("predict", model, home, "--json")
+    assert result.exit_code == 3, result.output
+    skipped = [line for line in result.stderr.splitlines() if line.startswith("skipped: ")]
+    assert len(skipped) == 2
+    assert "160000 pixels" in skipped[0]
+    assert "cut.png" in skipped[1]
+    assert "2 of 3 inputs" in result.stderr
     bomb, cut, good = json.loads(result.stdout)
     assert "MAX_IMAGE_PIXELS" in bomb["error"]
     assert "cannot be decoded" in cut["error"]
     assert good["prediction"] in ("left", "right")
-    assert "not read" in hubscout("predict", model, home, "--skip-bad").stdout
-    nothing = hubscout("predict", model, home / "cut.png", "--skip-bad")
+    assert "not read" in hubscout("predict", model, home).stdout
+    nothing = hubscout("predict", model, home / "cut.png")
     assert nothing.exit_code == 2
     assert "cut.png cannot be decoded (no format that Pillow knows; 8 bytes)" in nothing.stderr
 

@@ -53,6 +53,27 @@ def test_a_device_that_is_not_here_is_one_error(hubscout: Run, images: Path, zoo
     assert result.stderr == "Error: --device mps: no MPS device is available here. Use 'cpu' or 'auto'.\n"
 
 
+def test_accelerated_or_not_the_scores_are_the_same(hubscout: Run, images: Path, zoo: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    scores = []
+    for accelerate in ("off", "onnxruntime"):
+        result = hubscout(
+            "rank", images, "-m", f"{zoo}:colours", "--accelerate", accelerate, "--cache", tmp_path, "--json", "-q"
+        )
+        record = json.loads(result.stdout)
+        assert record["rows"][0]["notes"] == []
+        scores.append(record["rows"][0]["score"])
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    listed = json.loads(hubscout("cache", "ls", "--cache", tmp_path, "--json").stdout)
+    assert sorted(entry["layer"] for entry in listed) == ["", "", "graph"]
+
+
+def test_an_acceleration_that_does_not_exist_is_one_error(hubscout: Run, images: Path, zoo: str) -> None:
+    result = hubscout("rank", images, "-m", f"{zoo}:red", "-m", f"{zoo}:colours", "--accelerate", "tpu")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: accelerate must be one of auto, off, onnxruntime; got 'tpu'.\n"
+
+
 def test_some_failed_is_status_3_and_all_failed_is_1(hubscout: Run, images: Path, zoo: str) -> None:
     some = hubscout("rank", images, "-m", f"{zoo}:broken", "-m", f"{zoo}:colours", "--no-cache")
     assert some.exit_code == 3
@@ -261,3 +282,26 @@ def test_passwords_in_urls_are_written_nowhere(
     record = json.loads((run / "ranking.json").read_text())
     assert record["environment"]["cache"] == "memory://***@store/features"
     assert record["task"]["source"]["arguments"]["url"] == "memory://***@store/colours"
+
+
+def test_labels_that_no_model_explains_are_said_in_the_table_and_beside_json(
+    hubscout: Run, images: Path, zoo: str, tmp_path: Path
+) -> None:
+    import random
+
+    files = sorted(images.rglob("*.png"))
+    labels = [file.parent.name for file in files]
+    random.Random(0).shuffle(labels)
+    for number, (file, label) in enumerate(zip(files, labels, strict=True)):
+        place = tmp_path / "shuffled" / label / f"{number}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.read_bytes())
+    words = "None of these models explains your labels"
+    shown = hubscout("rank", tmp_path / "shuffled", "-m", f"{zoo}:colours", "--no-cache")
+    assert shown.exit_code == 0
+    assert words in " ".join(shown.stdout.split())
+    told = hubscout("rank", tmp_path / "shuffled", "-m", f"{zoo}:colours", "--no-cache", "--json")
+    assert words in told.stderr
+    assert json.loads(told.stdout)["rows"][0]["odds"] < 5
+    right = hubscout("rank", images, "-m", f"{zoo}:colours", "--no-cache", "--json")
+    assert words not in right.stderr

@@ -5,7 +5,13 @@ import pytest
 from scipy.linalg import helmert
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_multilabel_classification
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    make_multilabel_classification,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import log_loss
@@ -194,3 +200,26 @@ def test_strings_pickles_clones_and_cross_validation():
     assert set(classifier.classes_) == {"zero", "one", "two"}
     assert clone(classifier).get_params() == {"center": False, "solver": "newton"}
     assert cross_val_score(LogMEClassifier(), X, names, cv=3).mean() > 0.94
+
+
+def test_decision_function_orders_as_predict_does():
+    X, y = load_iris(return_X_y=True)
+    three = LogMEClassifier().fit(X, y)
+    np.testing.assert_array_equal(three.decision_function(X).argmax(1), three.predict(X))
+    two = LogMEClassifier().fit(X[50:], y[50:])
+    decided = two.decision_function(X[50:])
+    assert decided.shape == (100,)
+    np.testing.assert_array_equal(two.classes_[(decided > 0).astype(int)], two.predict(X[50:]))
+    labels = np.stack([y == 0, y > 0], axis=1).astype(int)
+    several = LogMEClassifier().fit(X, labels)
+    np.testing.assert_array_equal(several.decision_function(X) > 0, several.predict(X))
+
+
+def test_sparse_features_give_what_dense_ones_do():
+    from scipy.sparse import csr_array
+
+    X, y = load_iris(return_X_y=True)
+    X = np.where(X > 3, X, 0.0)
+    for estimator in (LogMEClassifier(), LogMERegressor()):
+        dense = estimator.fit(X, y).predict(X)
+        np.testing.assert_allclose(estimator.fit(csr_array(X), y).predict(csr_array(X)), dense)

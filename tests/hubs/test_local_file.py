@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
-from hubscout.hubs import load, prepare_torchvision
+from hubscout.hubs import list_models, load, prepare_torchvision
 
 prepare_torchvision()
 timm = pytest.importorskip("timm")
@@ -110,3 +110,15 @@ def test_real_weights_recognise_a_photograph(shared):
     batch = backbone.preprocessing.collate([backbone.preprocessing(load_sample_image("china.jpg"))])
     with torch.no_grad():
         assert 1 + 698 in backbone(batch).logits.topk(3).indices
+
+
+def test_a_folder_of_models_is_listed(tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "net.safetensors").write_bytes(b"")
+    (tmp_path / "readme.txt").write_text("x")
+    found = [entry.identifier for entry in list_models(f"file:{tmp_path}/*")]
+    assert found == [f"file:{tmp_path / name}" for name in ("first", "net.safetensors", "second")]
+    assert list_models(f"file:{tmp_path}/none*") == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import chances, one_rate_each, scores, survivors
+from hubscout.racing.elimination import better_rate, chances, one_rate_each, scores, survivors
 
 
 def look(model: str, values: np.ndarray, rung: int = 0, failure: str = "") -> Look:
@@ -45,6 +47,14 @@ def test_arms_that_cannot_be_told_apart_share_the_chance() -> None:
 def test_who_has_no_chance_goes_whatever_the_room() -> None:
     assert [arm.model for arm in survivors(looks([0.0, 0.02, 9.0, 9.0, 9.0]), {}, 1.0, most=5)] == ["m0", "m1"]
     assert [arm.model for arm in survivors(looks([0.0, 0.02, 0.01]), {}, 0.04, most=2)] == ["m0", "m2"]
+
+
+def test_the_better_rate_is_told_by_log_likelihood() -> None:
+    calm, hasty = looks([0.0, 0.5])
+    assert better_rate([replace(hasty, metric=0.9), replace(calm, metric=0.8)]) == calm.arm
+    broken = look("m9", np.zeros(4), failure="diverged")
+    assert better_rate([broken, hasty]) == hasty.arm
+    assert better_rate([broken]) == broken.arm
 
 
 def arms_with_evidence(rows: int, slope: float) -> tuple[list[Look], dict[str, float]]:

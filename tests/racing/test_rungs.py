@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hubscout.racing.rungs import choose_field, plans, rungs_of, work
+from hubscout.racing.rungs import Time, choose_field, plans, rungs_of, work
 
 MODELS = tuple(f"m{k}" for k in range(9))
 
 
 def field(seconds: float | None, steps: int = 300):
-    return choose_field(MODELS, dict.fromkeys(MODELS, 0.1), steps, seconds, 0.2)
+    time = None if seconds is None else Time(seconds, dict.fromkeys(MODELS, 0.1))
+    return choose_field(MODELS, steps, 0.2, time)
 
 
 def test_rungs_rise_and_end_before_the_end() -> None:

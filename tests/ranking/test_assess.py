@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from hubscout import rank
 from hubscout.errors import InputError
 from hubscout.evidence import Evidence, logme
+from hubscout.features import ExtractionOptions
 from hubscout.metrics import METRICS, Score, metric, score
-from hubscout.tasks import Task
+from hubscout.ranking.assess import Settings, assess
+from hubscout.ranking.candidates import Candidate
+from hubscout.tasks import Split, Task
 
 
 @pytest.fixture
@@ -54,3 +58,23 @@ def test_it_is_scored_from_arrays_as_well(posterior_norm: str) -> None:
     assert ready == score(posterior_norm, **given)
     with pytest.raises(InputError, match="has no option 'center'; it has: power"):
         score(posterior_norm, evidence=logme(features, labels), kind="classification", center=True)
+
+
+def test_increments_that_ran_in_different_ways_run_again_in_one(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "network.py").write_text(
+        "import torch\n\n\nclass Moments(torch.nn.Module):\n    num_features = 3\n\n    def forward(self, x):\n"
+        "        return torch.stack([x.mean(1), x.amax(1), x.std(1)], dim=1)\n"
+    )
+    generator = np.random.default_rng(0)
+    inputs = list(generator.standard_normal((60, 20)).astype(np.float32))
+    inputs[1] = inputs[1][:10]  # the exported network takes 20 numbers, and was checked with other samples
+    split = Split(inputs, generator.integers(0, 2, 60))
+    task = Task("arrays", "classification", "array", ("a", "b"), {"train": split}, "arrays")
+    model = Candidate(f"python:{tmp_path / 'network.py'}:Moments")
+    rows = {}
+    for accelerate in ("off", "onnxruntime"):
+        options = ExtractionOptions(accelerate=accelerate, batch_size=1, device="cpu")
+        settings = Settings(extraction=options, measure_latency=False)
+        rows[accelerate] = assess(model, task, settings, [np.arange(20, 60), np.arange(20)]).row
+    assert rows["off"].score == rows["onnxruntime"].score

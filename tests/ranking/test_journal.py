@@ -32,6 +32,19 @@ def models(zoo: str) -> dict[str, str]:
     }
 
 
+def test_the_folder_tells_how_many_samples_are_done(
+    array_task: Task, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubscout.ranking.journal.TELL_SECONDS", -1.0)
+    ranking = rank(array_task, models["strong"], cache=False, out=tmp_path, batch_size=8)
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    told = [line for line in lines if line["event"] == "model-advanced"]
+    assert len(told) > 1
+    assert {line["model"] for line in told} == {models["strong"]}
+    assert [line["n"] for line in told] == sorted({line["n"] for line in told})
+    assert told[-1]["n"] == told[-1]["rows"] == ranking[0].n
+
+
 def test_the_same_question_adds_its_models(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
     rank(array_task, [models["strong"], models["blind"]], cache=False, out=tmp_path)
     events: list[Event] = []

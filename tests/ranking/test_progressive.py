@@ -100,6 +100,24 @@ def test_models_that_the_budget_never_reached_are_named(long_task: Task, zoo: st
     assert {failure.error for failure in ranking.failures} == {"BudgetSpent"}
 
 
+def test_without_dropping_all_models_are_judged_on_the_same_samples(long_task: Task, zoo: str) -> None:
+    models = [f"python:{zoo}:look?first=0&last=8", f"python:{zoo}:look?first=12&last=20"]
+    ranking = rank(long_task, models, cache=False, budget="1h", drop=False)
+    assert [row.n for row in ranking] == [len(long_task.train)] * 2
+    assert not any(row.dropped for row in ranking)
+
+
+def test_without_dropping_the_first_subset_may_take_longer_than_the_budget(
+    long_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hubscout.ranking import run as run_module
+
+    monkeypatch.setattr(run_module, "TO_BE_COMPARED", 1e9)
+    models = [f"python:{zoo}:look?first=0&last=8&seed={seed}" for seed in (0, 1)]
+    ranking = rank(long_task, models, cache=False, budget=1e-6, drop=False)
+    assert [row.n for row in ranking] == [250, 250]
+
+
 def test_a_model_that_catches_up_is_kept(make_row: Make) -> None:
     """Both are far behind on 500 samples; one was farther behind on 250 and closes the gap well before 4,000."""
     before = {"leader": make_row("leader", 0.50), "late": make_row("late", 0.20), "lost": make_row("lost", 0.40)}

@@ -11,7 +11,7 @@ import pytest
 from hubscout.ranking import Ranking
 from hubscout.ranking.table import as_text, columns, lay_out
 from hubscout.runs.model_names import short_names
-from hubscout.runs.row import Dropped, Failure
+from hubscout.runs.row import Dropped, Expected, Failure
 
 Make = Callable[..., Any]
 ZOO = "python:/home/somebody/work/zoo/shared_hub.py:build?name="
@@ -90,6 +90,57 @@ def test_dropped_models_are_told_by_subset(make_row: Make, make_ranking: Make) -
     )
     text = " ".join(as_text(ranking, 200).split())
     assert "on 200 samples P(better than timm/kept) was too low: timm/a 0.10% and timm/b under 0.01%." in text
+
+
+def accuracy(value: float) -> tuple[Expected, ...]:
+    return (
+        Expected(metric="accuracy", value=value, low=value - 0.02, high=value + 0.02, guess=0.4),
+        Expected(metric="balanced_accuracy", value=value - 0.1, low=value - 0.12, high=value - 0.08, guess=0.1),
+    )
+
+
+def test_the_accuracy_of_samples_left_out_stands_beside_the_score(make_row: Make, make_ranking: Make) -> None:
+    ranking = make_ranking(
+        make_row("timm/x", 0.3, expected=accuracy(0.9), odds=500.0), make_row("timm/y", 0.1, expected=accuracy(0.8))
+    )
+    text = as_text(ranking, 200)
+    assert columns(ranking)[:4] == ["#", "model", "logme", "accuracy"]
+    assert "90.0% [88.0, 92.0]" in text
+    assert "80.0% [78.0, 82.0]" in text
+    words = " ".join(text.split())
+    assert "Guessing gets 40.0%." in words
+    assert "Balanced accuracy: 80.0% [78.0, 82.0] for the best, 10.0% by guessing." in words
+    assert "None of these" not in words
+    assert "accuracy" in lay_out(ranking, 80).heads
+    assert "90.0% [88.0, 92.0]" in ranking._repr_html_()
+
+
+def test_labels_that_no_model_explains_are_said_first(make_row: Make, make_ranking: Make) -> None:
+    ranking = make_ranking(make_row("timm/x", 0.3, odds=2.0), make_row("timm/y", 0.1, odds=0.0))
+    assert ranking.explains_labels is False
+    text = " ".join(as_text(ranking, 100).split())
+    assert "None of these models explains your labels" in text
+    assert "P(best)" not in text
+
+
+def test_a_latency_of_a_busy_machine_is_marked(make_row: Make, make_ranking: Make) -> None:
+    ranking = make_ranking(
+        make_row("timm/x", 0.3, latency_seconds=0.012, latency_busy=True), make_row("timm/y", 0.1, latency_seconds=0.03)
+    )
+    text = as_text(ranking, 200)
+    assert "~12 ms" in text
+    assert " 30 ms" in text
+    assert "Latency with ~ was measured while the machine had other work" in text
+
+
+def test_it_is_said_which_probability_ties(make_row: Make, make_ranking: Make) -> None:
+    ranking = make_ranking(make_row("timm/x", 0.3, spread=0.2), make_row("timm/y", 0.299, spread=0.2, seed=1))
+    assert "cannot be told apart from the best: P(better than the best) ≥ 5%." in " ".join(as_text(ranking).split())
+
+
+def test_how_many_failed_is_said(make_row: Make, make_ranking: Make) -> None:
+    failures = tuple(Failure(identifier=f"hf/{name}", error="E", reason="no.") for name in "ab")
+    assert "2 of 3 models failed." in as_text(make_ranking(make_row("timm/x", 0.1), failures=failures), 100)
 
 
 def test_short_names_never_call_two_models_alike() -> None:

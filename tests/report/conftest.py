@@ -137,9 +137,13 @@ def make_ranking() -> Callable[..., Ranking]:
         generator = np.random.default_rng(0)
         rows = tuple(make_row(index, name, len(targets), generator) for index, name in enumerate(names))
         task = TaskSummary(
-            name="pets", kind="classification", modality="image", fingerprint="0123456789abcdef",
-            target_names=targets, rows={"train": 500, "validation": 50, "test": 100},
-        )  # fmt: skip
+            name="pets",
+            kind="classification",
+            modality="image",
+            fingerprint="0123456789abcdef",
+            target_names=targets,
+            rows={"train": 500, "validation": 50, "test": 100},
+        )
         return Ranking(**{"task": task, "metrics": ("logme", "knn"), "rows": rows, **fields})
 
     return build

@@ -1,12 +1,14 @@
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from hubscout.ranking import Ranking
+from hubscout.report import Run
 from hubscout.report.answer import answer, next_command
+from hubscout.report.sections.answer import answer_section
+from hubscout.runs.row import Expected, Failure
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_models_that_cannot_be_told_apart_are_named_and_the_lightest_recommended
     )
     found = answer(together)
     assert [row.identifier for row in found.tied] == ["timm/small"]
-    assert found.lighter.identifier == "timm/small"
+    assert found.cheapest.identifier == "timm/small"
     assert (found.small.identifier, found.limit) == ("timm/tiny", 2_000_000)
 
 
@@ -66,21 +68,19 @@ def test_no_smaller_model_where_sizes_are_not_known(ranking: Ranking) -> None:
     blind = replace(ranking, rows=tuple(replace(row, params=None) for row in ranking.rows))
     found = answer(blind)
     assert found.small is None
-    assert found.lighter is None
+    assert found.cheapest is None
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"complete": False}, "not complete"),
-        ({"rows": "no gain"}, "better than guessing"),
+        ({"failures": (Failure(identifier="hf/gone", error="E", reason="not there"),)}, "1 of 5 models failed"),
         ({"rows": "no errors"}, "no error bars"),
     ],
 )
 def test_doubts_are_said(ranking: Ranking, change: dict[str, object], words: str) -> None:
-    if change.get("rows") == "no gain":
-        ranking = replace(ranking, rows=tuple(replace(row, gain=0.0) for row in ranking.rows))
-    elif change.get("rows") == "no errors":
+    if change.get("rows") == "no errors":
         rows = tuple(replace(row, standard_error=None, block_scores=(), block_sizes=()) for row in ranking.rows)
         ranking = replace(ranking, rows=rows)
     else:
@@ -92,25 +92,66 @@ def test_a_certain_ranking_has_no_doubts(ranking: Ranking) -> None:
     assert answer(ranking).doubts == ()
 
 
+def test_where_no_model_explains_the_labels_nothing_is_recommended(ranking: Ranking) -> None:
+    assert answer(ranking).explained
+    assert answer(with_row(ranking, "timm/tiny", odds=50.0)).explained
+    lost = replace(ranking, rows=tuple(replace(row, odds=1.0) for row in ranking.rows))
+    assert not answer(lost).explained
+    section = answer_section(Run(ranking=lost))
+    assert section is not None
+    page = str(section.body)
+    assert "None of these models explains your labels" in page
+    assert "Start from" not in page
+    assert "Run next" not in page
+
+
+def test_the_card_names_cost_accuracy_and_failures(ranking: Ranking) -> None:
+    accuracy = Expected(metric="accuracy", value=0.912, low=0.9, high=0.924, guess=0.131)
+    told = with_row(
+        ranking, "timm/large", latency_seconds=0.012, latency_busy=True, bytes=200_000_000, expected=(accuracy,)
+    )
+    told = replace(told, failures=(Failure(identifier="hf/gone", error="E", reason="not there"),))
+    section = answer_section(Run(ranking=told))
+    assert section is not None
+    page = str(section.body)
+    assert "(50M parameters, 200 MB, 12 ms per sample on a busy machine)" in page
+    assert "91.2%" in page
+    assert "guessing 13.1%" in page
+    assert "1 of 5 models failed" in page
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"constructor": "from_image_folder", "arguments": {"folder": "/data/my pets"}}, "/data/my pets"),
+        ({"constructor": "from_table", "arguments": {"source": {"train": ["a/t.csv"], "test": ["a/s.csv"]}}}, "a"),
+        ({"constructor": "from_table", "arguments": {"source": {"train": ["a/t.csv"]}}}, "a/t.csv"),
+        ({"constructor": "from_url", "arguments": {"url": "s3://bucket/pets"}}, "s3://bucket/pets"),
+        (None, "DATA"),
+    ],
+)
+def test_the_data_is_named_as_it_can_be_opened_again(ranking: Ranking, source: object, place: str) -> None:
+    told = replace(ranking, task=replace(ranking.task, source=source), environment={"command": ["hubscout", "demo"]})
+    assert words(next_command(told, answer(told)))[2] == place
+
+
 def test_the_command_is_ready_for_a_shell(ranking: Ranking) -> None:
     source = {"constructor": "from_table", "arguments": {"source": "my pets.parquet", "label": "breed", "kind": None}}
     ranking = replace(ranking, task=replace(ranking.task, source=source))
-    parts = words(next_command(ranking, answer(ranking), Path("my runs/one")))
+    parts = words(next_command(ranking, answer(ranking)))
     assert parts[:5] == ["hubscout", "tune", "my pets.parquet", "--label", "breed"]
-    assert parts[parts.index("--model") + 1] == "timm/small"
-    # The model is among the three best, so the teachers are named one by one.
-    assert [parts[i + 1] for i, part in enumerate(parts) if part == "--teachers"] == [
-        "timm/large", "timm/medium", "timm/tiny",
-    ]  # fmt: skip
 
 
-def test_the_command_is_one_that_the_command_line_takes(ranking: Ranking) -> None:
+def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> None:
+    """And it is one that the command line takes."""
     import typer.main
 
     from hubscout.cli.tune import app
 
-    parts = words(next_command(ranking, answer(ranking), Path("run")))
+    found = answer(ranking)
+    parts = words(next_command(ranking, found))
     command = typer.main.get_command(app)
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
-    assert context.params["model"] == "timm/small"
-    assert context.params["method"] == "b-tuning"
+    assert found.best.identifier == "timm/large"
+    assert context.params["model"] == "timm/large"
+    assert context.params["method"] == "fine-tune"

@@ -1,6 +1,7 @@
 """The page in a real browser: it works, it is quiet, and nothing leaves the machine."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_the_table_filters(open_page: Callable[..., Opened], run: Run) -> None:
     assert opened.shown_models() == ["wide"]
     assert opened.page.locator("#filter-count").inner_text() == f"1 of {len(run.ranking)} models"
     opened.page.get_by_label("Find a model").fill("")
-    opened.page.get_by_label("At most, million parameters").fill("0.004")
+    opened.page.get_by_label("Max. parameters, in millions").fill("0.004")
     small = [name for name, row in zip(run.view.names, run.ranking, strict=True) if row.params <= 4000]
     assert opened.shown_models() == small
     opened.page.get_by_label("Find a model").press("Enter")  # must not leave the page
@@ -288,3 +289,65 @@ def test_every_control_has_a_name(open_page: Callable[..., Opened]) -> None:
       (one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.labels?.[0]?.textContent.trim())
     ).map((one) => one.outerHTML)"""
     assert page.evaluate(nameless) == []
+
+
+@pytest.fixture(scope="module")
+def long_page(make_ranking: Callable[..., Ranking], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty models with every metric there is."""
+    metrics = ("logme", "knn", "h-score", "nleep", "leep", "linear-probe", "transrate", "gbc")
+    ranking = make_ranking([f"timm/a_model_with_a_rather_long_name.version_{index}" for index in range(60)])
+    rows = tuple(replace(row, scores=dict.fromkeys(metrics, row.score)) for row in ranking.rows)
+    path = tmp_path_factory.mktemp("long") / "report.html"
+    return write_report(Run(ranking=replace(ranking, rows=rows, metrics=metrics)), path)
+
+
+def test_a_long_table_is_folded_until_somebody_asks(browser: Any, long_page: Path) -> None:
+    page = browser.new_page()
+    page.goto(long_page.as_uri())
+    rows = page.locator("#models tbody tr:visible")
+    assert rows.count() == 25
+    page.get_by_role("button", name="Show all 60 models").click()
+    assert rows.count() == 60
+    page.get_by_role("button", name="Show the first 25").click()
+    page.get_by_label("Find a model").fill("version_5")
+    assert rows.count() == 11  # 5 and 50 to 59, wherever they stand in the order
+    page.close()
+
+
+def test_head_and_names_stay_in_place_while_a_table_scrolls(browser: Any, long_page: Path) -> None:
+    page = browser.new_page(viewport={"width": 1000, "height": 700})
+    page.goto(long_page.as_uri())
+    page.get_by_role("button", name="Show all 60 models").click()
+    box = page.locator(".scroll:has(> #models)")
+    assert box.evaluate("e => e.scrollWidth > e.clientWidth && e.scrollHeight > e.clientHeight")
+    name, head = page.locator("#models tbody th").nth(30), page.locator("#models thead th.names")
+    box.evaluate("e => e.scrollTo(400, 600)")
+    frame = box.bounding_box()
+    assert abs(name.bounding_box()["x"] - frame["x"]) < 1
+    assert abs(head.bounding_box()["x"] - frame["x"]) < 1
+    assert abs(head.bounding_box()["y"] - frame["y"]) < 1
+    page.close()
+
+
+def test_the_table_of_a_usual_run_fits_a_wide_window(open_page: Callable[..., Opened]) -> None:
+    page = open_page(viewport={"width": 1440, "height": 900}).page
+    assert page.locator(".scroll:has(> #models)").evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == 1440
+
+
+def test_print_keeps_colours_dark_cells_and_folded_rows(browser: Any, long_page: Path, page_file: Path) -> None:
+    page = browser.new_page(color_scheme="dark")
+    page.goto(page_file.as_uri())
+    page.emulate_media(media="print", color_scheme="dark")
+    hot = page.locator("#heat td.hot").first
+    shown = "e => { const s = getComputedStyle(e); return [s.printColorAdjust, s.backgroundColor]; }"
+    adjust, colour = hot.evaluate(shown)
+    assert adjust == "exact"
+    assert colour != "rgba(0, 0, 0, 0)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.set_viewport_size({"width": 720, "height": 1000})  # A4 with its margins
+    assert page.evaluate("document.documentElement.scrollWidth") == 720
+    page.goto(long_page.as_uri())
+    page.emulate_media(media="print")
+    assert page.locator("#models tbody tr:visible").count() == 60
+    page.close()

@@ -2,17 +2,23 @@
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hubscout.ranking import Ranking
 from hubscout.report.charts.frame import NARROW, WIDE
 from hubscout.report.charts.labels import Box, Wish, place, spread
 from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.charts.scale import linear, logarithmic
 from hubscout.report.charts.scatter import Point, scatter
+from hubscout.report.sections.cost import cost_chart
+from hubscout.report.view import View
 
 numbers = st.floats(min_value=-1e6, max_value=1e6)
 
@@ -51,6 +57,26 @@ def test_no_label_covers_another_or_leaves_the_paper(places: list[tuple[float, f
     for index, label in enumerate(labels):
         assert label.box.within(area)
         assert not any(label.box.meets(other.box) for other in labels[index + 1 :])
+
+
+@given(boxes)
+def test_a_label_is_beside_its_own_point_or_on_a_line_to_it(places: list[tuple[float, float]]) -> None:
+    places = sorted(set(places))
+    wishes = [Wish(f"model_{index}", x, y, index, must=index < 5) for index, (x, y) in enumerate(places)]
+    for wish, label in zip(wishes, place(wishes, Box(0, 0, 800, 400), size=12), strict=True):
+        if label is None or label.leader is not None:
+            assert label is None or label.leader == (wish.x, wish.y)
+            continue
+        own = label.box.distance(wish.x, wish.y)
+        assert all(own < label.box.distance(x, y) for x, y in places if (x, y) != (wish.x, wish.y))
+
+
+def test_of_two_close_points_the_name_of_one_is_not_at_the_other() -> None:
+    left, right = place([Wish("lite0", 100, 50, 1), Wish("lite2", 112, 50, 0)], Box(0, 0, 300, 100), size=12)
+    assert left is not None
+    assert left.anchor == "end"
+    assert right is not None
+    assert right.anchor == "start"
 
 
 @given(st.lists(st.floats(0, 300), min_size=1, max_size=20))
@@ -101,3 +127,35 @@ def test_a_logarithmic_axis_survives_numbers_that_are_nearly_nothing() -> None:
     scale = logarithmic([1e-308, 1.0, 1e150], 0, 100)
     assert 0 < scale.low < 1.0 < 1e150 < scale.high < float("inf")
     assert 0 <= scale(1.0) <= 100
+
+
+def test_the_best_of_a_hundred_models_have_names(make_ranking: Callable[..., Ranking]) -> None:
+    generator = np.random.default_rng(0)
+    ranking = make_ranking([f"timm/a_rather_long_name_{index}" for index in range(100)])
+    rows = tuple(replace(row, params=int(10 ** generator.uniform(6, 8.5))) for row in ranking.rows)
+    view = View(replace(ranking, rows=rows))
+    for frame in (WIDE, NARROW):
+        named = re.findall(r'data-model="(\d+)">', cost_chart(view, view.costs[0]).draw(frame))
+        assert {"0", "1", "2", "3", "4"} <= set(named)
+
+
+def test_panels_with_one_scale() -> None:
+    low = Curve(name="low", x=(1.0, 2.0), y=(1.0, 2.0))
+    high = Curve(name="high", x=(1.0, 2.0), y=(1.0, 100.0))
+    ticks = [
+        re.findall(
+            r'class="tick end">([^<]+)', lines(WIDE, [curve], label="", x_title="", y_title="", shared_y=(1, 100))
+        )
+        for curve in (low, high)
+    ]
+    assert ticks[0] == ticks[1]
+
+
+def test_every_colour_of_a_chart_is_in_its_legend(make_ranking: Callable[..., Ranking]) -> None:
+    ranking = make_ranking([f"timm/model_{index}" for index in range(8)])
+    view = View(ranking)
+    svg = cost_chart(view, view.costs[0]).draw(WIDE)
+    used = set(re.findall(r'class="point (\w+)" data-model', svg))
+    explained = set(re.findall(r'class="mark (\w+)"></circle></g><text', svg))
+    assert used == explained
+    assert "Pareto front" in svg

@@ -44,8 +44,16 @@ class Elements(HTMLParser):
 
 def test_the_parts_of_a_real_run_in_order(run: Run) -> None:
     assert [part.anchor for part in sections(run)] == [
-        "answer", "ranking", "cost", "metrics", "targets", "layers", "convergence", "tuning", "run",
-    ]  # fmt: skip
+        "answer",
+        "ranking",
+        "cost",
+        "metrics",
+        "targets",
+        "layers",
+        "convergence",
+        "tuning",
+        "run",
+    ]
 
 
 def test_the_page_is_well_formed_small_and_asks_for_nothing(run: Run) -> None:
@@ -150,7 +158,7 @@ def test_dropped_models_and_stages_are_told(make_ranking: Callable[..., Ranking]
     rows = tuple(replace(row, dropped=dropped) if row.identifier == "timm/c" else row for row in ranking.rows)
     page = render(Run(ranking=replace(ranking, rows=rows)))
     assert "on 100 samples P(better than a) was 0.04%" in page
-    assert "Dropped after it" in page
+    assert "Dropped afterwards" in page
 
 
 def test_one_model_alone(make_ranking: Callable[..., Ranking]) -> None:
@@ -228,7 +236,7 @@ def test_the_next_command_runs_in_a_real_shell(make_ranking: Callable[..., Ranki
     from hubscout.report.answer import answer, next_command
 
     ranking = make_ranking(["timm/'; touch pwned; '", "timm/$(touch pwned)", "timm/c `touch pwned`"])
-    command = next_command(ranking, answer(ranking), Path("a folder"))
+    command = next_command(ranking, answer(ranking))
     seen = subprocess.run(
         ["sh", "-c", f"hubscout() {{ printf '%s\\n' \"$@\"; }}; {command}"], capture_output=True, text=True, check=True
     )
@@ -237,3 +245,32 @@ def test_the_next_command_runs_in_a_real_shell(make_ranking: Callable[..., Ranki
     assert told[told.index("--model") + 1] in ranking.identifiers
     assert told == shlex.split(command.replace("\\\n", " "))[1:]
     assert seen.stderr == ""
+
+
+def test_the_page_says_what_it_assumed_and_what_is_tied(make_ranking: Callable[..., Ranking]) -> None:
+    ranking = make_ranking(["timm/a", "timm/b", "timm/c"])
+    first, second, *others = ranking.rows
+    second = replace(second, score=first.score, block_scores=first.block_scores[::-1])
+    task = replace(ranking.task, notes=("kind guessed as classification",))
+    ranking = replace(ranking, task=task, rows=(first, second, *others))
+    page = re.sub(r"<[^>]+>", "", render(Run(ranking=ranking)))
+    assert "Assumptions made when loading the data" in page
+    assert "from the saved run; makes no network requests" in page
+    assert "statistically tied" in page
+    assert "nats per sample" in page
+    assert not re.search(r"told apart|nats a sample|FLOPs a sample", page)
+
+
+def test_colours_reach_from_the_least_gain_to_the_most(make_ranking: Callable[..., Ranking]) -> None:
+    ranking = make_ranking(["timm/a", "timm/b"], targets=tuple(f"class {index}" for index in range(60)))
+    gains = [gain for row in ranking.rows for gain in row.per_target]
+    scale = re.search(r'heat-scale"><span>([\d.]+)</span>.*?<span>([\d.]+) nats', render(Run(ranking=ranking)))
+    assert scale is not None
+    assert (scale[1], scale[2]) == (f"{min(gains):.2f}", f"{max(gains):.2f}")
+
+
+def test_convergence_is_folded_away_and_names_its_models(run: Run) -> None:
+    part = next(part for part in sections(run) if part.anchor == "convergence")
+    assert part.body.startswith("<details><summary>")
+    named = re.findall(r"<h3>([^<]+)</h3><figure", part.body)
+    assert named == [name for name, row in zip(run.view.names, run.view.rows, strict=True) if row.convergence]

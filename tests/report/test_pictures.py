@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,31 +10,41 @@ from PIL import Image
 from hubscout.errors import InputError
 from hubscout.evidence import logme
 from hubscout.ranking import Ranking
-from hubscout.report import Run
-from hubscout.report.pictures import available, draw, write_pictures
+from hubscout.report import Run, render
+from hubscout.report.pictures import PICTURES, draw, write_pictures
 from hubscout.tasks import Task
 
 
 def test_every_picture_of_a_real_run_is_written_and_not_empty(run: Run, tmp_path: Path) -> None:
     paths = write_pictures(run, tmp_path / "figures", dots_per_inch=80)
-    assert [path.stem for path in paths] == [
-        "scores", "cost", "metrics", "targets", "layers", "convergence", "tuning",
-    ]  # fmt: skip
+    assert [path.stem for path in paths] == [name for name in PICTURES if name != "reference"]
     for path in paths:
         assert np.asarray(Image.open(path).convert("L")).std() > 5
 
 
-def test_a_reference_makes_a_picture_with_its_tau(make_ranking: Callable[..., Ranking]) -> None:
+def test_a_reference_makes_a_picture_with_the_score_across(make_ranking: Callable[..., Ranking]) -> None:
     ranking = make_ranking(["timm/a", "timm/b", "timm/c"])
     run = Run(ranking=ranking, reference={row.identifier: -row.rank for row in ranking})
-    assert "reference" in available(run)
-    assert "1.00" in draw(run, "reference").axes[0].get_title()
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", draw(run, "reference").svg())
+    assert texts.index("logme") < texts.index("Result of fine-tuning")
 
 
-def test_names_with_dollars_are_not_read_as_mathematics(make_ranking: Callable[..., Ranking], tmp_path: Path) -> None:
-    ranking = make_ranking(["$\\frac{1}$", "timm/b"], targets=("$x", "a$b$c"))
-    for name in available(Run(ranking=ranking)):
-        draw(Run(ranking=ranking), name).savefig(tmp_path / f"{name}.png", dpi=40)
+def test_names_that_could_be_mathematics_or_markup_are_drawn_as_they_are(
+    make_ranking: Callable[..., Ranking], tmp_path: Path
+) -> None:
+    ranking = make_ranking(["$\\frac{1}$", "timm/<b>\x00&"], targets=("$x", "a$b$c"))
+    assert "$\\frac{1}$" in draw(Run(ranking=ranking), "scores").svg()
+    assert len(write_pictures(Run(ranking=ranking), tmp_path, dots_per_inch=40)) == 4
+
+
+def test_a_model_without_parameters_is_left_out_of_the_cost_and_said(
+    make_ranking: Callable[..., Ranking],
+) -> None:
+    ranking = make_ranking(["timm/a", "timm/b", "timm/c"])
+    rows = tuple(replace(row, params=0) if row.identifier == "timm/c" else row for row in ranking.rows)
+    run = Run(ranking=replace(ranking, rows=rows))
+    assert "1 model has no known parameters above 0" in render(run)
+    assert draw(run, "cost").svg().count("<circle") == 2 + 2  # two models, and two entries of the legend
 
 
 def test_what_is_missing_is_said(make_ranking: Callable[..., Ranking]) -> None:
@@ -46,9 +58,9 @@ def test_what_is_missing_is_said(make_ranking: Callable[..., Ranking]) -> None:
 
 
 def test_a_ranking_draws_itself(run: Run) -> None:
-    figure = run.ranking.plot()
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == run.view.names
+    drawn = run.ranking.plot()._repr_svg_()
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    assert [text for text in texts if text in run.view.names] == run.view.names
 
 
 def test_evidence_in_a_notebook_and_a_terminal() -> None:
@@ -75,5 +87,5 @@ def test_a_tuned_model_in_a_notebook_and_as_a_figure(task: Task, zoo: str) -> No
     html = tuned._repr_html_()
     assert f"<td>{accuracy.value:.4f}</td><td>{accuracy.low:.4f} … {accuracy.high:.4f}</td>" in html
     assert "name=narrow&amp;width=8" in html
-    (line,) = tuned.plot().axes[0].get_lines()
-    assert list(line.get_xdata()) == [1.0, 2.0]
+    (line,) = re.findall(r'<path [^>]*stroke-width="2"[^>]* d="M([^"]*)"', tuned.plot().svg())
+    assert line.count("L") == 1  # from the first epoch to the second

@@ -9,7 +9,7 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.runs.json_files import read_lines
 from hubscout.runs.record_types import in_version
-from hubscout.runs.tuning_record import TuningRecord, read_tuning, write_tuning
+from hubscout.runs.tuning_record import Curves, TuningRecord, read_tuning, tuning_run, write_tuning
 
 RECORD = TuningRecord(
     task="pets",
@@ -76,3 +76,13 @@ def test_older_versions_go_through_every_migration_in_turn() -> None:
     assert found == {"format": "x", "version": 3, "seen": [1, 2]}
     with pytest.raises(RunError, match="version 0 of the format"):
         in_version({"format": "x", "version": 0}, "x", 3, steps, origin="it")
+
+
+def test_what_is_announced_is_for_those_who_watch_and_no_part_of_the_curves(tmp_path: Path) -> None:
+    curves = Curves(tmp_path / "metrics.jsonl")
+    curves.announce(time=1.0, step=0, steps=10, batch_size=4)
+    curves.add("step", step=1, parts={"task": 1.0})
+    assert [line["event"] for line in read_lines(curves.path)] == ["started", "step"]
+    assert [line["event"] for line in curves.lines] == ["step"]
+    assert tuning_run("run", TuningRecord(), read_lines(curves.path)).losses == tuple(curves.lines)
+    Curves().announce(time=1.0)  # without a folder nobody watches

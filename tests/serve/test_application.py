@@ -1,5 +1,7 @@
 """The application without a socket: what it answers, to whom, with which headers."""
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from hubscout.runs.tuning_record import TuningRecord, write_tuning
 from hubscout.serve.application import create_app
 from hubscout.serve.security import Guard
 from hubscout.serve.server import open_site
@@ -32,8 +35,16 @@ def client(open_client: Callable[..., TestClient]) -> TestClient:
     return open_client()
 
 
-PAGES = ["/", "/?q=nothing", "/rows", "/run/first", "/run/team/second", "/report/first", "/start",
-         "/compare?run=first&run=team/second"]  # fmt: skip
+PAGES = [
+    "/",
+    "/?q=nothing",
+    "/rows",
+    "/run/first",
+    "/run/team/second",
+    "/report/first",
+    "/start",
+    "/compare?run=first&run=team/second",
+]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -59,9 +70,24 @@ def test_the_report_is_the_one_of_the_command(client: TestClient, runs: Path) ->
     assert meta in answer.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/assets/../serve.py", "/assets/x", "/nothing",
-                                  "/api/nothing", "/run/nothing", "/report/nothing", "/api/events/nothing",
-                                  "/live/nothing", "/api/runs/nothing", "/run/team"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/assets/../serve.py",
+        "/assets/x",
+        "/nothing",
+        "/api/nothing",
+        "/run/nothing",
+        "/report/nothing",
+        "/api/events/nothing",
+        "/live/nothing",
+        "/api/runs/nothing",
+        "/run/team",
+    ],
+)
 def test_nothing_else_is_there(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
@@ -140,9 +166,14 @@ def test_with_a_token_nothing_is_told_without_it(open_client: Callable[..., Test
 
 @pytest.mark.parametrize(
     ("body", "kind", "status"),
-    [(b"{", "application/json", 422), (b"[]", "application/json", 422), (b"x" * 100_000, "application/json", 413),
-     (b"\xff\xfe", "application/x-www-form-urlencoded", 422), (b"{}", "application/json", 422)],
-)  # fmt: skip
+    [
+        (b"{", "application/json", 422),
+        (b"[]", "application/json", 422),
+        (b"x" * 100_000, "application/json", 413),
+        (b"\xff\xfe", "application/x-www-form-urlencoded", 422),
+        (b"{}", "application/json", 422),
+    ],
+)
 def test_requests_that_make_no_sense(client: TestClient, body: bytes, kind: str, status: int) -> None:
     headers = {**csrf(client), "Content-Type": kind}
     answer = client.post("/api/runs", content=body, headers=headers)
@@ -190,6 +221,53 @@ def test_compare_says_what_differs(client: TestClient) -> None:
     assert client.get("/compare?run=first").status_code == 422
     assert client.get("/compare?run=first&run=first").status_code == 422
     assert client.get("/compare?run=first&run=../first").status_code == 404
+
+
+def write_tuning_run(folder: Path, score: float, teachers: tuple[str, ...], **arguments: Any) -> None:
+    record = TuningRecord(
+        task="colours",
+        task_fingerprint="f" * 16,
+        kind="classification",
+        model="timm/small",
+        teachers=teachers,
+        method="b-tuning",
+        metrics={"test": {"accuracy": (score, score - 0.05, score + 0.05)}},
+        sizes={"train": 60},
+        arguments={"seed": 0, "batch_size": 48, "lora_rank": None, **arguments},
+    )
+    lines = [{"event": "validation", "step": 1, "epoch": 1.0, "metrics": {"accuracy": score}, "best": True}]
+    write_tuning(folder, record, lines)
+
+
+def test_two_tunings_tell_their_settings_and_each_its_own_teachers(client: TestClient, runs: Path) -> None:
+    write_tuning_run(runs / "slow", 0.8, ("timm/large",), learning_rate=0.001)
+    write_tuning_run(runs / "fast", 0.9, ("timm/huge", "timm/giant"), learning_rate=0.1)
+    page = client.get("/compare?run=slow&run=fast").text
+    differ = re.findall(r"<tr class=\"differs\"><th scope=\"row\">([^<]+)", page)
+    assert differ == ["Teachers", "learning rate"]
+    assert "batch size" in page[page.index("more settings, the same in both") :]
+    assert "slow: small, taught by large. fast: small, taught by huge and giant." in page
+
+
+def test_many_runs_are_one_table_with_settings_sorted_and_as_csv(client: TestClient, runs: Path) -> None:
+    for name, score in (("worse", 0.7), ("better", 0.9)):
+        write_tuning_run(runs / name, score, (), learning_rate=score * 2)
+    names = ["first", "worse", "team/second", "better"]
+    page = client.get("/compare", params={"run": names}).text
+    heads = re.findall(r'<th scope="col" aria-sort="none"[^>]*><button type="button">([^<]+)', page)
+    assert heads[:9] == ["Run", "Kind", "Task", "Model", "Method", "Teachers", "Metric", "Score", "Error"]
+    assert "learning rate" in heads
+    assert "limit" in heads
+    order = re.findall(r'scope="row" data-value="([^"]+)"', page)
+    assert order.index("better") < order.index("worse")
+    assert set(order) == set(names)
+    assert "cannot be compared with each other" in page
+    answer = client.get("/compare.csv", params={"run": names})
+    assert answer.headers["content-type"].startswith("text/csv")
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [line["run"] for line in lines] == order
+    assert {line["learning rate"] for line in lines} == {"", "1.4", "1.8"}
+    assert float(next(line["score"] for line in lines if line["run"] == "better")) == 0.9
 
 
 def test_a_run_that_was_not_started_here_is_not_stopped(client: TestClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,14 +63,20 @@ def test_a_ranking_is_started_watched_and_finished(
     page.get_by_label("Name of the run").fill("watched")
     for model in ("steady", "red", "broken"):
         page.get_by_label(model, exact=True).check()
-    page.get_by_text("More", exact=True).click()
-    page.get_by_label("At most so many samples").fill("60")
+    page.get_by_text("More options", exact=True).click()
+    page.get_by_label("Number of samples").fill("60")
     page.screenshot(path=artefacts / "serve-start.png", full_page=True)
     page.get_by_role("button", name="Start").click()
     page.wait_for_url("**/run/watched")
     assert page.locator("#actions .state").inner_text() == "running"
     page.locator("#progress .state.running").first.wait_for()
+    elapsed = page.locator("#live .facts dd").first
+    before = elapsed.inner_text()
     page.screenshot(path=artefacts / "serve-live.png", full_page=True)
+    page.wait_for_function(
+        "before => document.querySelector('#live .facts dd')?.textContent !== before",
+        arg=before,
+    )
     page.locator("#actions .state.finished").wait_for()
     assert page.locator("#said").inner_text() == "The run is finished."
     assert page.locator("#live-status").inner_text() == "2 of 3 models done, 1 failed"
@@ -97,7 +104,7 @@ def test_a_ranking_is_stopped_and_keeps_what_is_finished(
     page.locator("#progress .state.done").wait_for()
     page.get_by_role("button", name="Stop").click()
     page.locator("#actions .state.interrupted").wait_for()
-    assert page.get_by_role("button", name="Go on").is_visible()
+    assert page.get_by_role("button", name="Resume").is_visible()
     assert "1 of 2 models are finished and saved" in page.locator(".log").inner_text()
     page.screenshot(path=artefacts / "serve-stopped.png", full_page=True)
 
@@ -157,12 +164,27 @@ def test_two_runs_are_found_and_compared(still: Any, open_page: Callable[..., An
     page.get_by_label("Compare first").check()
     assert page.get_by_label("Compare team/second").is_checked()  # also while the search hid it
     page.screenshot(path=artefacts / "serve-list.png", full_page=True)
-    page.get_by_role("button", name="Compare two runs").click()
+    page.get_by_role("button", name="Compare runs").click()
     page.locator("#facts").wait_for()
     assert page.locator("#facts tr.differs th[scope=row]", has_text="Training samples").count() == 1
     assert page.locator("#models tbody tr").count() == 3
     assert page.locator("svg.wide .model-slope").count() == 2
     page.screenshot(path=artefacts / "serve-compare.png", full_page=True)
+
+
+def test_many_runs_are_sorted_by_a_click(still: Any, open_page: Callable[..., Any], runs: Path) -> None:
+    shutil.copytree(runs / "first", runs / "third")
+    page = open_page(still)
+    page.goto("/compare?run=first&run=team/second&run=third")
+    names = page.locator("table.sortable tbody th")
+    assert names.count() == 3
+    page.get_by_role("button", name="Run").click()
+    assert names.all_inner_texts() == ["first", "team/second", "third"]
+    page.get_by_role("button", name="Run").click()
+    assert names.all_inner_texts() == ["third", "team/second", "first"]
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download as CSV").click()
+    assert Path(download.value.path()).read_text().startswith("run,kind,task")
 
 
 def test_pages_fit_a_phone_and_the_dark(still: Any, open_page: Callable[..., Any], artefacts: Path) -> None:
@@ -190,7 +212,7 @@ def test_the_list_works_by_keyboard_alone(still: Any, open_page: Callable[..., A
         assert page.evaluate("document.activeElement.name") == "run"
         page.keyboard.press("Space")
         page.keyboard.press("Tab")
-    page.get_by_role("button", name="Compare two runs").focus()
+    page.get_by_role("button", name="Compare runs").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/compare?**")
 
@@ -202,7 +224,7 @@ def test_the_token_is_asked_for_and_taken(serve: Serve, runs: Path, browser: Any
     page.goto(served.address)
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Open").click()
-    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_text("Wrong token.").wait_for()
     page.get_by_label("Token").fill("correct horse battery staple")
     page.get_by_role("button", name="Open").click()
     page.locator("#rows").wait_for()

@@ -42,7 +42,7 @@ def test_a_search_wants_every_word(runs: Path) -> None:
 
 
 def test_a_run_folder_itself_is_refused_with_advice(runs: Path) -> None:
-    with pytest.raises(RunError, match="folder that it lies in"):
+    with pytest.raises(RunError, match="folder that contains it"):
         Library(runs / "first")
 
 

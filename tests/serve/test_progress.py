@@ -1,6 +1,8 @@
 import re
 from typing import Any
 
+import pytest
+
 from hubscout.serve.progress import STEPS_KEPT, Progress
 
 EVENTS: list[dict[str, Any]] = [
@@ -30,7 +32,57 @@ def test_events_lead_to_states() -> None:
     assert progress.status == "2 of 4 models done, 1 failed; now c"
     assert '<progress value="3" max="4"' in progress.markup()
     assert "ModelError: &lt;i&gt;no&lt;/i&gt;" in progress.markup()
-    assert after([]).markup().count("Nothing is written yet") == 1
+    assert after([]).markup().count("Nothing has been written yet") == 1
+
+
+def facts(progress: Progress) -> dict[str, str]:
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", progress.markup())
+    return {name: re.sub("<.*?>", "", value) for name, value in found}
+
+
+def test_the_header_of_a_ranking_moves_with_time_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [{**EVENTS[0], "time": 100.0}, *EVENTS[1:]]
+    monkeypatch.setattr("time.time", lambda: 160.0)
+    progress = after(events)
+    # Two models since the start, one left; the fourth was finished before.
+    assert facts(progress) == {
+        "Elapsed": "1 min 0 s",
+        "Time left": "about 30 s",
+        "Samples done": "–",
+        "Best so far": "a, 0.2500",
+    }
+    monkeypatch.setattr("time.time", lambda: 220.0)
+    progress.take("events.jsonl", {"event": "model-finished", "model": "timm/c", "score": 0.5, "n": 1200, "seconds": 1})
+    assert facts(progress)["Elapsed"] == "2 min 0 s"
+    assert facts(progress)["Samples done"] == "1,200"
+    assert facts(progress)["Best so far"] == "c, 0.5000"
+    progress.halt()
+    assert facts(progress) == {}
+
+
+def test_a_model_that_is_running_counts_by_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 160.0)
+    progress = after([{**EVENTS[0], "time": 100.0}, *EVENTS[1:]])
+    progress.take("events.jsonl", {"event": "model-advanced", "model": "timm/c", "n": 300, "rows": 600})
+    assert facts(progress)["Samples done"] == "300"
+    assert facts(progress)["Time left"] == "about 12 s"  # half a model of two and a half
+    assert '<progress value="3.5" max="4"' in progress.markup()
+
+
+def test_the_header_of_a_tuning_moves_with_time_and_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 130.0)
+    progress = Progress()
+    started = {"event": "started", "time": 100.0, "step": 10, "steps": 100, "batch_size": 8}
+    progress.take("metrics.jsonl", {"event": "validation", "step": 40, "metrics": {"accuracy": 0.75}})
+    assert facts(progress)["Elapsed"] == "–"
+    progress.take("metrics.jsonl", started)
+    assert facts(progress) == {
+        "Elapsed": "30 s",
+        "Time left, at most": "about 1 min 0 s",
+        "Steps": "40 of 100",
+        "Samples done": "320",
+        "Best so far": "accuracy 0.7500",
+    }
 
 
 def test_what_was_running_when_the_process_went_is_unfinished() -> None:
@@ -64,4 +116,4 @@ def test_nonsense_is_passed_over() -> None:
     progress = Progress()
     progress.take("metrics.jsonl", {"event": "step", "parts": None})
     progress.take("metrics.jsonl", {"event": "validation", "metrics": {"accuracy": None}})
-    assert "Training has begun" in progress.markup()
+    assert "Training has started" in progress.markup()

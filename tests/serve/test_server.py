@@ -36,13 +36,38 @@ def raw(port: int, target: bytes, host: str = "127.0.0.1") -> tuple[int, bytes]:
 
 
 OUTSIDE = [
-    b"../secret", b"..%2fsecret", b"%2e%2e/secret", b"%2e%2e%2fsecret", b"%252e%252e%252fsecret", b"..%252fsecret",
-    b"first/../../secret", b"first/%2e%2e/%2e%2e/secret", b"..\\secret", b"..%5csecret", b"%2e%2e%5csecret",
-    b"/etc/passwd", b"%2fetc%2fpasswd", b"//etc/passwd", b"file:///etc/passwd", b"C:%5csecret", b"C:/secret",
-    b"first%00", b"%00", b"first/ranking.json", b"first/ranking.json%00.html", b"..%c0%afsecret",
+    b"../secret",
+    b"..%2fsecret",
+    b"%2e%2e/secret",
+    b"%2e%2e%2fsecret",
+    b"%252e%252e%252fsecret",
+    b"..%252fsecret",
+    b"first/../../secret",
+    b"first/%2e%2e/%2e%2e/secret",
+    b"..\\secret",
+    b"..%5csecret",
+    b"%2e%2e%5csecret",
+    b"/etc/passwd",
+    b"%2fetc%2fpasswd",
+    b"//etc/passwd",
+    b"file:///etc/passwd",
+    b"C:%5csecret",
+    b"C:/secret",
+    b"first%00",
+    b"%00",
+    b"first/ranking.json",
+    b"first/ranking.json%00.html",
+    b"..%c0%afsecret",
     b"%c0%ae%c0%ae/secret",
-    b"link", b"link/ranking.json", b"linked-file", b".", b"..", b"~", b"....//secret", b"..;/secret",
-]  # fmt: skip
+    b"link",
+    b"link/ranking.json",
+    b"linked-file",
+    b".",
+    b"..",
+    b"~",
+    b"....//secret",
+    b"..;/secret",
+]
 
 
 def test_no_address_leads_out_of_the_folder(serve: Serve, runs: Path) -> None:
@@ -76,8 +101,18 @@ def test_no_address_leads_out_of_the_folder(serve: Serve, runs: Path) -> None:
 
 def test_two_hundred_requests_at_once(serve: Serve, runs: Path) -> None:
     served = serve(runs)
-    paths = ["/", "/run/first", "/report/first", "/report/team/second", "/api/runs", "/api/events/first",
-             "/compare?run=first&run=team/second", "/start", "/run/nothing", "/live/team/second"]  # fmt: skip
+    paths = [
+        "/",
+        "/run/first",
+        "/report/first",
+        "/report/team/second",
+        "/api/runs",
+        "/api/events/first",
+        "/compare?run=first&run=team/second",
+        "/start",
+        "/run/nothing",
+        "/live/team/second",
+    ]
 
     async def ask_all() -> list[tuple[str, httpx.Response]]:
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=0)
@@ -112,8 +147,16 @@ def test_a_ranking_is_started_and_its_events_followed_to_the_end(serve: Serve, r
         with client.stream("GET", "/api/events/new", timeout=120) as stream:
             lines = [line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: ")]
     events = [json.loads(line)["line"]["event"] for line in lines[:-1]]
-    assert events == ["started", "model-started", "model-finished", "model-started", "model-failed", "model-started",
-                      "model-finished", "finished"]  # fmt: skip
+    assert events == [
+        "started",
+        "model-started",
+        "model-finished",
+        "model-started",
+        "model-failed",
+        "model-started",
+        "model-finished",
+        "finished",
+    ]
     assert json.loads(lines[-1]) == {"state": "finished"}
     ranking = Ranking.load(runs / "new")
     assert ranking.complete
@@ -151,7 +194,7 @@ def test_killing_the_server_loses_nothing(serve: Serve, runs: Path, zoo: str) ->
         assert not saved.complete
         assert saved.identifiers == (f"{zoo}:colours",)
         page = client.get("/run/new").text
-        assert "Go on" in page
+        assert "Resume" in page
         assert "1 of 2 models are finished and saved" in page
         form = {"csrf": again.csrf()["X-CSRF-Token"]}
         assert client.post("/resume/new", data=form).status_code == 303
@@ -187,7 +230,7 @@ def test_what_cannot_start_says_why(serve: Serve, runs: Path, zoo: str) -> None:
         assert client.post("/api/runs", json=wanted, headers=served.csrf()).status_code == 201
         served.wait_for("new", "failed")
         page = client.get("/run/new").text
-    assert "What it said last" in page
+    assert "Last output" in page
     assert "no such column" in page
 
 

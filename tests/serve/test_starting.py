@@ -1,3 +1,5 @@
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ from hubscout.cli.values import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.folder import Folder
+from hubscout.serve.pages.start import start_page
 from hubscout.serve.starting import Request, Starter, check_model
 
 
@@ -32,6 +35,31 @@ def test_runs_and_links_are_no_data(starter: Starter, runs: Path, tmp_path: Path
             whole.find(name)
 
 
+def test_what_hubscout_wrote_itself_is_no_data(data: Path, runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    home = tmp_path / "data"
+    shutil.copytree(runs / "first", home / "first")
+    for name in ("scores.parquet", "events.jsonl", "metrics.jsonl", "trials.jsonl", "reference.csv"):
+        (home / name).write_text("text,label\n")
+    (home / "my-model").mkdir()
+    (home / "my-model" / "tuning.json").write_text("{}")
+    (home / "my-model" / "train.csv").write_text("text,label\n")
+    (home / "cache").mkdir()
+    (home / "cache" / "CACHEDIR.TAG").write_text("")
+    (home / "cache" / "shard.parquet").write_text("")
+    whole = DataFolder(Folder.open(home, "--data"), Folder.open(runs, "RUNS").path)
+    assert whole.names() == ["colours", "words.csv"]
+
+
+def test_a_pattern_is_offered_by_what_it_stands_for() -> None:
+    page = start_page([], ["timm/resnet18", "pypi/*", "file:models/*"], None, data_folder="data", csrf="")
+    assert re.findall(r"<span title=[^>]*>(.*?)</span>", page) == [
+        "resnet18",
+        "all models matching pypi/*",
+        "all models matching file:models/*",
+    ]
+
+
 def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
     command = starter.command(
         request_for(models="timm/resnet18\n\nhf/facebook/dinov2-small", limit="2k", label="--out", metrics="logme,knn")
@@ -39,20 +67,42 @@ def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
     assert command[2:5] == ["hubscout", "rank", str(starter.data.folder.path / "colours")]
     assert f"--out={starter.runs.path / 'new'}" in command
     assert command[-5:] == [
-        "--models=timm/resnet18", "--models=hf/facebook/dinov2-small", "--metrics=logme,knn", "--limit=2k",
+        "--models=timm/resnet18",
+        "--models=hf/facebook/dinov2-small",
+        "--metrics=logme,knn",
+        "--limit=2k",
         "--label=--out",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        "@/etc/passwd", "@models.txt", "python:os:getcwd", "file:/etc/passwd", "onnx:/tmp/x.onnx", "hf//etc/passwd",
-        "hf/../../etc", "hf/a/../b", "timm/local-dir:/tmp", "timm/hf_hub:evil/code", "resnet18", "", "timm/",
-        "hf/a?trust_remote_code=true", "hf/a?x=1&trust_remote_code=1", "hf/a?subfolder=/etc", "hf/a,python:os:getcwd",
-        "timm/x?arch=1,@/etc/passwd", "--out=/tmp", "-m", "timm/a\nfile:x", "hf/a b", "hf/a?x=1,file:w.pth",
+        "@/etc/passwd",
+        "@models.txt",
+        "python:os:getcwd",
+        "file:/etc/passwd",
+        "onnx:/tmp/x.onnx",
+        "hf//etc/passwd",
+        "hf/../../etc",
+        "hf/a/../b",
+        "timm/local-dir:/tmp",
+        "timm/hf_hub:evil/code",
+        "resnet18",
+        "",
+        "timm/",
+        "hf/a?trust_remote_code=true",
+        "hf/a?x=1&trust_remote_code=1",
+        "hf/a?subfolder=/etc",
+        "hf/a,python:os:getcwd",
+        "timm/x?arch=1,@/etc/passwd",
+        "--out=/tmp",
+        "-m",
+        "timm/a\nfile:x",
+        "hf/a b",
+        "hf/a?x=1,file:w.pth",
     ],
-)  # fmt: skip
+)
 def test_models_that_read_files_or_run_code_are_refused(starter: Starter, model: str) -> None:
     with pytest.raises(InputError, match="Models"):
         check_model(model)
@@ -60,8 +110,16 @@ def test_models_that_read_files_or_run_code_are_refused(starter: Starter, model:
         starter.command(request_for(models=[model, "file:x"]))
 
 
-@pytest.mark.parametrize("model", ["timm/resnet50.a1_in1k", "timm/mobilenetv3*", "pypi/lite0?input_size=64",
-                                   "hf/facebook/dinov2-small?pooling=mean", "timm/x?mean=0.5,0.5"])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        "timm/resnet50.a1_in1k",
+        "timm/mobilenetv3*",
+        "pypi/lite0?input_size=64",
+        "hf/facebook/dinov2-small?pooling=mean",
+        "timm/x?mean=0.5,0.5",
+    ],
+)
 def test_models_of_hubs_are_taken_and_stay_one_word(model: str) -> None:
     check_model(model)
     assert split_models([model]) == [model]
@@ -81,14 +139,24 @@ def test_what_was_offered_is_taken_as_it_is(starter: Starter) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"name": "../x"}, "Name"), ({"name": "a/b"}, "Name"), ({"name": ""}, "Name"), ({"name": ".x"}, "Name"),
-        ({"name": "-x"}, "Name"), ({"name": "a\0b"}, "Name"), ({"name": "a\\b"}, "Name"),
-        ({"data": "../colours"}, "Data"), ({"data": "/etc"}, "Data"), ({"data": ""}, "Data"),
+        ({"name": "../x"}, "Name"),
+        ({"name": "a/b"}, "Name"),
+        ({"name": ""}, "Name"),
+        ({"name": ".x"}, "Name"),
+        ({"name": "-x"}, "Name"),
+        ({"name": "a\0b"}, "Name"),
+        ({"name": "a\\b"}, "Name"),
+        ({"data": "../colours"}, "Data"),
+        ({"data": "/etc"}, "Data"),
+        ({"data": ""}, "Data"),
         ({"data": "none"}, "Data"),
-        ({"models": []}, "at least one"), ({"models": [f"timm/m{i}" for i in range(501)]}, "at most 500"),
-        ({"limit": "2k --out x"}, "Samples"), ({"metrics": "logme;rm"}, "Metrics"), ({"label": "a\nb"}, "Label"),
+        ({"models": []}, "at least one"),
+        ({"models": [f"timm/m{i}" for i in range(501)]}, "at most 500"),
+        ({"limit": "2k --out x"}, "Samples"),
+        ({"metrics": "logme;rm"}, "Metrics"),
+        ({"label": "a\nb"}, "Label"),
     ],
-)  # fmt: skip
+)
 def test_bad_requests_are_refused_before_anything_is_made(starter: Starter, fields: dict, words: str) -> None:
     before = sorted(starter.runs.path.iterdir())
     with pytest.raises(InputError, match=words):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from hubscout.errors import TaskError
 from hubscout.tasks import Task
+from hubscout.tasks.images import Images, readable_endings
 
 Maker = Callable[..., Path]
 
@@ -170,3 +173,46 @@ def test_links_to_images_elsewhere_are_followed(image_folder: Maker, tmp_path: P
         for name in ("a", "b"):
             (tmp_path / "by-split" / split / name).symlink_to(store / name)
     assert len(Task.from_image_folder(tmp_path / "by-split").test) == 8
+
+
+def test_folders_around_the_classes_are_seen_through(image_folder: Maker) -> None:
+    """As archives unpack: seg_train/seg_train/CLASS beside seg_test/seg_test/CLASS."""
+    counts = {f"seg_{split}/seg_{split}/{name}": 4 for split in ("train", "test") for name in ("forest", "sea")}
+    folder = image_folder({**counts, "seg_pred/seg_pred": 3})
+    task = Task.from_image_folder(folder)
+    assert task.target_names == ("forest", "sea")
+    assert (len(task.train) + len(task.validation), len(task.test)) == (8, 8)
+    assert any("seg_pred" in note for note in task.notes)
+    alone = Task.from_image_folder(folder / "seg_train")
+    assert alone.target_names == ("forest", "sea")
+    assert any("'seg_train', the only folder" in note for note in alone.notes)
+
+
+def test_a_folder_with_images_in_it_is_not_seen_through(image_folder: Maker) -> None:
+    folder = image_folder({"only": 3, "only/a": 3, "only/b": 3})
+    with pytest.raises(TaskError, match="one class 'only'"):
+        Task.from_image_folder(folder)
+
+
+def test_files_that_need_a_plug_in_are_named(image_folder: Maker) -> None:
+    folder = image_folder({"a": 4, "b": 4})
+    (folder / "a" / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    (folder / "a" / "notes.txt").write_text("x")
+    if importlib.util.find_spec("pillow_heif") is None:
+        notes = Task.from_image_folder(folder).notes
+        assert any("1 .heic files are left out: they need the package pillow-heif" in note for note in notes)
+        assert any("(.txt)" in note for note in notes)
+    else:
+        assert len(Images([folder / "a" / "photo.heic"])) == 1
+
+
+def test_images_of_a_format_with_a_plug_in_are_read_where_it_is(image_folder: Maker) -> None:
+    folder = image_folder({"a": 4, "b": 4})
+    if ".avif" not in readable_endings():
+        pytest.skip("this Pillow reads no AVIF")
+    for file in folder.rglob("*.png"):
+        Image.open(file).convert("RGB").save(file.with_suffix(".avif"))
+        file.unlink()
+    task = Task.from_image_folder(folder)
+    assert sum(len(part) for part in task.splits.values()) == 8
+    assert task.train.inputs[0].mode == "RGB"

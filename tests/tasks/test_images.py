@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import pickle
@@ -138,3 +139,10 @@ def test_arrays_are_images_and_stay_as_they_are() -> None:
     assert picture.mode == "L"
     with pytest.raises(TaskError, match="float64"):
         Images([np.zeros((2, 2))])[0]
+
+
+def test_an_image_of_a_format_without_its_plug_in_names_the_package() -> None:
+    if importlib.util.find_spec("pillow_heif") is not None:
+        pytest.skip("the plug-in is installed")
+    with pytest.raises(TaskError, match=r"pip install pillow-heif"):
+        Images([b"\0\0\0\x18ftypheic" + bytes(40)])[0]

@@ -303,3 +303,41 @@ def test_columns_whose_names_hold_commas(write: Callable[..., Path]) -> None:
     assert Task.from_table(path, label="x, y").target_names == ("x, y",)
     frame = pd.DataFrame({"text": ["a", "b"] * 5, 7: ["u", "v"] * 5})
     assert Task.from_table(frame, label=7).target_names == ("u", "v")
+
+
+def test_images_that_lie_elsewhere(tmp_path: Path, image_folder: Callable[..., Path]) -> None:
+    folder = image_folder({"a": 5, "b": 5})
+    rows = "".join(f"{name}/{number:03d}.png,{name}\n" for name in "ab" for number in range(5))
+    table = tmp_path / "tables" / "labels.csv"
+    table.parent.mkdir()
+    table.write_text("file,label\n" + rows)
+    with pytest.raises(TaskError, match=r"image_root="):
+        Task.from_table(table)
+    task = Task.from_table(table, image_root=folder)
+    assert task.train.inputs[0].mode == "RGB"
+    assert Task.reopen(task.source) == task
+    frame = pd.read_csv(table)
+    assert Task.from_table(frame, image_root=folder).fingerprint == task.fingerprint
+    with pytest.raises(TaskError, match="There is no"):
+        Task.from_table(table, image_root=tmp_path / "nowhere")
+
+
+def test_labels_that_look_like_several_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    labels = ["big;red", "big", "red", "small;red"]
+    path.write_text("text,label\n" + "".join(f"word {row},{labels[row % 4]}\n" for row in range(40)))
+    task = Task.from_table(path)
+    assert task.kind == "classification"
+    assert any("'big;red'" in note and "multilabel" in note for note in task.notes)
+    assert not any("multilabel" in note for note in Task.from_table(path, kind="classification").notes)
+    assert Task.from_table(path, kind="multilabel").target_names == ("big", "red", "small")
+
+
+def test_rows_that_are_all_marked_train_are_not_split_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label,split\n" + "".join(f"word {row},{'ab'[row % 2]},train\n" for row in range(40)))
+    task = Task.from_table(path)
+    assert any("every row as train" in note and "test_size=0" in note for note in task.notes)
+    whole = Task.from_table(path, validation_size=0, test_size=0)
+    assert len(whole.train) == 40
+    assert not any("every row as train" in note for note in whole.notes)

@@ -14,9 +14,9 @@ from hubscout.hubs import Backbone, ModelCard, Output
 from hubscout.metrics.registry import KINDS as METRIC_KINDS
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import KINDS
+from hubscout.tasks.task_metrics import TASK_METRICS
 from hubscout.tuning import tune
 from hubscout.tuning.losses import LIKELIHOODS, TaskLoss, check_trainable
-from hubscout.tuning.task_metrics import TASK_METRICS
 
 WORDS = ("paris", "rome", "anna", "ben", "runs", "sees")
 TAGS = (0, 0, 1, 1, 2, 2)

@@ -40,3 +40,7 @@ def test_a_reduced_format_that_was_not_checked_is_not_taken(monkeypatch: pytest.
     extract(teacher, task, device="cpu", cache=cache, precision="float16")
     Library(task, "cpu", cache).features(teacher)
     assert len(cache.entries()) == 2
+
+
+def test_a_posterior_has_no_error_bar_that_nobody_reads() -> None:
+    assert Library(make_task(), "cpu").posterior(perceptron()).standard_error is None

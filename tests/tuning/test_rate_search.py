@@ -9,10 +9,10 @@ from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
+from hubscout.tasks.task_metrics import difference_error
 from hubscout.tuning import tune
 from hubscout.tuning.rate_search import FACTORS, SHARE, round_rate, steps_per_rate
 from hubscout.tuning.rates import rates_of
-from hubscout.tuning.task_metrics import difference_error
 
 DEFAULT = rates_of("sgd", "array").default
 FASTER = round_rate(3 * DEFAULT)

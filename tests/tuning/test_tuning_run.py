@@ -144,8 +144,8 @@ def test_defaults_by_inputs_and_kind():
     }
     found = {place: (arguments.optimizer, arguments.learning_rate) for place, arguments in settled.items()}
     assert found == {
-        ("image", "classification"): ("sgd", 0.003),
+        ("image", "classification"): ("sgd", 0.001),
         ("image", "regression"): ("adamw", 3e-4),
         ("text", "classification"): ("adamw", 5e-5),
     }
-    assert TuningArguments(optimizer="sgd").settled("image", "regression").learning_rate == 0.003
+    assert TuningArguments(optimizer="sgd").settled("image", "regression").learning_rate == 0.001

@@ -18,6 +18,7 @@ from hubscout.errors import HubscoutError, InputError, InterruptedRunError, Miss
 
 COMMANDS = (
     "demo",
+    "check",
     "rank",
     "race",
     "models",
@@ -26,6 +27,7 @@ COMMANDS = (
     "predict",
     "evaluate",
     "reference",
+    "merge",
     "report",
     "serve",
     "cache",

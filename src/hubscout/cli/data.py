@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,10 @@ DataArgument = Annotated[
     ),
 ]
 ImageOption = Annotated[str | None, typer.Option("--image", help="Column of images (paths or bytes).")]
+ImageRootOption = Annotated[
+    Path | None,
+    typer.Option("--image-root", help="Folder that paths of images in a table start from; the table's by default."),
+]
 TextOption = Annotated[
     list[str] | None, typer.Option("--text", help="Column of texts; twice, or A,B, for pairs of texts.")
 ]
@@ -47,6 +52,7 @@ def open_data(
     label: list[str] | None = None,
     kind: str | None = None,
     split: str | None = None,
+    image_root: Path | None = None,
     quiet: bool = False,
 ) -> Task:
     """Open DATA, and say on standard error what it was taken for."""
@@ -57,6 +63,14 @@ def open_data(
         names = split_list(values or [])
         return None if not names else (names[0] if len(names) == 1 else names)
 
-    task = open_task(data, image=image, text=one_or_more(text), label=one_or_more(label), kind=kind, split=split)
+    task = open_task(
+        data,
+        image=image,
+        text=one_or_more(text),
+        label=one_or_more(label),
+        kind=kind,
+        split=split,
+        image_root=None if image_root is None else str(image_root),
+    )
     say(task.describe(), quiet=quiet)
     return task

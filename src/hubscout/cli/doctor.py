@@ -37,7 +37,14 @@ class Check:
 @app.command(epilog=EPILOG)
 def doctor(as_json: JsonOption = False) -> None:
     """Look at this installation: packages, devices, cache, hubs."""
-    checks = [*check_extras(), *check_devices(), check_torchvision(), check_cache(), *check_hubs()]
+    checks = [
+        *check_extras(),
+        *check_devices(),
+        check_acceleration(),
+        check_torchvision(),
+        check_cache(),
+        *check_hubs(),
+    ]
     if as_json:
         from hubscout.runs.environment import describe_environment
 
@@ -91,6 +98,17 @@ def check_devices() -> list[Check]:
             "torch", "ok", f"{torch.__version__}, {threads} {'thread' if threads == 1 else 'threads'}, {accelerators}"
         ),
     ]
+
+
+def check_acceleration() -> Check:
+    """Whether networks can run faster on the CPU than in torch."""
+    from hubscout.features.backend import is_installed
+
+    if is_installed():
+        return Check("acceleration", "ok", "networks run in ONNX Runtime on the CPU where that pays")
+    return Check(
+        "acceleration", "missing", "networks run in torch; faster on the CPU with: pip install 'hubscout[onnx]'"
+    )
 
 
 def check_torchvision() -> Check:

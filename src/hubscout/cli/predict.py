@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli.data import ImageOption, LabelOption
+from hubscout.cli.data import ImageOption, ImageRootOption, LabelOption
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption
 
@@ -25,11 +25,13 @@ hubscout predict my-model/ images/*.jpg
 
 hubscout predict my-model/ flowers/test --out predictions.csv
 
-hubscout predict my-model/ reviews.csv --text review --skip-bad --json
+hubscout predict my-model/ reviews.csv --text review --json
 
 hubscout predict my-model/ --text "what a film" --text "never again"
 
-hubscout predict my-model/ reviews.txt --json        # one text per line"""
+hubscout predict my-model/ reviews.txt --json        # one text per line
+
+Exit status: 0 fine, 3 some inputs could not be read (each is named on a line of its own), 2 none could."""
 
 
 @app.command(epilog=EPILOG)
@@ -47,29 +49,32 @@ def predict(
         typer.Option("--text", help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
     ] = None,
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     label: LabelOption = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Predict for the others where inputs cannot be read, and list those.")
-    ] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Predict with a tuned model. Where the inputs have labels, say how many predictions are right."""
+    """Predict with a tuned model. Where the inputs have labels, say how many predictions are right.
+
+    Inputs that cannot be read are named, one per line, and the others are predicted for.
+    """
     from hubscout.features.precision import pick_device
     from hubscout.tuning import Tuned
 
     _check_out(out)
     tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
-    reader = _reader(tuned, text if inputs else None, image, label)
+    reader = _reader(tuned, text if inputs else None, image, label, image_root)
     found = _gather(reader, inputs or [], text or [])
     for note in found.notes:
         say(f"note: {note}", quiet=quiet)
-    bad = _check_readable(found, skip_bad=skip_bad)
+    bad = _check_readable(found)
+    for reason in bad.values():
+        say(f"skipped: {reason}", quiet=quiet)
     good = [row for row in range(len(found)) if row not in bad]
     readable = found.take(good) if bad else found
     predictions = tuned.predict(readable.values, batch_size=batch_size)
@@ -94,6 +99,11 @@ def predict(
         say(measured, quiet=quiet)
     elif measured:
         print_result(measured)
+    if bad:
+        from hubscout.cli.app import EXIT_SOME_FAILED
+
+        say(f"{len(bad):,} of {len(found):,} inputs could not be read.", quiet=quiet)
+        raise typer.Exit(EXIT_SOME_FAILED)
 
 
 def _check_out(out: Path | None) -> None:
@@ -105,7 +115,9 @@ def _check_out(out: Path | None) -> None:
         raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
 
 
-def _reader(tuned: Tuned, text: list[str] | None, image: str | None, label: list[str] | None) -> Reader:
+def _reader(
+    tuned: Tuned, text: list[str] | None, image: str | None, label: list[str] | None, image_root: Path | None
+) -> Reader:
     from hubscout.cli.values import split_list
     from hubscout.errors import InputError
     from hubscout.tasks.inputs import Reader
@@ -118,7 +130,7 @@ def _reader(tuned: Tuned, text: list[str] | None, image: str | None, label: list
         raise InputError("This model reads images: name their column with --image.")
     kind = kind_of(tuned.kind)
     columns = {"image": image, kind.text_role: split_list(text or []) or None}
-    return Reader(modalities, kind, tuned.target_names, columns, split_list(label or []) or None)
+    return Reader(modalities, kind, tuned.target_names, columns, split_list(label or []) or None, image_root)
 
 
 def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
@@ -136,20 +148,14 @@ def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
     raise InputError("No texts were given: use --text, or name a table or a file with one text per line.")
 
 
-def _check_readable(found: Inputs, *, skip_bad: bool) -> dict[int, str]:
+def _check_readable(found: Inputs) -> dict[int, str]:
     """What cannot be read, before anything is predicted."""
-    from hubscout.errors import NothingReadableError, TaskError
+    from hubscout.errors import NothingReadableError
 
     bad = found.unreadable()
     if len(bad) == len(found):
         all_of_them = f"None of the {len(found):,} inputs can be read. " if len(found) > 1 else ""
         raise NothingReadableError(all_of_them + next(iter(bad.values())))
-    if bad and not skip_bad:
-        first = " ".join(list(bad.values())[:3])
-        raise TaskError(
-            f"{len(bad):,} of {len(found):,} inputs cannot be read. {first}"
-            f"{' …' if len(bad) > 3 else ''} --skip-bad predicts for the others."
-        )
     return bad
 
 
@@ -158,7 +164,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     import numpy as np
 
     from hubscout.errors import TaskError
-    from hubscout.tuning.task_metrics import values_with_intervals
+    from hubscout.tasks.task_metrics import values_with_intervals
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
     if not labelled:

@@ -11,6 +11,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     OverwriteOption,
@@ -21,6 +22,16 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_options import (
+    AccelerateOption,
+    AddressOption,
+    EngineOption,
+    ModelsOption,
+    SeedOption,
+    SettingsOption,
+    SkipBadOption,
+    TuningDeviceOption,
+)
 from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -31,23 +42,20 @@ hubscout race flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --budget 30m
 
 hubscout race reviews.csv --text review --label stars -m @encoders.txt --budget 2h --max-params 50M --out run/
 
+hubscout race flowers/ -m 'timm/*' --deploy timm/mobilenetv3_small_100.lamb_in1k --budget 2h --out run/
+
 hubscout predict run/winner/ new/*.jpg
 
-Run the same command again to resume a race that was stopped; the best so far is in OUT/winner."""
+hubscout report run/
+
+Run the same command again to resume a race that was stopped; the best so far is in OUT/winner. `hubscout serve` over
+the folder that OUT lies in shows it live."""
 
 
 @app.command(epilog=EPILOG)
 def race(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line.",
-            autocompletion=complete_models,
-        ),
-    ],
+    models: ModelsOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the race; the winner is in OUT/winner.")],
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for everything, the winner's tuning included, such as 30min.")
@@ -65,22 +73,33 @@ def race(
     refit: Annotated[
         bool, typer.Option("--refit", help="Tune the winner again on train and validation together.")
     ] = False,
+    deploy: Annotated[
+        str | None,
+        typer.Option(
+            "--deploy",
+            help="Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.",
+            autocompletion=complete_models,
+        ),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option("--folds", min=1, help="Judge finalists that are tied on so many folds, for small data.")
+    ] = 1,
+    prior: Annotated[
+        bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")
+    ] = False,
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An argument of tuning, such as epochs=10 or batch_size=64; repeat it for several."),
-    ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="Where arms run: local or ray.")] = "local",
-    address: Annotated[
-        str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
-    ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed for splits, order and augmentation.")] = 0,
+    device: TuningDeviceOption = "auto",
+    accelerate: AccelerateOption = "auto",
+    settings: SettingsOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    skip_bad: SkipBadOption = False,
+    seed: SeedOption = 0,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     allow_code: AllowCodeOption = False,
@@ -93,14 +112,18 @@ def race(
     given up, the others go on from where they are, and the winner is tuned to its end.
     """
     from hubscout.racing import race as run
+    from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    wanted = find_candidates(split_models(models, allow_code=allow_code)).models
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     options: dict[str, Any] = read_settings(settings or [])
-    with display(len(split_models(models, allow_code=allow_code)), quiet=quiet, title="race") as observer:
+    with display(len(wanted), quiet=quiet, title="race") as observer:
         found = run(
             task,
-            split_models(models, allow_code=allow_code),
+            wanted,
             budget=budget,
             out=out,
             resume=resume,
@@ -109,7 +132,11 @@ def race(
             max_flops=max_flops,
             max_latency=max_latency,
             refit=refit,
+            deploy=deploy,
+            folds=folds,
+            prior=prior,
             device=device,
+            accelerate=accelerate,
             seed=seed,
             skip_bad=skip_bad,
             engine=engine,
@@ -125,4 +152,9 @@ def race(
     for note in found.notes:
         say(f"note: {note}", quiet=quiet)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
-    say(f"Spent: {spent}. The winner is in {out / 'winner'}: `hubscout predict {out / 'winner'} INPUTS`", quiet=quiet)
+    place = out / ("winner" if found.deployed is None else "deployed")
+    say(f"Spent: {spent}. `hubscout predict {place} INPUTS`, `hubscout report {out}`", quiet=quiet)
+    if deploy is not None and found.deployed is None:
+        from hubscout.cli.app import EXIT_SOME_FAILED
+
+        raise typer.Exit(EXIT_SOME_FAILED)

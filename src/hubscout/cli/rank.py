@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_metrics, complete_models
+from hubscout.cli.completion import complete_metrics
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -22,6 +23,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_options import AccelerateOption, ModelsOption, SeedOption, SkipBadOption
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -71,15 +73,7 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 @app.command(epilog=EPILOG)
 def rank(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one a line.",
-            autocompletion=complete_models,
-        ),
-    ],
+    models: ModelsOption,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -89,6 +83,7 @@ def rank(
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -116,6 +111,7 @@ def rank(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
+    accelerate: AccelerateOption = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
     cache: Annotated[
         str | None,
@@ -143,8 +139,8 @@ def rank(
             "--time-limit", help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."
         ),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of subsets and draws.")] = 0,
+    skip_bad: SkipBadOption = False,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -163,6 +159,7 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
+    from hubscout.features.backend import check_acceleration
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -170,6 +167,7 @@ def rank(
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
+    check_acceleration(accelerate)
     options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
@@ -177,18 +175,21 @@ def rank(
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:
         say(note, quiet=quiet)
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     layer_names = split_list(layers or [])
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(
             task,
-            wanted,
+            found.models,
             metrics=split_list(metrics),
             layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
             layer="best" if best_layer else "final",
             center=center,
             device=device,
             precision=precision,
+            accelerate=accelerate,
             batch_size=batch_size,
             cache=False if no_cache else (cache if cache is not None else True),
             limit=limit,
@@ -214,6 +215,10 @@ def rank(
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
     if out is not None:
         say(f"Saved in {out}.", quiet=quiet)
+    if ranking.explains_labels is False:
+        from hubscout.runs.explained import NOTHING_EXPLAINED
+
+        say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)
     if failed:
         from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED

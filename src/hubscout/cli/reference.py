@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.completion import complete_models
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -23,6 +23,15 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
+from hubscout.cli.run_options import (
+    AddressOption,
+    EngineOption,
+    ModelsOption,
+    SeedOption,
+    SettingsOption,
+    SkipBadOption,
+    TuningDeviceOption,
+)
 from hubscout.cli.values import AllowCodeOption, read_settings, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -41,12 +50,10 @@ hubscout evaluate run/ ref/reference.csv"""
 @app.command(epilog=EPILOG)
 def reference(
     data: DataArgument,
-    models: Annotated[
-        list[str],
-        typer.Option("--models", "-m", help="Models, as for rank.", autocompletion=complete_models),
-    ],
+    models: ModelsOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     label: LabelOption = None,
     kind: KindOption = None,
@@ -62,18 +69,16 @@ def reference(
     trials: Annotated[int, typer.Option("--trials", min=1, help="Of each model, for --search tpe.")] = 49,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: SeedOption = 0,
     limit: LimitOption = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    skip_bad: SkipBadOption = False,
+    device: TuningDeviceOption = "auto",
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
-    engine: Annotated[str, typer.Option("--engine", help="Where trials run: local or ray.")] = "local",
-    address: Annotated[
-        str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
-    ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Other arguments of tune, as name=value.")] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    settings: SettingsOption = None,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -88,7 +93,9 @@ def reference(
     from hubscout.tuning.reference import Grid
     from hubscout.tuning.reference import reference as run
 
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
     options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}

@@ -16,7 +16,7 @@ EPILOG = """Examples:
 
 hubscout report run/                              # writes run/report.html
 
-hubscout report run/ -o report.html --png figures/
+hubscout report run/ -o report.html --pdf figures/
 
 hubscout report run/ --reference accuracies.csv   # columns: model, accuracy
 
@@ -27,14 +27,16 @@ hubscout report run/ --tuning my-model/ --tuning other-model/"""
 def report(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="The --out folder of a rank or a tune.", autocompletion=complete_runs),
+        typer.Argument(
+            metavar="RUN", help="The --out folder of a rank, a race or a tune.", autocompletion=complete_runs
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page to write; report.html in the run folder if not given.")
     ] = None,
-    png: Annotated[
-        Path | None, typer.Option("--png", help="Also write the main plots as pictures into this folder.")
-    ] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Also write the charts as PNG into this folder.")] = None,
+    pdf: Annotated[Path | None, typer.Option("--pdf", help="The same as PDF, for a paper.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
     reference: Annotated[
         Path | None,
         typer.Option("--reference", help="Known results of fine-tuning: CSV of model and accuracy, or JSON."),
@@ -50,7 +52,7 @@ def report(
 ) -> None:
     """Make one self-contained HTML page from a saved run.
 
-    It starts with the answer, holds its charts, style and script inside, and loads nothing from anywhere: send it,
+    It starts with the answer, holds its charts, style and script inside, and makes no network requests: send it,
     keep it, open it from a file.
     """
     from hubscout.report import open_run, write_report
@@ -60,10 +62,12 @@ def report(
     opened = open_run(run, reference=reference, better=better, tuning=tuning or [])
     home = opened.folder if opened.folder is not None else Path()
     page = write_report(opened, out if out is not None else home / "report.html")
-    pictures = write_pictures(opened, png) if png is not None else []
+    wanted = {"png": png, "pdf": pdf, "svg": svg}
+    written = [write_pictures(opened, folder, ending=end) for end, folder in wanted.items() if folder is not None]
+    pictures = [path for paths in written for path in paths]
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size, "pictures": [str(path) for path in pictures]})
         return
     say(f"Wrote {page} ({page.stat().st_size / 1e3:.0f} kB).", quiet=quiet)
-    if pictures:
-        say(f"Wrote {len(pictures)} pictures into {png}.", quiet=quiet)
+    for paths in written:
+        say(f"Wrote {len(paths)} charts into {paths[0].parent if paths else 'no folder'}.", quiet=quiet)

@@ -27,35 +27,35 @@ ssh -L 8765:127.0.0.1:8765 machine                      # better: stay local and
 
 @app.command(epilog=EPILOG)
 def serve(
-    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder that run folders lie in; made if need be.")],
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder of the run folders; made if it is missing.")],
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; any but this machine's own wants a token.")
+        str, typer.Option("--host", help="The address to listen on; any but this machine's own needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 finds a free one.")] = 8765,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 picks a free one.")] = 8765,
     token: Annotated[
         str | None,
-        typer.Option("--token", envvar="HUBSCOUT_TOKEN", help="The token to ask for; made up where one is needed."),
+        typer.Option("--token", envvar="HUBSCOUT_TOKEN", help="The token to ask for; generated where one is needed."),
     ] = None,
     data: Annotated[
-        Path, typer.Option("--data", help="Only data below this folder can be ranked from the page.")
+        Path, typer.Option("--data", help="Only data in this folder can be ranked from the page.")
     ] = Path(),
     models: Annotated[
         list[str] | None,
         typer.Option(
             "--models",
             "-m",
-            help="Models offered for choice; file:, onnx: and python: ones are taken only if named here.",
+            help="Models to choose from; file:, onnx: and python: models are accepted only if named here.",
             autocompletion=complete_models,
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="At most so many rankings started from the page run at a time.")
+        int, typer.Option("--jobs", min=1, help="How many rankings started from the page may run at the same time.")
     ] = 4,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     allow_code: AllowCodeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Look at a folder of runs in the browser: search, open reports, compare two, watch live, start and stop rankings.
+    """Look at a folder of runs in the browser: search, open reports, compare runs, watch live, start and stop rankings.
 
     The page reads and writes the same run folders as the commands. Stopping it stops no ranking.
     """

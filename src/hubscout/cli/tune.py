@@ -13,6 +13,7 @@ from hubscout.cli.completion import complete_models
 from hubscout.cli.data import (
     DataArgument,
     ImageOption,
+    ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
@@ -24,6 +25,7 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_options import AddressOption, SeedOption, SettingsOption, SkipBadOption, TuningDeviceOption
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -68,6 +70,7 @@ def tune(
     overwrite: OverwriteOption = False,
     label: LabelOption = None,
     image: ImageOption = None,
+    image_root: ImageRootOption = None,
     text: TextOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
@@ -84,18 +87,16 @@ def tune(
     ] = None,
     trade_off: Annotated[float | None, typer.Option("--trade-off", help="Weight of the teachers' term.")] = None,
     teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached, left-out or live.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
+    seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
     engine: Annotated[
         str, typer.Option("--engine", help="With --method all: where the runs go, local or ray.")
     ] = "local",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    device: TuningDeviceOption = "auto",
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Decode the data once and hold it, images on the device.")
     ] = False,
-    address: Annotated[
-        str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")
-    ] = None,
+    address: AddressOption = None,
     cache: Annotated[
         str | None,
         typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
@@ -105,11 +106,9 @@ def tune(
         int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
     ] = None,
     limit: LimitOption = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")] = False,
+    skip_bad: SkipBadOption = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx into --out as well, checked.")] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other argument, as name=value; see --list-arguments.")
-    ] = None,
+    settings: SettingsOption = None,
     listing: Annotated[
         bool,
         typer.Option("--list-arguments", callback=list_arguments, is_eager=True, help="Print them all and exit."),
@@ -142,7 +141,9 @@ def tune(
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
-    task = open_data(data, image=image, text=text, label=label, kind=kind, split=split, quiet=quiet)
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
     method = method or ("b-tuning" if teachers else "fine-tune")

@@ -29,6 +29,9 @@ def remembered(kind: str, key: Hashable, make: Callable[[], T], *, most: int = 1
     return values[key]  # type: ignore[return-value]
 
 
-def forget() -> None:
-    """Let everything go."""
-    _kept.clear()
+def forget(kind: str | None = None) -> None:
+    """Let everything go, or everything of a kind."""
+    if kind is None:
+        _kept.clear()
+    else:
+        _kept.pop(kind, None)

@@ -131,6 +131,16 @@ def add_product(upper: Array, rows: Array) -> Array:
     return dsyrk(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
 
 
+def add_upper(upper: Array, other: Array) -> None:
+    """Add the upper triangle of another matrix, in place."""
+    if is_torch(upper):
+        upper += other
+        return
+    for start in range(0, len(upper), 256):
+        stop = start + 256
+        upper[:stop, start:stop] += other[:stop, start:stop]
+
+
 def add_outer(upper: Array, first: Array, second: Array) -> Array:
     """The upper triangle of upper + first·secondᵀ + second·firstᵀ, in place where it can be."""
     if is_torch(upper):
@@ -163,17 +173,17 @@ def upper_zeros(reference: Array, size: int) -> Array:
     return np.zeros((size, size), order="F")
 
 
-def upper_inner(first: Array, second: Array) -> float:
-    """Σ first·second over all entries of two symmetric matrices that are given by their upper triangles.
+def upper_inner(first: Array, second: Array) -> Array:
+    """Σ first·second over all entries of two symmetric matrices that are given by their upper triangles: a scalar.
 
     Below the diagonal the first must hold zeros, and the second may hold anything finite.
 
-    >>> upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]]))
+    >>> float(upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]])))
     8.0
     """
     # Transposed, because the arrays of `add_product` are contiguous that way.
     inner = (first * second).sum() if is_torch(first) else np.vdot(first.T, second.T)
-    return float(2 * inner - (first.diagonal() * second.diagonal()).sum())
+    return 2 * inner - first.diagonal() @ second.diagonal()
 
 
 def mirrored(upper: Array) -> Array:

@@ -16,6 +16,7 @@ from hubscout.evidence.arrays import (
     Array,
     add_outer,
     add_product,
+    add_upper,
     less,
     mirrored,
     sums_by_id,
@@ -88,6 +89,7 @@ class Block:
         if not (bool((shifts[0] == self.shift).all()) and bool((shifts[1] == self.target_shift).all())):
             other = other.about(to_device_of(self.shift, other.cross), to_device_of(self.target_shift, other.cross))
         self.n += other.n
+        add_upper(self.upper_gram, to_device_of(other.upper_gram, self.upper_gram))
         for name in _SUMS:
             mine = getattr(self, name)
             mine += to_device_of(getattr(other, name), mine)
@@ -137,4 +139,4 @@ class Block:
 
 ARRAYS = tuple(field.name for field in fields(Block) if field.name != "n")
 _SHIFTS = ("shift", "target_shift")
-_SUMS = tuple(name for name in ARRAYS if name not in _SHIFTS)
+_SUMS = tuple(name for name in ARRAYS if name not in ("upper_gram", *_SHIFTS))

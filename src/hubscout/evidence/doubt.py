@@ -24,17 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.arrays import (
-    Array,
-    add_product,
-    is_torch,
-    namespace,
-    to_device_of,
-    to_host,
-    upper_inner,
-    upper_zeros,
-)
+from hubscout.evidence.arrays import Array, add_product, is_torch, namespace, to_device_of, to_host, upper_inner
 from hubscout.evidence.block import Block
+from hubscout.evidence.leverage import inverse, mean_leverages, middle_ratio, spare
 from hubscout.evidence.spectrum import Spectrum
 
 
@@ -76,15 +68,10 @@ def _doubt(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> Doubt:
     return Doubt(math.sqrt(variance), score + deviations, sizes)
 
 
-def mean_leverages(spectrum: Spectrum, ratio: np.ndarray) -> np.ndarray:
-    """The mean leverage of a sample, γ / n, for every target: (C,). Zero for the null model."""
-    values = to_host(spectrum.squared_singular_values)
-    return (1 / (1 + ratio[:, None] / values[None, :])).sum(1) / spectrum.n
-
-
 def contributions_from_sums(
     blocks: Iterable[Block],
     spectrum: Spectrum,
+    upper_gram: Array | None,
     ratio: np.ndarray,
     beta: np.ndarray,
     weights: Array,
@@ -93,52 +80,54 @@ def contributions_from_sums(
 ) -> np.ndarray:
     """What each block adds to the evidence, averaged over targets, from its sums: (B,).
 
-    The sums are of features f and targets y less their shifts. `origin`, (r,), is what must be added to f, in the
-    coordinates of the spectrum, and `constant`, (C,), is the residual where f and y are zero. All targets together
-    need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
+    The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if at hand.
+    `origin`, (r,), is what must be added to f, in the coordinates of the spectrum, and `constant`, (C,), is the
+    residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
+    <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
     leverage = mean_leverages(spectrum, ratio)
-    spare = 1 - leverage
-    level = float((np.log(beta * spare / (2 * math.pi)) + leverage / spare).mean())
+    left = 1 - leverage
+    level = float((np.log(beta * left / (2 * math.pi)) + leverage / left).mean())
     # The share of each target in the mean, with its expansion's 1 / (1 - h).
-    share = to_device_of(1 / (spare * len(spare)), weights)
-    t, precision = to_device_of(ratio, weights), to_device_of(beta, weights) * share
-    values = spectrum.squared_singular_values
-    scale = xp.sqrt((share[:, None] / (values[None, :] + t[:, None])).sum(0))
-    factor = spectrum.basis * scale[None, :]
-    scaled = weights * xp.sqrt(precision)[:, None]
-    kernel = add_product(upper_zeros(weights, int(weights.shape[1])), factor.T)
-    kernel = add_product(kernel, scaled)
+    shares = 1 / (left * len(left))
+    t = middle_ratio(ratio, shares * leverage)
+    times = 0.0 if math.isinf(t) else float(shares @ leverage / mean_leverages(spectrum, np.array([t]))[0])
+    precision = to_device_of(beta * shares, weights)
+    kernel = add_product(inverse(spectrum, upper_gram, t, times), weights * xp.sqrt(precision)[:, None])
     if is_torch(kernel):
         kernel = xp.triu(kernel)
     linear = weights * precision[:, None]
-    scaled_origin = scale * origin
-    turned = 2 * (factor @ scaled_origin) - 2 * (linear.T @ constant)
-    level -= float(scaled_origin @ scaled_origin + precision @ constant**2)
+    moved = times * origin / (spectrum.squared_singular_values + t)
+    turned = 2 * spectrum.vectors.combine(moved[None, :])[0] - 2 * (linear.T @ constant)
+    level -= float(origin @ moved + precision @ constant**2)
     result = []
     for block in blocks:
-        quadratic = upper_inner(kernel, block.upper_gram) + float(turned @ block.feature_sum)
-        crossed = float((linear * block.cross).sum())
-        squares = float(((block.target_squares + 2 * constant * block.target_sum) * precision).sum())
+        quadratic = upper_inner(kernel, block.upper_gram) + turned @ block.feature_sum
+        crossed = linear.reshape(-1) @ block.cross.reshape(-1)
+        squares = precision @ (block.target_squares + 2 * constant * block.target_sum)
         result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))
-    return np.array(result)
+    return to_host(xp.stack(result))  # all at once: an accelerator is not waited for block by block
 
 
 def contributions_from_rows(
-    spectrum: Spectrum, targets: Array, ratio: np.ndarray, beta: np.ndarray, block_of_row: np.ndarray
+    spectrum: Spectrum,
+    upper_gram: Array | None,
+    targets: Array,
+    residuals: Array,
+    ratio: np.ndarray,
+    beta: np.ndarray,
+    block_of_row: np.ndarray,
 ) -> np.ndarray:
-    """The same sample by sample, from U and without expansion: (B,)."""
+    """The same sample by sample, from U and without expansion: (B,).
+
+    `upper_gram` is of FFᵀ, if it is at hand; `residuals`, (n, C), are of what features reach of the targets.
+    """
     xp = namespace(targets)
-    basis, projections = spectrum.basis, spectrum.projections
-    # t / (t + σ²), written so that t may be ∞
-    shrunk = 1 / (1 + spectrum.squared_singular_values[None, :] / to_device_of(ratio, targets)[:, None])
-    spare = (basis**2) @ shrunk.T
-    residuals = basis @ (projections * shrunk).T
     if spectrum.rank < spectrum.n:
         # What no feature reaches. With as many directions as observations that is nothing, and would be rounding here.
-        spare = spare + xp.clip(1 - (basis**2).sum(1), min=0.0)[:, None]
-        residuals = residuals + (targets - basis @ projections.T)
-    precision = to_device_of(beta, targets)[None, :] * spare
-    logs = xp.log(precision / (2 * math.pi)) - precision * (residuals / spare) ** 2
+        residuals = residuals + (targets - spectrum.vectors.combine(spectrum.projections).T)
+    free = spare(spectrum, upper_gram, ratio)
+    precision = to_device_of(beta, targets)[None, :] * free
+    logs = xp.log(precision / (2 * math.pi)) - precision * (residuals / free) ** 2
     return np.bincount(block_of_row, weights=to_host(0.5 * logs.mean(1)))

@@ -7,6 +7,7 @@ other: writing V out costs about as much as finding Q.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
@@ -16,6 +17,10 @@ from hubscout.evidence.arrays import Array, is_torch
 
 SMALLEST = 256
 """Below this size there is nothing to be saved."""
+
+
+COLUMNS = 64
+"""How many columns of a triangle are mirrored at a time."""
 
 
 class Eigenvectors(Protocol):
@@ -56,6 +61,21 @@ class WrittenOut:
     def since(self, start: int) -> WrittenOut:
         """V without its first columns."""
         return WrittenOut(self.matrix[:, start:])
+
+
+class Deferred(WrittenOut):
+    """Eigenvectors that a function writes out when somebody asks for them. A pickle holds them written out."""
+
+    def __init__(self, write: Callable[[], Array]) -> None:
+        self._write = write
+
+    @cached_property
+    def matrix(self) -> Array:
+        """V, written out."""
+        return self._write()
+
+    def __getstate__(self) -> dict[str, Array]:
+        return {"matrix": self.matrix}
 
 
 class Factored:
@@ -115,7 +135,10 @@ def _tridiagonal(upper: np.ndarray) -> tuple[np.ndarray, Factored] | None:
     from scipy.linalg.lapack import dstevd, dsytrd, dsytrd_lwork
 
     size = upper.shape[0]
-    lower = np.array(upper.T, order="F")
+    lower = np.zeros_like(upper, order="F")
+    for start in range(0, size, COLUMNS):  # a few columns at a time: both triangles lie in memory by columns
+        part = slice(start, start + COLUMNS)
+        lower[start:, part] = upper[part, start:].T
     work, _ = dsytrd_lwork(size, lower=1)
     reduced, diagonal, beside, factors, _ = dsytrd(lower, lower=1, lwork=int(work), overwrite_a=True)
     values, inner, status = dstevd(diagonal, beside, compute_v=1, overwrite_d=True, overwrite_e=True)

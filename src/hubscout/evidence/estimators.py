@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import log_ndtr, ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
@@ -91,7 +92,13 @@ class _EvidenceEstimator(BaseEstimator):
         return False
 
     def _check_batch(self, X: Any, *, reset: bool) -> np.ndarray:
-        return validate_data(self, X, dtype=self._feature_types, reset=reset)
+        checked = validate_data(self, X, dtype=self._feature_types, reset=reset, accept_sparse="csr")
+        return _dense(checked)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
@@ -171,6 +178,15 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
         return self.classes_[means.argmax(1)]
 
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Predictive means, (n, C); with two classes (n,), positive for the second; for labels above ½."""
+        evidence = self.evidence_
+        means = evidence.predict(self._check_batch(X, reset=False))
+        if self._multilabel:
+            return means - 0.5
+        means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
+        return means[:, 1] - means[:, 0] if means.shape[1] == 2 else means
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities, (n, C); see the class."""
         evidence = self.evidence_
@@ -204,17 +220,21 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to (n, D) features and n or (n, C) numbers."""
-        X, y = validate_data(
-            self, X, y, dtype=self._feature_types, multi_output=True, y_numeric=True, ensure_min_samples=2
-        )
+        X, y = self._check_pair(X, y, ensure_min_samples=2)
         self._single = y.ndim == 1
         self._fit_arrays(X, y.astype(np.float64), "regression")
         return self
 
+    def _check_pair(self, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(
+            self, X, y, dtype=self._feature_types, multi_output=True, y_numeric=True, accept_sparse="csr", **options
+        )
+        return _dense(X), y
+
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Add a batch."""
         first = self._begins()
-        X, y = validate_data(self, X, y, dtype=self._feature_types, multi_output=True, y_numeric=True, reset=first)
+        X, y = self._check_pair(X, y, reset=first)
         if first:
             self._single = y.ndim == 1
         names = [str(index) for index in range(1 if y.ndim == 1 else y.shape[1])]
@@ -231,6 +251,10 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
             return mean
         deviation = np.sqrt(evidence.predict_variance(X))
         return mean, deviation[:, 0] if self._single else deviation
+
+
+def _dense(X: Any) -> np.ndarray:
+    return X.toarray() if issparse(X) else X
 
 
 def probability_of_largest(means: np.ndarray, *, points: int = 129, reach: float = 8.0) -> np.ndarray:

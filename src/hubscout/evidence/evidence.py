@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.evidence.base_rates import OverBaseRates
 from hubscout.evidence.checks import Kind
 from hubscout.evidence.posterior import predict_left_out, predict_mean, predict_variance
 from hubscout.evidence.spectrum import Spectrum
@@ -31,7 +32,7 @@ class Evidence:
     score: float
     """The mean over the scored targets of log evidence / n, in nats a sample. Higher is better."""
     null_score: float
-    """The same for the model that ignores the features."""
+    """The score of a model that predicts 0 for every sample, or with centring the mean."""
     per_target: np.ndarray
     per_target_null: np.ndarray
     alpha: np.ndarray
@@ -54,6 +55,8 @@ class Evidence:
     center: bool
     iterations: int
     per_target_converged: np.ndarray = field(repr=False)
+    over_base_rates: OverBaseRates = field(repr=False)
+    """The fit with an intercept: what features add to base rates, and predictions for samples left out."""
     unscored: tuple[str, ...] = ()
     unbounded: tuple[str, ...] = ()
     """Targets that the features fit without noise, as far as float64 can tell. Their evidence grows without bound as
@@ -66,13 +69,18 @@ class Evidence:
 
     @property
     def gain(self) -> float:
-        """What the features add over the null model, in nats a sample; times n, a log Bayes factor a target."""
-        return self.score - self.null_score
+        """What the features add to base rates, in nats per sample: the mean over the scored targets.
+
+        It is not `score` less `null_score`, unless means were taken away: the score of the paper counts for classes
+        and labels what a constant explains as well.
+        """
+        scored = np.array([name not in self.unscored for name in self.targets])
+        return float(self.per_target_gain[scored].mean())
 
     @property
     def per_target_gain(self) -> np.ndarray:
-        """per_target - per_target_null."""
-        return self.per_target - self.per_target_null
+        """What the features add to the base rate of each target, in nats per sample; times n, a log Bayes factor."""
+        return self.over_base_rates.gain
 
     @property
     def converged(self) -> bool:
@@ -117,4 +125,4 @@ class Evidence:
 
     def without_spectrum(self) -> Evidence:
         """The same without what only predictive variances and convergence need: small enough to keep many."""
-        return replace(self, spectrum=None)
+        return replace(self, spectrum=None, over_base_rates=replace(self.over_base_rates, spectrum=None))

@@ -25,7 +25,7 @@ from hubscout.evidence.arrays import (
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
-from hubscout.evidence.eigenvectors import WrittenOut
+from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import (
     Jackknife,
@@ -36,7 +36,7 @@ from hubscout.evidence.maximize import (
     with_doubt,
 )
 from hubscout.evidence.offset import is_far, mean_direction
-from hubscout.evidence.posterior import dual_coefficients, mean_weights
+from hubscout.evidence.posterior import dual_residuals, mean_weights
 from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
@@ -70,7 +70,7 @@ def logme(
     A Bayesian linear model y = Fw + noise, with w ~ N(0, I/α) and noise ~ N(0, 1/β), is given the α and β that make
     the targets most probable (You et al., JMLR 23, 2022). Classes become one 0/1 column each. The score has no upper
     bound, does not depend on the scale, rotation, padding or duplication of features, and moves by -log c when the
-    targets are multiplied by c; `Evidence.gain` does not depend on the scale of targets either.
+    targets are multiplied by c. `Evidence.gain` counts over base rates and does not depend on the scale of targets.
 
     `kind` is "classification" (a vector of classes), "multilabel" (a 0/1 matrix) or "regression" (a vector or a
     matrix of numbers). "auto" takes a vector of integers, booleans or strings for classes, a matrix of integers or
@@ -92,7 +92,7 @@ def logme(
     >>> flowers = load_iris()
     >>> result = logme(flowers.data, flowers.target, target_names=flowers.target_names)
     >>> round(result.score, 4), round(result.gain, 4), result.targets
-    (-0.1601, 0.7096, ('setosa', 'versicolor', 'virginica'))
+    (-0.1601, 0.549, ('setosa', 'versicolor', 'virginica'))
     """
     rows = check_features(features)
     n, dim = (int(size) for size in rows.shape)
@@ -179,35 +179,45 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     means = _column_means(rows)
     if not settings.center and is_far(means, n, _spread(rows, means)):
         return _decomposed(rows, labels, block_of_row, settings)
-    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    targets, target_means, squares, scored = _dense_targets(rows, labels, settings)
     taken = means if settings.center else None
     inner = upper_zeros(rows, n)
     for columns in chunks(dim, n):
         inner = add_product(inner, _column_part(rows, columns, taken).T)
     spectrum = dual_spectrum(inner, targets, observations(n, settings.center), dim)
     solution = settings.solve(spectrum, None)
-    coefficients = dual_coefficients(spectrum, solution.ratio)
+    residuals = dual_residuals(spectrum, solution.ratio)
+    coefficients = residuals / to_device_of(solution.ratio, residuals)
     weights = zeros_like_device(rows, targets.shape[1], dim)
-    basis = zeros_like_device(rows, dim, spectrum.rank) if settings.keep_spectrum else None
     for columns in chunks(dim, n):
-        part = _column_part(rows, columns, taken)
-        weights[:, columns] = coefficients.T @ part
-        if basis is not None:
-            basis[columns] = part.T @ spectrum.basis
-    if basis is not None:
-        basis /= namespace(basis).sqrt(spectrum.squared_singular_values)
-    kept = spectrum if basis is None else replace(spectrum, vectors=WrittenOut(basis))
-    both = None if taken is None else (taken, target_means)
-    fitted = assemble(labels.kind, labels.names, scored, kept, solution, weights, both, settings)
+        weights[:, columns] = coefficients.T @ _column_part(rows, columns, taken)
+    kept = replace(spectrum, vectors=_right_vectors(rows, taken, spectrum)) if settings.keep_spectrum else spectrum
+    constant = to_host(spectrum.vectors.coordinates(to_device_of(np.ones((1, n)), targets)))[0]
+    assembled = (labels.kind, labels.names, scored, kept, solution, weights, (means, target_means), squares)
+    fitted = assemble(*assembled, settings, constant=constant)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
         return _decomposed(rows, labels, block_of_row, settings)
-    return _with_row_doubt(fitted, spectrum, targets, scored, block_of_row, settings)
+    return _with_row_doubt(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
+
+
+def _right_vectors(rows: Array, means: Array | None, spectrum: Spectrum) -> Deferred:
+    """V = FᵀU/σ, for whoever asks for predictive variances. The rows may change until then, so they are copied."""
+    kept = namespace(rows).asarray(rows, copy=True)
+
+    def write() -> Array:
+        dim, basis = int(kept.shape[1]), spectrum.basis
+        result = zeros_like_device(kept, dim, spectrum.rank)
+        for columns in chunks(dim, int(kept.shape[0])):
+            result[columns] = _column_part(kept, columns, means).T @ basis
+        return result / namespace(result).sqrt(spectrum.squared_singular_values)
+
+    return Deferred(write)
 
 
 def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """From the singular values of the features themselves: slower, but small ones keep all their digits."""
     samples = int(rows.shape[0])
-    targets, target_means, scored = _dense_targets(rows, labels, settings)
+    targets, target_means, squares, scored = _dense_targets(rows, labels, settings)
     means = _column_means(rows)
     features = less(rows, means)
     features -= features.mean(0)  # what rounding left in the means
@@ -220,36 +230,44 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     left, right = singular_spectra(features, targets, observations(samples, settings.center), direction)
     solution = settings.solve(right, None)
     weights = mean_weights(right, solution.ratio)
-    both = (means, target_means) if settings.center else None
-    fitted = assemble(labels.kind, labels.names, scored, right, solution, weights, both, settings)
-    return _with_row_doubt(fitted, left, targets, scored, block_of_row, settings)
+    apart = None
+    if direction is not None and (squares > 0).all():
+        centred = _decomposed(rows, labels, block_of_row, replace(settings, center=True, jackknife="none"))
+        apart = centred.over_base_rates
+    assembled = (labels.kind, labels.names, scored, right, solution, weights, (means, target_means), squares)
+    fitted = assemble(*assembled, settings, apart, to_host(left.basis.sum(0)))
+    residuals = dual_residuals(left, solution.ratio)
+    return _with_row_doubt(fitted, left, None, targets, residuals, scored, block_of_row, settings)
 
 
-def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, np.ndarray]:
-    """The scored columns of the targets, centred if asked for; the means of all of them; what is scored."""
+def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, Array, np.ndarray]:
+    """The scored columns of the targets, centred if asked for; means and squares of all of them; what is scored."""
     targets = _target_matrix(labels, rows)
     means = targets.mean(0)
+    squares = ((targets - means) ** 2).sum(0)
     if settings.center:
         constant = (targets == targets[:1]).all(0)
         targets = namespace(targets).where(constant, 0.0 * means, targets - means)
     scored = to_host((targets**2).sum(0) > 0)
     check_scored(labels.kind, labels.names, scored)
-    return targets[:, np.flatnonzero(scored)], means, scored
+    return targets[:, np.flatnonzero(scored)], means, squares, scored
 
 
 def _with_row_doubt(
     fitted: Evidence,
     spectrum: Spectrum,
+    inner: Array | None,
     targets: Array,
+    residuals: Array,
     scored: np.ndarray,
     block_of_row: np.ndarray,
     settings: Settings,
 ) -> Evidence:
-    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis."""
+    """Add the jackknife, from what every row adds to the evidence; `spectrum` has U as its basis, `inner` is FFᵀ."""
     if settings.jackknife == "none" or block_of_row.max() == 0:
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
-    contributions = contributions_from_rows(spectrum, targets, ratio, beta, block_of_row)
+    contributions = contributions_from_rows(spectrum, inner, targets, residuals, ratio, beta, block_of_row)
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 

@@ -13,6 +13,7 @@ import hubscout.evidence.newton
 import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
 from hubscout.evidence.arrays import Array, add_product, to_device_of, to_host
+from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Kind, default_center
 from hubscout.evidence.convergence import kept_spectrum
@@ -21,9 +22,9 @@ from hubscout.evidence.doubt import (
     contributions_from_sums,
     doubt_from_contributions,
     doubt_from_refits,
-    mean_leverages,
 )
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.leverage import mean_leverages
 from hubscout.evidence.posterior import mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
 from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
@@ -99,21 +100,18 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
     step, target_step = total.feature_sum / total.n, total.target_sum / total.n
     means = (total.shift + step, total.target_shift + target_step)
     scored = scored_targets(statistics.kind, statistics.target_names, total, settings.center)
+    squares = total.target_squares - total.n * target_step**2
     part = select(total, scored)
     sums = _sums(part, settings)
     spectrum = primal_spectrum(part, center=settings.center)
     solution = settings.solve(spectrum, sums)
     weights = mean_weights(spectrum, solution.ratio)
-    fitted = assemble(
-        statistics.kind,
-        statistics.target_names,
-        scored,
-        spectrum,
-        solution,
-        weights,
-        means if settings.center else None,
-        settings,
-    )
+    assembled = (statistics.kind, statistics.target_names, scored, spectrum, solution, weights, means, squares)
+    apart = None
+    if spectrum.mean_coordinates is not None and (squares > 0).all():
+        # So far from zero that the features say "one" by themselves: what they add to it needs the centred ones.
+        apart = fit(statistics, replace(settings, center=True, jackknife="none")).over_base_rates
+    fitted = assemble(*assembled, settings, apart)
     blocks = [statistics.blocks[index] for index in sorted(statistics.blocks)]
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
@@ -121,14 +119,15 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
         return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
     # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
     far = spectrum.mean_coordinates is not None
-    origin = (-step if settings.center or far else total.shift) @ spectrum.basis
+    origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
     if spectrum.mean_coordinates is not None:
         origin = origin + spectrum.mean_coordinates
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
     constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
     parts = (select(block, scored) for block in blocks)
+    gram = None if far else part.upper_gram
     contributions = contributions_from_sums(
-        parts, spectrum, solution.ratio, fitted.beta[scored], weights, origin, constant
+        parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, origin, constant
     )
     sizes = np.array([block.n for block in blocks])
     return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, sizes))
@@ -177,11 +176,19 @@ def assemble(
     spectrum: Spectrum,
     solution: Solution,
     weights: Array,
-    means: tuple[Array, Array] | None,
+    means: tuple[Array, Array],
+    squares: Array,
     settings: Settings,
+    apart: OverBaseRates | None = None,
+    constant: np.ndarray | None = None,
 ) -> Evidence:
-    """An `Evidence` without doubt, from the solution for the scored targets."""
+    """An `Evidence` without doubt, from the solution for the scored targets.
+
+    `means` are those of features and of all targets, `squares` the targets' about them. `apart` is the fit with an
+    intercept where it was made by itself, `constant` Uᵀ1 where it is known better than from the mean.
+    """
     per_target, null, beta = log_evidence(spectrum, solution.ratio)
+    target_mean = to_host(means[1])
 
     def spread(values: np.ndarray, otherwise: float) -> np.ndarray:
         whole = np.full((len(names), *values.shape[1:]), otherwise, dtype=values.dtype)
@@ -191,9 +198,28 @@ def assemble(
     whole_weights = spread(to_host(weights), 0.0)
     intercept = np.zeros(len(names))
     feature_mean = None
-    if means is not None:
+    if settings.center:
         feature_mean = to_host(means[0])
-        intercept = to_host(means[1]) - whole_weights @ feature_mean
+        intercept = target_mean - whole_weights @ feature_mean
+        apart = OverBaseRates(
+            spread(per_target - null, 0.0),
+            spread(solution.ratio, np.inf),
+            target_mean,
+            np.zeros(spectrum.rank),
+            feature_mean,
+            spectrum if settings.keep_spectrum else None,
+        )
+    elif apart is None:
+        constant = constant_of(spectrum, means[0]) if constant is None else constant
+        gains, ratios = over_base_rates(spectrum, constant, target_mean[scored], to_host(squares)[scored])
+        apart = OverBaseRates(
+            spread(gains, 0.0),
+            spread(ratios, np.inf),
+            target_mean,
+            constant,
+            None,
+            spectrum if settings.keep_spectrum else None,
+        )
     score = float(per_target.mean())
     samples = spectrum.n + settings.center
     alpha = solution.ratio * beta
@@ -229,6 +255,7 @@ def assemble(
         rounding=score_rounding(spectrum, solution.ratio, beta)
         + score_without(spectrum.cut, spectrum, solution.ratio, beta),
         feature_mean=feature_mean,
+        over_base_rates=apart,
         spectrum=spectrum if settings.keep_spectrum else None,
     )
 

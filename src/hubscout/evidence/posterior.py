@@ -28,11 +28,15 @@ def mean_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:
     return spectrum.projections * (root / (values[None, :] + t))
 
 
-def dual_coefficients(spectrum: Spectrum, ratio: np.ndarray) -> Array:
-    """The a with m = Fᵀa, for every target, (n, C), from the dual spectrum."""
+def dual_residuals(spectrum: Spectrum, ratio: np.ndarray) -> Array:
+    """What the fit leaves of that part of the targets which features reach, (n, C), from the dual spectrum.
+
+    The posterior mean is m = Fᵀa, with this over t as a.
+    """
+    # t / (t + σ²), written so that t may be ∞
     values = spectrum.squared_singular_values
-    t = to_device_of(ratio, values)[:, None]
-    return spectrum.basis @ (spectrum.projections / (values[None, :] + t)).T
+    shrunk = 1 / (1 + values[None, :] / to_device_of(ratio, values)[:, None])
+    return spectrum.vectors.combine(spectrum.projections * shrunk).T
 
 
 def predict_mean(evidence: Evidence, features: object) -> np.ndarray:

@@ -37,6 +37,7 @@ from hubscout.evidence.checks import (
     check_target_matrix,
     check_target_scale,
 )
+from hubscout.evidence.kept_rows import KeptRows
 from hubscout.evidence.offset import is_far
 
 FORMAT = "hubscout-statistics-2"
@@ -68,6 +69,8 @@ class Statistics:
         self.target_names = tuple(str(name) for name in target_names)
         self.feature_dim = feature_dim
         self.blocks: dict[int, Block] = {}
+        self.kept: list[KeptRows] = []
+        """Rows that whoever made the sums wants to predict later. They are merged, and not saved."""
 
     @property
     def n(self) -> int:
@@ -131,6 +134,7 @@ class Statistics:
                 shifts = (to_device_of(shift, block.cross) for shift in (like.shift, like.target_shift))
                 self.blocks[index] = Block.empty(*shifts)
             self.blocks[index].add(block)
+        self.kept += other.kept
         return self
 
     def __add__(self, other: Statistics) -> Statistics:

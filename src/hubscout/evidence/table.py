@@ -23,7 +23,7 @@ def title(evidence: Evidence) -> str:
     """The score and what it is of."""
     doubt = f" ± {evidence.standard_error:.4f}" if evidence.standard_error is not None else ""
     return (
-        f"LogME {evidence.score:.4f}{doubt}, gain {evidence.gain:+.4f} over the null model "
+        f"LogME {evidence.score:.4f}{doubt}, gain {evidence.gain:+.4f} over base rates "
         f"(n = {evidence.n:,}, {evidence.feature_dim} features of rank {evidence.rank}, {evidence.kind})"
     )
 

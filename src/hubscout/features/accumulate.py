@@ -43,8 +43,14 @@ class BlockAccumulator:
         self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._held_rows: dict[int, int] = {}
 
-    def add(self, features: np.ndarray, targets: np.ndarray, blocks: np.ndarray) -> None:
-        """Add rows; `blocks` has the block of each."""
+    def add(
+        self, features: np.ndarray, targets: np.ndarray, blocks: np.ndarray, kept: np.ndarray | None = None
+    ) -> None:
+        """Add rows; `blocks` has the block of each, `kept` its sample where the row stays, and -1 where it does not."""
+        from hubscout.evidence.kept_rows import KeptRows
+
+        if kept is not None and (stays := kept >= 0).any():
+            self._statistics.kept.append(KeptRows(features[stays], targets[stays], kept[stays]))
         for block in np.unique(blocks).tolist():
             mine = blocks == block
             self._held.setdefault(block, []).append((features[mine], targets[mine]))

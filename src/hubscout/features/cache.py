@@ -31,6 +31,8 @@ from hubscout.features.shards import FINAL
 from hubscout.features.storage import Files, default_place
 from hubscout.file_identifiers import IdentifierFromFile
 
+GRAPH = "graph"
+"""Where lists have the name of a layer."""
 _LOCKS = ".locks"
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a folder of caches; see bford.info/cachedir\n"
 _LOCAL = ("file://", "local://")
@@ -114,6 +116,10 @@ class FeatureCache:
                 for layer in dict.fromkeys((FINAL, *layers))
             }
             yield OpenEntry(folders, tell)
+
+    def graph_folder(self, about: Mapping[str, str]) -> Files | None:
+        """The folder of an exported network; None behind a URL, from where it would come no sooner than it is made."""
+        return None if self._folder is None else self._files(_name(about, GRAPH))
 
     def entries(self) -> list[CachedFeatures]:
         """What is there, the newest first. Folders that cannot be read are listed with an empty model."""

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import CacheError
+from hubscout.errors import AccelerationError, CacheError
+from hubscout.features.backend import TORCH, pick_backend
 from hubscout.features.batching import BatchSize
 from hubscout.features.job import Job
 from hubscout.features.one_pass import Run
 from hubscout.features.opening import open_backbone
 from hubscout.features.options import ExtractionOptions
-from hubscout.features.precision import pick_device
+from hubscout.features.precision import pick_device, pick_precision
 from hubscout.features.result import Extraction
 from hubscout.runs.events import Finished, Log, Observer, silent
 
 if TYPE_CHECKING:
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.cache import FeatureCache, OpenEntry
     from hubscout.features.decoded import PreparedPool
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
@@ -75,30 +76,48 @@ def extract(
     job = Job.prepare(backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows)
     log = Log(backbone.card.identifier, observer or silent)
     device = pick_device(chosen.device)
-    run = Run(
-        job,
-        log,
-        chosen,
-        device=device,
-        size=BatchSize.choose(chosen.batch_size, task.modality, device, log.tell),
-        statistics=statistics,
-        keep_features=keep_features,
-        prepared=prepared,
-        workers=workers,
-    )
-    with ExitStack() as stack:
-        entry = None
-        if cache is not None:
-            try:
-                about = job.fingerprint(run.precision.label)
-                entry = stack.enter_context(
-                    cache.open(about, job.layers, log.tell, shard_rows=job.shard_rows, exclusive=shards is None)
-                )
-                if (probe := run.probe()) is not None:
-                    entry.check(probe)
-            except CacheError as error:
-                entry = None
-                log.tell(f"going on without the cache: {error}")
-        result = run.execute(entry, started)
+    backend = pick_backend(chosen.accelerate, job, device, pick_precision(chosen.precision, device))
+
+    def run(backend: str) -> Extraction:
+        one_pass = Run(
+            job,
+            log,
+            chosen,
+            device=device,
+            backend=backend,
+            cache=cache,
+            size=BatchSize.choose(chosen.batch_size, task.modality, device, log.tell),
+            statistics=statistics,
+            keep_features=keep_features,
+            prepared=prepared,
+            workers=workers,
+        )
+        with ExitStack() as stack:
+            return one_pass.execute(_open_entry(one_pass, stack, exclusive=shards is None), started)
+
+    try:
+        result = run(backend)
+    except AccelerationError as error:
+        # From the start: one model's features come from one backend.
+        if str(error):
+            log.tell(f"going on with torch, since {backend} does not do for this model: {error}")
+        result = run(TORCH)
     log.observer(Finished(backbone.card.identifier, result.seconds))
     return result
+
+
+def _open_entry(run: Run, stack: ExitStack, *, exclusive: bool) -> OpenEntry | None:
+    """The place of the features in the cache; None where there is no cache, or it cannot be used."""
+    job, log = run.job, run.log
+    if run.cache is None:
+        return None
+    try:
+        about = job.fingerprint(run.precision.label, run.backend)
+        opened = run.cache.open(about, job.layers, log.tell, shard_rows=job.shard_rows, exclusive=exclusive)
+        entry = stack.enter_context(opened)
+        if (probe := run.probe()) is not None:
+            entry.check(probe)
+    except CacheError as error:
+        log.tell(f"going on without the cache: {error}")
+        return None
+    return entry

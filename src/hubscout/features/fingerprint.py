@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from hubscout.features.job import Job
     from hubscout.hubs import Backbone
 
-_FORMAT = "3"
+_FORMAT = "4"
 _CHUNK = 1 << 16
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-def describe(job: Job, precision: str) -> dict[str, str]:
+def describe(job: Job, precision: str, backend: str) -> dict[str, str]:
     """Everything that the features of a model on a task depend on, with names for people.
 
     It says what is computed, not how that was asked for: labels are no part of it, and an option that the model's
@@ -50,6 +50,7 @@ def describe(job: Job, precision: str) -> dict[str, str]:
         "task_name": task.name,
         "selection": job.selection,
         "precision": precision,
+        "backend": backend,
         "dtype": "float32",
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import HubscoutError, ModelError
+from hubscout.errors import AccelerationError, HubscoutError, ModelError
 from hubscout.features.batching import BatchSize, is_out_of_memory, release_memory
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import (
@@ -21,6 +21,7 @@ from hubscout.features.precision import (
 from hubscout.features.shards import FINAL, LOGITS
 
 if TYPE_CHECKING:
+    from hubscout.features.accelerated import Graph
     from hubscout.hubs import Backbone, Batch, Output
 
 
@@ -47,6 +48,8 @@ class Runner:
         self.layers = tuple(layers)
         self.size = size
         self.tell = tell
+        self.graph: Graph | None = None
+        """Runs the batches in place of the backbone."""
         self._channels_last = wants_channels_last(backbone.module, self.device)
         self._training: dict[Any, bool] = {}
 
@@ -104,11 +107,18 @@ class Runner:
             start = piece.stop
         return {name: np.concatenate([arrays[name] for arrays in pieces]) for name in pieces[0]}
 
+    def eager(self, batch: Batch) -> Output:
+        """What the backbone itself gives for a batch, in float32."""
+        import torch
+
+        with torch.inference_mode():
+            return self.backbone.forward(move(batch, self.device, channels_last=self._channels_last), self.layers)
+
     def _arrays(self, batch: Batch, counts: np.ndarray) -> dict[str, np.ndarray]:
         import torch
 
         with torch.inference_mode():
-            on_device = move(batch, self.device, channels_last=self._channels_last)
+            on_device = move(batch, self.device, channels_last=self._channels_last and self.graph is None)
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)
@@ -124,6 +134,12 @@ class Runner:
         return arrays
 
     def _output(self, batch: Batch) -> Output:
+        if self.graph is not None:
+            try:
+                return self.graph(batch)
+            except Exception as error:  # also where memory ran out: torch goes on with smaller batches
+                reason = next(iter(str(error).splitlines()), "")
+                raise AccelerationError(f"{type(error).__name__}: {reason}") from error
         with self.precision.autocast():
             return self.backbone.forward(batch, self.layers)
 

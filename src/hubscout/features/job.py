@@ -10,7 +10,7 @@ import numpy as np
 
 from hubscout.errors import InputError, TaskError
 from hubscout.features.fingerprint import describe, identity
-from hubscout.features.sharding import assign_blocks, check_indices, cut
+from hubscout.features.sharding import assign_blocks, check_indices, cut, kept_samples
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Job:
     layers: tuple[str, ...]
     parts: dict[int, np.ndarray]
     block_of_row: np.ndarray
+    kept_of_row: np.ndarray
+    """Each sample of the split where its rows stay beside the sums, and -1 where they do not."""
     selection: str
     shard_rows: tuple[int, ...]
     """Rows in each shard, also of the ones that others run."""
@@ -75,6 +77,7 @@ class Job:
             _resolve_layers(backbone, layers),
             parts,
             assign_blocks(len(split), blocks, task.fingerprint),
+            kept_of_row(task, split_name, rows),
             selection,
             tuple(map(len, cuts)),
             identity(backbone),
@@ -92,6 +95,10 @@ class Job:
         """The block of each row of features; all words of a sentence are in one."""
         return np.repeat(self.block_of_row[rows], self.counts(rows))
 
+    def kept(self, rows: np.ndarray) -> np.ndarray:
+        """Of each row of features its sample where it stays beside the sums, and -1 where it does not."""
+        return np.repeat(self.kept_of_row[rows], self.counts(rows))
+
     def length(self, row: int) -> int:
         """How long a text is, roughly, to batch like with like."""
         try:
@@ -102,8 +109,17 @@ class Job:
             return len(raw)
         return sum(len(part) + 1 for part in raw)
 
-    def fingerprint(self, precision: str) -> dict[str, str]:
-        return describe(self, precision)
+    def fingerprint(self, precision: str, backend: str) -> dict[str, str]:
+        return describe(self, precision, backend)
+
+
+def kept_of_row(task: Task, split_name: str, rows: np.ndarray) -> np.ndarray:
+    """Each sample of a split where it is one of `rows` and stays beside their sums, and -1 elsewhere."""
+    split = task.splits[split_name]
+    found = np.full(len(split), -1, dtype=np.int64)
+    stays = rows[kept_samples(rows, kind_of(task.kind).row_counts(split.targets, rows), task.fingerprint)]
+    found[stays] = stays
+    return found
 
 
 def _resolve_layers(backbone: Backbone, layers: Sequence[str] | str) -> tuple[str, ...]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import HubscoutError, NothingReadableError, TaskError
+from hubscout.features.accelerated import open_graph
 from hubscout.features.accumulate import BlockAccumulator
 from hubscout.features.allocator import memory_kept
+from hubscout.features.backend import TORCH
 from hubscout.features.batching import BatchSize
 from hubscout.features.collector import BatchResult, Collector
 from hubscout.features.fallback import WithFallback
@@ -29,7 +31,7 @@ from hubscout.runs.events import Advanced, Log, Started
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
-    from hubscout.features.cache import OpenEntry
+    from hubscout.features.cache import FeatureCache, OpenEntry
     from hubscout.features.decoded import PreparedPool
     from hubscout.features.options import ExtractionOptions
 
@@ -46,6 +48,8 @@ class Run:
         options: ExtractionOptions,
         *,
         device: str,
+        backend: str,
+        cache: FeatureCache | None,
         size: BatchSize,
         statistics: bool,
         keep_features: bool,
@@ -56,6 +60,8 @@ class Run:
         self.log = log
         self.options = options
         self.device = device
+        self.backend = backend
+        self.cache = cache
         self.precision = pick_precision(options.precision, device)
         self.size = size
         self.statistics = statistics
@@ -129,9 +135,12 @@ class Run:
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
         planned = plan(pending.items(), self.size.size, lengths)
         pin = self.device.startswith("cuda") and job.backbone.module is not None
-        with memory_kept() if runner.device == "cpu" else nullcontext(), runner:
+        with runner:
+            if self.backend != TORCH:
+                runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
             began = time.perf_counter()
             with (
+                memory_kept() if runner.device == "cpu" else nullcontext(),
                 Background(collector.add) as background,
                 Feed(planned, self._preparing(reader, pending), preprocessing, pin_memory=pin) as feed,
             ):
@@ -183,7 +192,7 @@ class Run:
         if len(rows) == 0:
             return
         for layer, accumulator in self.accumulators.items():
-            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows))
+            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
 
     def _check_skipped(self, skipped: tuple[int, ...]) -> None:
         if skipped and not self.options.skip_bad:
@@ -222,6 +231,7 @@ class Run:
             from_cache=from_cache,
             device=runner.device if runner is not None else self.device,
             precision=runner.precision.name if runner is not None else self.precision.name,
+            backend=self.backend,
             batch_size=self.size.size,
             skipped=tuple(sorted(self.skipped)),
             messages=tuple(self.log.messages),
@@ -233,5 +243,5 @@ class Run:
 def _statistics_of(job: Job, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:
     accumulator = BlockAccumulator(job.task.kind, job.task.target_names)
     for part, rows in rows_of_part.items():
-        accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows))
+        accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows), job.kept(rows))
     return accumulator.finish()

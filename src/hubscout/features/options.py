@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import UnknownNameError
+from hubscout.features.backend import check_acceleration
 
-_RUNTIME_FIELDS = frozenset({"device", "batch_size"})
+_RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
 
 
@@ -29,10 +30,17 @@ class ExtractionOptions:
     features of the first batch agree with float32."""
     batch_size: int | None = None
     """Samples at once; None guesses, and either is halved when memory runs out."""
+    accelerate: str = "auto"
+    """ "auto", "off" or "onnxruntime": whether the network is exported and run by ONNX Runtime, which is faster on a
+    CPU. "auto" does so where it is installed and the data is large enough, and where features and LogME of a few
+    samples agree with torch."""
     blocks: int = 10
     """How many blocks of rows the statistics are kept in, for the jackknife."""
     skip_bad: bool = False
     """Leave samples out that cannot be read, instead of raising. Which ones depends on the data alone."""
+
+    def __post_init__(self) -> None:
+        check_acceleration(self.accelerate)
 
     @classmethod
     def of(cls, **options: Any) -> ExtractionOptions:

@@ -46,7 +46,8 @@ class Extraction:
 
     `rows` are the samples that went through, in order; `targets` belong to the rows of the features (for tagging:
     to the words, all sentences one after the other). `layers` are the names that `features` and `statistics` know,
-    "" being the final features. `samples_per_second` is measured, in this run or in the one that filled the cache.
+    "" being the final features. `backend` is what ran the network: "torch" or "onnxruntime". `samples_per_second` is
+    measured, in this run or in the one that filled the cache.
     """
 
     card: ModelCard
@@ -60,6 +61,7 @@ class Extraction:
     from_cache: bool
     device: str
     precision: str
+    backend: str
     batch_size: int
     skipped: tuple[int, ...] = ()
     messages: tuple[str, ...] = ()

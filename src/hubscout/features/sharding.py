@@ -16,6 +16,8 @@ from hubscout.errors import InputError
 
 _SMALLEST_SHARD_ROWS = 256
 _MOST_SHARDS = 200
+KEPT_ROWS = 4096
+"""Rows of features that stay: an accuracy of 80% over so many is known to 0.6 points (one standard error)."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,25 @@ def assign_blocks(n: int, blocks: int, fingerprint: str) -> np.ndarray:
     """
     if blocks < 1:
         raise InputError(f"blocks must be at least 1, got {blocks}.")
+    return _places(n, fingerprint) * min(blocks, max(n, 1)) // max(n, 1)
+
+
+def _places(n: int, fingerprint: str) -> np.ndarray:
     seed = int.from_bytes(hashlib.sha256(fingerprint.encode()).digest()[:8], "little")
-    places = np.random.default_rng(seed).permutation(n)
-    return places * min(blocks, max(n, 1)) // max(n, 1)
+    return np.random.default_rng(seed).permutation(n)
+
+
+def kept_samples(rows: np.ndarray, counts: np.ndarray, fingerprint: str) -> np.ndarray:
+    """Which of these samples of a split stay beside the sums, to be predicted from the others: a boolean for each.
+
+    `counts` are their rows of features. A random choice, the same for every model, of as many samples as have about
+    `KEPT_ROWS` rows of features; all where there are no more.
+
+    >>> int(kept_samples(np.arange(10_000), np.ones(10_000, dtype=int), "pets").sum())
+    3334
+    """
+    every = -(-int(counts.sum()) // KEPT_ROWS)
+    return _places(len(rows), fingerprint) % max(every, 1) == 0
 
 
 def check_indices(indices: Sequence[int] | np.ndarray, n: int) -> np.ndarray:

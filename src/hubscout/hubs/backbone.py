@@ -93,7 +93,12 @@ def check_modality(card: ModelCard, modality: str, *, called: str = "This model"
     if card.modalities and modality not in card.modalities:
         *most, last = (_INPUTS.get(name, name) for name in card.modalities)
         takes = f"{', '.join(most)} or {last}" if most else last
-        raise ModalityError(f"{called} takes {takes}, but the task's inputs are {_INPUTS.get(modality, modality)}.")
+        hint = (
+            ' If they are images, open them with modality="image".' if (modality, last) == ("array", "images") else ""
+        )
+        raise ModalityError(
+            f"{called} takes {takes}, but the task's inputs are {_INPUTS.get(modality, modality)}.{hint}"
+        )
 
 
 def _text(said: object) -> str | None:
@@ -161,6 +166,11 @@ class Backbone(ABC):
 
     def __call__(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         return self.forward(batch, layers)
+
+    def __repr__(self) -> str:
+        card = self.card
+        reads = "/".join(card.modalities) or "unknown inputs"
+        return f"Backbone({card.identifier!r}: {reads} to {card.feature_dim} features, {card.params:,} parameters)"
 
     @property
     def layer_names(self) -> tuple[str, ...]:

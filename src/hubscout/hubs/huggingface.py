@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError
 from hubscout.hubs import timm_hub
-from hubscout.hubs.audio_preprocessing import AudioPreprocessing
-from hubscout.hubs.backbone import Backbone, Preprocessing
+from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.failures import explain_failure, needs_code
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.image_processor import ImageProcessorPreprocessing
 from hubscout.hubs.listing import ModelListing
 from hubscout.hubs.pooling import UNTRAINED_POOLER, Pooling, check_pooling, default_pooling
+from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.saving import read_description
-from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
+from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone
-from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -88,15 +86,15 @@ def open_model(
         with quiet(transformers):
             config = transformers.AutoConfig.from_pretrained(source, **where)
             whole, missing = _load_network(transformers, source, config, options, where)
-            network = _part_for_features(whole, options.get("tower"))
-            modality = _modality(network)
+            network = part_for_features(whole, options.get("tower"))
+            modality = modality_of(network)
             _refuse_missing(whole, network, missing, identifier)
-            causal = _is_causal(network)
+            causal = is_causal(network)
             inner = network.config
             pooling = check_pooling(
                 options.get("pooling") or default_pooling(inner.model_type, modality, causal=causal)
             )
-            preprocessing = _preprocessing(transformers, source, network, modality, options, where, str(identifier))
+            preprocessing = open_preprocessing(transformers, source, network, modality, options, where, str(identifier))
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     return TransformerBackbone(
@@ -203,7 +201,7 @@ def _load_classifier(transformers: Any, source: str, config: Any, where: dict[st
     return model.eval(), set(information["missing_keys"])
 
 
-def _part_for_features(model: Any, tower: str | None) -> Any:
+def part_for_features(model: Any, tower: str | None) -> Any:
     """The encoder of an encoder-decoder, one tower of two, else the model itself."""
     if hasattr(model, "vision_model") and hasattr(model, "text_model"):
         if tower not in (None, "vision", "text"):
@@ -214,7 +212,8 @@ def _part_for_features(model: Any, tower: str | None) -> Any:
     return model
 
 
-def _modality(network: Any) -> str:
+def modality_of(network: Any) -> str:
+    """What a network of transformers reads."""
     names = {"pixel_values": "image", "input_values": "audio", "input_features": "audio", "input_ids": "text"}
     if network.main_input_name not in names:
         raise InputError(f"{type(network).__name__} takes {network.main_input_name!r}, which is not supported.")
@@ -238,7 +237,7 @@ def _belongs_to_head(whole: Any, name: str) -> bool:
     return bool(prefix) and hasattr(whole, prefix) and not name.startswith(f"{prefix}.")
 
 
-def _is_causal(network: Any) -> bool:
+def is_causal(network: Any) -> bool:
     """Whether a token sees only those before it: models that transformers knows as text generators."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -251,37 +250,6 @@ def _is_causal(network: Any) -> bool:
     generates = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     fills_in = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return generates and (not fills_in or bool(getattr(config, "is_decoder", False)))
-
-
-def _preprocessing(
-    transformers: Any,
-    source: str,
-    network: Any,
-    modality: str,
-    options: dict[str, Any],
-    where: dict[str, Any],
-    identifier: str,
-) -> Preprocessing:
-    if modality == "image":
-        return ImageProcessorPreprocessing(transformers.AutoImageProcessor.from_pretrained(source, **where))
-    if modality == "audio":
-        return AudioPreprocessing(transformers.AutoFeatureExtractor.from_pretrained(source, **where))
-    folders = [Path(source) / where.get("subfolder", "")]
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
-    except Exception as error:
-        raise missing_vocabulary(folders, identifier) or error from error
-    check_vocabulary(tokenizer, network, folders, identifier)
-    limit = longest_text(tokenizer, network)
-    wanted = options.get("max_length")
-    if wanted is not None and wanted > limit:
-        raise InputError(f"max_length={wanted} is more than the {limit} tokens that the model takes.")
-    return TextPreprocessing(
-        tokenizer,
-        max_length=wanted or limit,
-        pairs=options["pairs"],
-        accepts_types="token_type_ids" in tokenizer.model_input_names,
-    )
 
 
 def list_models(pattern: str, limit: int | None = None) -> ModelListing:

@@ -12,7 +12,7 @@ from hubscout.errors import InputError
 from hubscout.file_identifiers import IdentifierFromFile
 
 _SHAPE = re.compile(r"(?P<hub>[A-Za-z][\w.-]*)(?P<separator>[/:])(?P<name>.+)", re.DOTALL)
-_COLON_HUBS = frozenset({"file", "onnx", "python"})
+_COLON_HUBS = frozenset({"file", "memory", "onnx", "python"})
 
 
 @dataclass(frozen=True)

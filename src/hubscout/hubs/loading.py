@@ -48,7 +48,7 @@ def list_models(
     smallest = None if min_params is None else parse_count(min_params, "min_params")
     largest = None if max_params is None else parse_count(max_params, "max_params")
     hub_name, separator, name_pattern = pattern.partition("/")
-    if not separator and ":" in pattern:
+    if ":" in hub_name or not separator:
         hub_name, _, name_pattern = pattern.partition(":")
     if hub_name == "*":
         found = ModelListing()

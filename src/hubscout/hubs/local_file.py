@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from hubscout.hubs.headed import add_saved_head
 from hubscout.hubs.hub_files import PLACE_OPTIONS
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import split_options
-from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.listing import ModelEntry, ModelListing
 from hubscout.hubs.saving import read_description
 from hubscout.hubs.vision import HalvesBackbone
 
@@ -167,5 +168,16 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def list_models(pattern: str) -> ModelListing:
-    """Nothing: files are not listed, they are named."""
-    return ModelListing(notes=("Files are not listed; name one as file:PATH.",))
+    """Folders of models, and files of weights, at the paths that match a shell pattern such as `models/*`."""
+    if pattern in ("*", ""):
+        return ModelListing(notes=("Files are not listed; name one as file:PATH, or a folder of them as file:PATH/*.",))
+    found = (Path(path) for path in sorted(glob.glob(str(Path(pattern).expanduser()))))
+    return ModelListing(
+        ModelEntry(identifier=f"file:{path}", on_this_machine=True) for path in found if _looks_like_a_model(path)
+    )
+
+
+def _looks_like_a_model(path: Path) -> bool:
+    if path.is_dir():
+        return any((path / name).is_file() for name in ("config.json", "modules.json")) or bool(read_description(path))
+    return path.suffix in (".safetensors", ".onnx", ".pth", ".pt", ".bin")

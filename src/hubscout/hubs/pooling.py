@@ -112,7 +112,8 @@ def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
     # The place of the last 1 in the mask, wherever the padding is.
     places = torch.arange(hidden.shape[1], device=hidden.device)
     last = (mask * places).argmax(1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), last]
+    # Not `len`, which tracing takes for a constant.
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
 
 
 def select_words(hidden: Tensor, positions: Tensor) -> Tensor:

@@ -54,6 +54,7 @@ HUBS: Registry[Hub] = Registry("hub", UnknownHubError, group="hubscout.hubs")
 for _name, _module in {
     "file": "local_file",
     "hf": "huggingface",
+    "memory": "model_objects",
     "onnx": "onnx_hub",
     "pypi": "pypi",
     "python": "python_callable",

@@ -14,57 +14,60 @@ import numpy as np
 from hubscout.engines.memory import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
+from hubscout.racing.placing import BEST
+from hubscout.runs.race_record import Arm, Look
 
 if TYPE_CHECKING:
     from hubscout.ranking.task_reference import TaskReference
-    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
-    from hubscout.tuning import Tuned, TuningArguments
+    from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun
 
-BEST = "best"
+LIVE = "race-arm"
 LIVE_ARMS = 4
 """Arms that stay in memory between rungs; others go on from their checkpoint, to the same result."""
 
 
-@dataclass(frozen=True, order=True)
-class Arm:
-    """A model with a learning rate."""
+@dataclass(frozen=True)
+class Runner:
+    """What trains an arm: a job of any process knows from it which run is meant, and goes on with it."""
 
-    model: str
-    learning_rate: float
-
-    def __str__(self) -> str:
-        return f"{self.model} at {self.learning_rate:g}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """What a rung showed of an arm.
-
-    `metric` is the task's own and `log_likelihoods` one number for each of the first held-out samples, both after a
-    cool-down, so that they are those of a network that was tuned for `steps` steps. An arm that broke down has a
-    `failure` and neither.
-    """
-
+    race: str
+    """Of one call of `race`: what an earlier one left in memory is not taken up."""
+    task: TaskReference
     arm: Arm
-    rung: int
-    steps: int
-    metric: float | None
-    log_likelihoods: tuple[float, ...]
-    seconds: float
-    seconds_per_step: float
-    failure: str = ""
+    arguments: TuningArguments
+    folder: Path
+    teachers: tuple[str, ...] = ()
+    """Of the model to deploy; arms of the race have none."""
+
+    def live(self) -> SingleRun:
+        """The arm's run: the one in memory, else made anew from its last checkpoint, else from the start."""
+        run = remembered(LIVE, (self.race, str(self.folder)), lambda: self.begin(self.folder), most=LIVE_ARMS)
+        written = run.loop.checkpoints.latest() if run.loop.checkpoints is not None else None
+        if written is not None and step_of(written) > run.loop.standing.step:  # another process took it further
+            assert run.loop.checkpoints is not None
+            run.loop.resume(run.loop.checkpoints.read(written))
+        return run
+
+    def begin(self, folder: Path | None) -> SingleRun:
+        """A run in a folder, from what is there; without one from the start, and nothing is written."""
+        from hubscout.features import FeatureCache
+        from hubscout.runs.events import silent
+        from hubscout.tuning.single_run import SingleRun
+
+        method, cache = ("b-tuning", FeatureCache()) if self.teachers else ("fine-tune", None)
+        run = SingleRun(self.task.open(), self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
+        run.begin(resume=folder is not None)
+        run.loop.validate = None  # arms are judged at rungs, after a cool-down
+        return run
 
 
 @dataclass(frozen=True)
 class Climb:
     """The work of an arm on one rung: a job that any process can do."""
 
-    task: TaskReference
-    arm: Arm
-    arguments: TuningArguments
-    folder: Path
+    runner: Runner
     rung: int
     stable: int
     """The step up to which the rate is constant, and from which the next rung goes on."""
@@ -73,66 +76,71 @@ class Climb:
     rows: int
     """Held-out samples that are looked at."""
     keep_above: float = -math.inf
-    """The cooled-down network is saved in `folder`/best if its metric is above: the best so far can be used."""
+    """The cooled-down network is saved in the folder's `best` if its metric is above: the best so far can be used."""
+    seconds: float | None = None
+    """The arm is left where it stands after so many seconds, and there is no look."""
 
-    def __call__(self) -> Look:
+    def __call__(self) -> Look | None:
         started = time.perf_counter()
         try:
             return self._look(started)
         except InterruptedRunError as error:  # Ctrl-C in the middle of training: the race stops, the arm is not out
             raise KeyboardInterrupt from error
         except Exception as error:  # an arm that diverges, or a model that cannot be trained, is out; the race goes on
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            return Look(
-                arm=self.arm,
-                rung=self.rung,
-                steps=self.steps,
-                metric=None,
-                log_likelihoods=(),
-                seconds=time.perf_counter() - started,
-                seconds_per_step=0.0,
-                failure=f"{type(error).__name__}: {reason}",
-            )
+            return failed_look(self.runner.arm, self.rung, self.steps, time.perf_counter() - started, error)
 
-    def _look(self, started: float) -> Look:
-        run = live(self.task, self.arm, self.arguments, self.folder)
-        first = run.loop.standing.step
-        began = time.perf_counter()
+    def _look(self, started: float) -> Look | None:
+        run = self.runner.live()
+        run.loop.deadline = None if self.seconds is None else started + self.seconds
         run.loop.run(until=self.stable)
+        if run.loop.standing.step < self.stable:
+            return None
+        pace = run.loop.seconds_per_step
         with run.loop.cooled_down(self.steps - self.stable):
             trained = time.perf_counter()
             metric, values = judge(run, self.rows)
+            judged = time.perf_counter()
             if metric > self.keep_above:
-                run.snapshot().save(self.folder / BEST)
+                run.snapshot().save(self.runner.folder / BEST)
         return Look(
-            arm=self.arm,
+            arm=self.runner.arm,
             rung=self.rung,
             steps=self.steps,
             metric=metric,
             log_likelihoods=tuple(round(float(value), 4) for value in values),
             seconds=time.perf_counter() - started,
-            seconds_per_step=(trained - began) / max(1, self.steps - first),
+            seconds_per_step=pace,
+            judging_seconds=judged - trained,
         )
 
 
-def live(reference: TaskReference, arm: Arm, arguments: TuningArguments, folder: Path) -> SingleRun:
-    """The arm's run: the one in memory, else made anew from its last checkpoint, else from the start."""
+def failed_look(arm: Arm, rung: int, steps: int, seconds: float, error: Exception) -> Look:
+    """What is seen of an arm that could not be trained: why."""
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return Look(
+        arm=arm,
+        rung=rung,
+        steps=steps,
+        metric=None,
+        log_likelihoods=(),
+        seconds=seconds,
+        seconds_per_step=0.0,
+        failure=f"{type(error).__name__}: {reason}",
+    )
 
-    def begin() -> SingleRun:
-        from hubscout.runs.events import silent
-        from hubscout.tuning.single_run import SingleRun
 
-        run = SingleRun(reference.open(), arm.model, (), "fine-tune", arguments, folder, None, silent)
-        run.begin(resume=True)
-        run.loop.validate = None  # arms are judged at rungs, after a cool-down
-        return run
+def step_of(checkpoint: Path) -> int:
+    """The step that a checkpoint was written after, by its name.
 
-    return remembered("race-arm", (str(folder), arm), begin, most=LIVE_ARMS)
+    >>> step_of(Path("checkpoints/step-00000045-0123456789abcdef.pt"))
+    45
+    """
+    return int(checkpoint.name.split("-")[1])
 
 
 def judge(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    from hubscout.tuning import task_metrics
+    from hubscout.tasks import task_metrics
 
     task: Task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
@@ -142,11 +150,3 @@ def judge(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     )
     scale = run.loop.network.loss.scale
     return next(iter(values.values())), log_likelihoods(task.kind, predicted, targets, groups, scale)
-
-
-def finish(reference: TaskReference, arm: Arm, arguments: TuningArguments, folder: Path, observer: Observer) -> Tuned:
-    """Train the arm from where it stands to its end, cool-down included, and measure it."""
-    run = live(reference, arm, arguments, folder)
-    run.observer = run.loop.observer = observer
-    run.loop.run()
-    return run.finish()

@@ -2,274 +2,298 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hubscout.credentials import strip_credentials
-from hubscout.engines import Engine, Job, JobResult
-from hubscout.engines.memory import forget
-from hubscout.errors import RunError, TuningError
-from hubscout.racing.arms import BEST, Arm, Climb, Look, finish
-from hubscout.racing.elimination import one_rate_each, survivors
-from hubscout.racing.held_out_samples import with_validation
-from hubscout.racing.outcome import Race
-from hubscout.racing.rungs import Field, Rung, choose_field, rungs_of
+from hubscout.engines import Engine, JobResult
+from hubscout.errors import EngineError, TuningError
+from hubscout.racing.arms import Arm, Climb, Look, Runner, failed_look
+from hubscout.racing.cross_fitting import finalists, pooled
+from hubscout.racing.elimination import chances, one_rate_each, survivors
+from hubscout.racing.held_out_samples import other_fold
+from hubscout.racing.placing import BEST, arm_folder, drop_checkpoints, put_in_place, restore
+from hubscout.racing.planning import Probe, Speed, seconds_per_step
+from hubscout.racing.race_clock import Clock, Pace
+from hubscout.racing.race_journal import RaceJournal
+from hubscout.racing.rungs import Field, Rung, Time, choose_field, rungs_of, work_after
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.atomic_files import write_atomically
-from hubscout.runs.json_files import append_line, read_lines
+from hubscout.runs.events import Observer
+from hubscout.runs.file_names import RACE_WINNER
+from hubscout.runs.race_record import plain
+from hubscout.tuning.spreading import trial_job
 
 if TYPE_CHECKING:
-    from hubscout.runs.events import Observer
     from hubscout.tasks import Task
-    from hubscout.tuning import Tuned, TuningArguments
-
-LOOKS = "race.jsonl"
-RECORD = "race.json"
-FORWARD_SHARE = 1 / 3
-"""Of a training step: what its forward pass takes."""
+    from hubscout.tuning import TuningArguments
 
 
 @dataclass
 class Contest:
-    """A race under way: rung by rung, then the winner; what is finished is on disk at once."""
+    """The rungs of a race: what is finished is on disk at once."""
 
     task: Task
+    asked_for: Sequence[str]
+    """The models, those that could not be ranked included."""
     ranking: Ranking
+    evidence: Mapping[str, float]
+    """Of each model, in the order in which models would be given up last."""
     asked: TuningArguments
     folder: Path
     engine: Engine
-    observer: Any
-    seconds: float | None
-    started: float
-    evidence_seconds: float
-    looks: list[Look] = field(default_factory=list)
+    observer: Observer
+    clock: Clock
+    race: str
+    """Tells this call from others in the memory of a process."""
+    folds: int = 1
+    ends: float = 1.0
+    """Whole runs that come after the rungs: the winner's, and those that follow it."""
+    deploy: str = ""
+    evidence_seconds: float | None = None
+    """What the ranking was allowed: when the race goes on it is allowed the same, whatever the budget is then."""
     notes: list[str] = field(default_factory=list)
 
-    def run(self, *, refit: bool) -> Race:
-        """All rungs, then the winner."""
+    def __post_init__(self) -> None:
+        restore(self.folder / RACE_WINNER)
+        self.journal = RaceJournal(self.folder, self.clock, self.observer)
+        contenders = self.journal.resume(self._identity(), self.ranking.identifiers, self.deploy) or self._start()
+        self.steps, self.widths = contenders.steps, contenders.widths
+        self.rungs = rungs_of(self.steps, self.asked.cooldown)
+        # Every model at its first rate, then at the next: where time is short, all have been looked at once.
+        self.arms = [Arm(model, self.rate(factor)) for factor in contenders.factors for model in contenders.models]
+
+    @cached_property
+    def base(self) -> TuningArguments:
+        """What all arms have in common."""
+        return self.asked.replace(steps=self.steps).settled(self.task.modality, self.task.kind)
+
+    @cached_property
+    def reference(self) -> TaskReference:
+        """The task, as jobs get it."""
+        return TaskReference.of(self.task, self.engine)
+
+    def rate(self, factor: float) -> float:
+        """A learning rate: the default of the data and the optimiser, or what was asked for, times a factor."""
         from hubscout.tuning.rates import rates_of
 
-        reference = TaskReference.of(self.task, self.engine)
-        evidence = {row.identifier: row.score for row in self.ranking}
-        contenders = self._resume() or self._start()
-        rungs = rungs_of(contenders.steps, self.asked.cooldown)
-        base = self.asked.replace(steps=contenders.steps).settled(self.task.modality, self.task.kind)
-        first = self.asked.learning_rate or rates_of(base.optimizer, self.task.modality).raced
-        arms = [Arm(m, float(f"{f * first:.3g}")) for m in contenders.models for f in contenders.factors]
-        leaders = arms
-        for rung, width in zip(rungs, contenders.widths, strict=False):
+        optimizer = self.asked.settled(self.task.modality, self.task.kind).optimizer
+        first = self.asked.learning_rate or rates_of(optimizer, self.task.modality).raced
+        return float(f"{factor * first:.3g}")
+
+    def leaders(self) -> list[Arm]:
+        """Climb all rungs; the arms that are left, the best first."""
+        arms = leaders = self.arms
+        models = len({arm.model for arm in arms})
+        for rung, width in zip(self.rungs, self.widths, strict=False):
             if not width:
                 continue
             arms = arms[:width]
-            looks = list(self._climb(reference, arms, rung, base, contenders.steps))
+            looks = list(self.climb(arms, rung))
             if not looks:
                 break
-            share = rung.steps / contenders.steps
+            share = rung.steps / self.steps
             # A budget was granted to be used, and the order of all is worth something too.
-            fewest = len(looks) if self.seconds is not None else math.ceil(len(contenders.models) / 3)
-            leaders = survivors(looks, evidence, share, len(looks), self.asked.seed, fewest)
+            fewest = len(looks) if self.clock.seconds is not None else math.ceil(models / 3)
+            leaders = survivors(looks, self.evidence, share, len(looks), self.asked.seed, fewest)
             if not leaders:
                 reasons = "; ".join(f"{look.arm}: {look.failure}" for look in looks[:3])
                 raise TuningError(f"No arm could be trained: {reasons}")
             arms = one_rate_each(leaders)
+            self._rung_over(rung, looks, arms[: self._next_width(rung)])
             if len(arms) == 1:
                 break
-        rung_seconds = time.perf_counter() - self.started - self.evidence_seconds
-        winner = leaders[0]
-        began = time.perf_counter()
-        tuned = self._finish(reference, winner, base, refit=refit)
-        spent = {"evidence": self.evidence_seconds, "rungs": rung_seconds, "winner": time.perf_counter() - began}
-        outcome = self._outcome(winner, contenders.steps, rungs, spent, tuned)
-        write_atomically(self.folder / RECORD, strip_credentials(json.dumps(outcome.record(), indent=1)) + "\n")
-        return outcome
+        return self._cross_fitted(leaders) if self.folds > 1 else leaders
+
+    def _next_width(self, rung: Rung) -> int:
+        """How many arms there is room for after a rung."""
+        later = [width for width in self.widths[rung.number + 1 : len(self.rungs)] if width]
+        return later[0] if later else 1
+
+    def _rung_over(self, rung: Rung, looks: list[Look], going_on: list[Arm]) -> None:
+        chance = chances(looks, self.evidence, rung.steps / self.steps, self.asked.seed)
+        p_best = {look.arm: float(one) for look, one in zip(looks, chance, strict=True)}
+        self.journal.rung(rung, going_on, p_best)
+        staying = {arm.model for arm in going_on}  # both rates of a model: they are compared again if it wins
+        for arm in (one for one in self.arms if one.model not in staying):
+            drop_checkpoints(self.runner(arm).folder)
+
+    def _cross_fitted(self, leaders: list[Arm]) -> list[Arm]:
+        """The leaders in the order of what all folds say, where the last rung could not tell them apart."""
+        last = max((look.rung for look in self.journal.looks if look.rung < len(self.rungs)), default=-1)
+        here = [look for look in self.journal.looks if look.rung == last]
+        chosen = finalists(here, self.evidence, self.shares.get(last, 1.0), self.asked.seed)
+        if len(chosen) < 2:
+            return leaders
+        rung = self.rungs[last]
+        told = {look.arm: [look] for look in here if look.arm in chosen}
+        for fold in range(1, self.folds):
+            task = other_fold(self.task, fold, self.asked.seed)
+            for look in self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
+                if not look.failure:
+                    told[look.arm].append(look)
+        together = [pooled(looks, len(self.rungs)) for looks in told.values()]
+        known = {look.arm for look in self.journal.looks if look.rung == len(self.rungs)}
+        for look in together:
+            if look.arm not in known:
+                self.journal.look(look)
+        order = survivors(together, self.evidence, self.shares[len(self.rungs)], len(together), self.asked.seed)
+        self._rung_over(Rung(len(self.rungs), rung.stable, rung.steps), together, order)
+        return [*order, *(arm for arm in leaders if arm not in order)]
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """Rung → its share of the steps; the folds of the finalists count as one more."""
+        found = {rung.number: rung.steps / self.steps for rung in self.rungs}
+        return {**found, len(self.rungs): found[max(found)]} if found else {}
 
     def _start(self) -> Field:
-        """Who starts, from what the evidence showed of each model's speed."""
-        per_epoch = math.ceil(len(self.task.train) / self.asked.batch_size)
-        steps = self.asked.steps or self.asked.epochs * per_epoch
-        known = [row.samples_per_second for row in self.ranking if row.samples_per_second]
-        usual = sorted(known)[len(known) // 2] if known else 100.0
-        pace = {
-            row.identifier: self.asked.batch_size / (row.samples_per_second or usual) / FORWARD_SHARE
-            for row in self.ranking
-        }
-        chosen = choose_field(self.ranking.identifiers, pace, steps, self._left(), self.asked.cooldown)
+        """Who starts, and how far they go in the time that there is."""
+        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, self._time())
+        arms = [Arm(model, self.rate(factor)) for factor in chosen.factors for model in chosen.models]
         self.folder.mkdir(parents=True, exist_ok=True)
-        append_line(self.folder / LOOKS, {"event": "race", "identity": self._identity(), "field": asdict(chosen)})
+        self.journal.start(
+            self._identity(),
+            chosen,
+            task=self.task.name,
+            metric=self.metric,
+            steps=chosen.steps,
+            rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
+            arms=list(map(plain, arms)),
+            evidence_seconds=self.evidence_seconds,
+        )
         left_out = len(self.ranking) - len(chosen.models)
         if left_out:
             self.notes.append(f"{left_out} models of least evidence did not start: the budget is too short for them")
         return chosen
 
-    def _resume(self) -> Field | None:
-        """What an earlier run of the same race left."""
-        lines = read_lines(self.folder / LOOKS)
-        if not lines:
+    @property
+    def longest(self) -> int:
+        """Steps of a run as they were asked for; a short budget means fewer."""
+        return self.asked.steps or self.asked.epochs * math.ceil(len(self.task.train) / self.asked.batch_size)
+
+    def _time(self) -> Time | None:
+        if self.clock.left is None:
             return None
-        first, *rest = lines
-        if first.get("identity") != self._identity():
-            raise RunError(
-                f"{self.folder} holds another race: choose another folder, or overwrite it "
-                "(overwrite=True, --overwrite)."
-            )
-        # By the names as they were given now: the user has said them, not the file.
-        given = {name: name for name in self.ranking.identifiers}
-        try:
-            for line in rest:
-                told = {name: value for name, value in line.items() if name not in ("event", "arm")}
-                arm = Arm(given[line["arm"]["model"]], line["arm"]["learning_rate"])
-                self.looks.append(Look(arm=arm, **{**told, "log_likelihoods": tuple(told["log_likelihoods"])}))
-            start = first["field"]
-            models = tuple(given[name] for name in start["models"])
-            return Field(models, tuple(start["factors"]), int(start["steps"]), tuple(start["widths"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(
-                f"{self.folder / LOOKS} is damaged or of another race: {error}. Remove it to start anew."
-            ) from error
+        first = next(iter(self.evidence))
+        self.steps = self.longest
+        runner = self.runner(Arm(first, self.rate(1.0)))
+        job = trial_job("speed", Probe(runner, rows=100), self.engine, self.asked.device)
+        (result,) = self.engine.run([job], observer=self.observer)
+        del self.base  # its steps were those of the longest run
+        speed: Speed | None = result.value
+        return Time(
+            self.clock.left,
+            seconds_per_step(self.ranking, self.asked.batch_size, first, speed),
+            per_look=0.0 if speed is None else speed.per_look,
+            ends=self.ends,
+            side_by_side=self.engine.places(),
+        )
+
+    @property
+    def metric(self) -> str:
+        """What arms are judged by."""
+        from hubscout.tasks.task_metrics import primary
+
+        return primary(self.task.kind, self.task.target_names)
 
     def _identity(self) -> dict[str, Any]:
-        models = sorted(self.ranking.identifiers)
-        asked = {"task": self.task.fingerprint, "models": models, "arguments": self.asked.decisive()}
-        return json.loads(strip_credentials(json.dumps(asked)))  # as it stands in the file
+        return {
+            "task": self.task.fingerprint,
+            "models": sorted(self.asked_for),
+            "arguments": self.asked.decisive(),
+            "folds": self.folds,
+        }
 
-    def _climb(
-        self, reference: TaskReference, arms: list[Arm], rung: Rung, base: TuningArguments, steps: int
+    def climb(
+        self, arms: list[Arm], rung: Rung, fold: int | None = None, task: TaskReference | None = None
     ) -> Iterator[Look]:
         """Looks at the arms on a rung: those of an earlier run, then new ones while there is time."""
-        done = {look.arm: look for look in self.looks if look.rung == rung.number}
+        seen = self.journal.looks if fold is None else self.journal.fold_looks.get(fold, [])
+        done = {look.arm: look for look in seen if look.rung == rung.number}
         yield from (done[arm] for arm in arms if arm in done)
-        jobs = [
-            Job(str(arm), self._work(reference, arm, rung, base), cost=-place)
-            for place, arm in enumerate(arms)
-            if arm not in done
-        ]
-        if not jobs or not self._has_time(rung, steps):
+        waiting = [arm for arm in arms if arm not in done]
+        anew = fold is not None
+        if not waiting or not self._has_time(rung, len(done) + 1, anew=anew):
             return
-        with closing(cast(Generator[JobResult], self.engine.run(jobs))) as results:
+        jobs = [self._work(arm, rung, place, fold, task) for place, arm in enumerate(waiting)]
+        with closing(cast(Generator[JobResult], self.engine.run(jobs, observer=self.observer))) as results:
             for count, result in enumerate(results, start=1):
-                if result.error is not None:
-                    raise result.error
-                yield self._keep(result.value)
-                if count < len(jobs) and not self._has_time(rung, steps):
+                look = self._value(result, {str(arm): arm for arm in waiting}, rung)
+                if look is not None:
+                    self._keep(look, fold)
+                    yield look
+                if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, anew=anew):
                     missed = len(jobs) - count
                     self.notes.append(f"time was short: {missed} arms were not looked at after {rung.steps} steps")
                     return
 
-    def _work(self, reference: TaskReference, arm: Arm, rung: Rung, base: TuningArguments) -> Climb:
-        best = [look.metric for look in self.looks if look.rung == rung.number and look.metric is not None]
-        return Climb(
-            task=reference,
-            arm=arm,
-            arguments=self._at_rate(base, arm.learning_rate),
-            folder=self._folder(arm),
+    def _value(self, result: JobResult, arms: Mapping[str, Arm], rung: Rung) -> Look | None:
+        if isinstance(result.error, EngineError):  # the process died under it, more than once
+            return failed_look(arms[result.key], rung.number, rung.steps, result.seconds, result.error)
+        if result.error is not None:
+            raise result.error
+        return cast("Look | None", result.value)
+
+    def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
+        best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]
+        climb = Climb(
+            runner=self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold)),
             rung=rung.number,
             stable=rung.stable,
             steps=rung.steps,
-            rows=rung.rows(base.batch_size),
-            keep_above=max(best, default=-math.inf),
+            rows=rung.rows(self.base.batch_size),
+            keep_above=max(best, default=-math.inf) if fold is None else math.inf,
+            seconds=self._most(rung),
         )
+        return replace(trial_job(str(arm), climb, self.engine, self.asked.device), cost=-float(place))
 
-    def _at_rate(self, base: TuningArguments, rate: float) -> TuningArguments:
-        chosen = base.replace(learning_rate=rate, head_learning_rate=self.asked.head_learning_rate)
-        return chosen.settled(self.task.modality, self.task.kind)
+    def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
+        """What trains an arm, in a folder of its own."""
+        home = (folder or self.folder / "arms") / arm_folder(arm)
+        chosen = self.base.replace(learning_rate=arm.learning_rate, head_learning_rate=self.asked.head_learning_rate)
+        settled = chosen.settled(self.task.modality, self.task.kind)
+        return Runner(self.race, task or self.reference, arm, settled, home, **more)
 
-    def _keep(self, look: Look) -> Look:
+    def _keep(self, look: Look, fold: int | None) -> None:
         """Write a look down at once; the best so far becomes the model that can be used."""
-        before = [one.metric for one in self.looks if one.rung >= look.rung and one.metric is not None]
-        self.looks.append(look)
-        append_line(self.folder / LOOKS, {"event": "look", **asdict(look)})
-        saved = self._folder(look.arm) / BEST
+        if fold is not None:
+            self.journal.look(look, "fold", fold)
+            return
+        before = [one.metric for one in self.journal.looks if one.rung >= look.rung and one.metric is not None]
+        self.journal.look(look)
+        saved = self.runner(look.arm).folder / BEST
         if look.metric is not None and look.metric > max(before, default=-math.inf) and saved.is_dir():
-            put_in_place(saved, self.folder / "winner")
-        if self.observer is not None:
-            from hubscout.runs.events import Message
+            put_in_place(saved, self.folder / RACE_WINNER)
 
-            self.observer(Message("", f"{look.arm}: {look.failure or f'{look.metric:.4f}'} after {look.steps} steps"))
-        return look
-
-    def _has_time(self, rung: Rung, steps: int) -> bool:
-        """Whether another look leaves enough for the end of the one that leads."""
-        left = self._left()
-        if left is None:
+    def _has_time(self, rung: Rung, arms: int, *, anew: bool = False) -> bool:
+        """Whether another look leaves enough for the later rungs of so many arms, and for the end."""
+        left, pace = self.clock.left, Pace.of(self.journal.looks)
+        if left is None or pace is None:
             return True
-        measured = [look for look in self.looks if look.seconds_per_step > 0]
-        if not measured:
-            return True
-        pace = sorted(look.seconds_per_step for look in measured)[len(measured) // 2]
-        recent = max(look.seconds for look in measured[-3:])
-        return left > recent + pace * (steps - rung.stable)
+        used = [self.rungs[number].stable for number in range(rung.number) if self.widths[number] and not anew]
+        look = pace.look + pace.step * (rung.steps - max(used, default=0))
+        return left > look + self._reserve(pace, rung, arms)
 
-    def _left(self) -> float | None:
-        if self.seconds is None:
-            return None
-        return max(0.0, self.seconds - (time.perf_counter() - self.started))
+    def _reserve(self, pace: Pace, rung: Rung, arms: int) -> float:
+        """Seconds for the later rungs of so many arms, and for what comes after the rungs."""
+        later = [min(width, arms) if number > rung.number else width for number, width in enumerate(self.widths)]
+        steps, end = work_after(later, self.rungs, self.steps, rung.number)
+        samples = self.ends * (len(self.task.validation) + len(self.task.test))
+        looks = sum(later[rung.number + 1 : len(self.rungs)])
+        in_rungs = (pace.step * steps + pace.look * looks) / self.engine.places()
+        return in_rungs + pace.step * (end + (self.ends - 1) * self.steps) + pace.row * samples + pace.look
 
-    def _finish(self, reference: TaskReference, winner: Arm, base: TuningArguments, *, refit: bool) -> Tuned:
-        from hubscout.runs.events import silent
-        from hubscout.tuning import tune
+    def _most(self, rung: Rung) -> float | None:
+        """Seconds that a look may take at most; the first one takes what it takes, so that there is a model to use."""
+        left, pace = self.clock.left, Pace.of(self.journal.looks)
+        return None if left is None or pace is None else left - self._reserve(pace, rung, 1) / 2
 
-        chosen = self._at_rate(base, winner.learning_rate)
-        heard: Observer = self.observer or silent
-        tuned = finish(reference, winner, chosen, self._folder(winner), heard)
-        if refit:
-            tuned = tune(
-                with_validation(self.task),
-                winner.model,
-                (),
-                "fine-tune",
-                out=self.folder / "refit",
-                observer=heard,
-                arguments=chosen,
-            )
-        put_in_place(tuned.save(self.folder / "arms" / "final"), self.folder / "winner")
-        return tuned
-
-    def _outcome(
-        self, winner: Arm, steps: int, rungs: tuple[Rung, ...], spent: Mapping[str, float], tuned: Tuned
-    ) -> Race:
-        from hubscout.tuning.task_metrics import primary
-
-        return Race(
-            task_name=self.task.name,
-            metric=primary(self.task.kind, self.task.target_names),
-            winner=winner,
-            ranking=self.ranking,
-            looks=tuple(self.looks),
-            steps=steps,
-            shares={rung.number: rung.steps / steps for rung in rungs},
-            seconds=dict(spent),
-            tuned=tuned,
-            notes=(*self.task.notes, *self.notes),
-        )
-
-    def _folder(self, arm: Arm) -> Path:
-        number = list(self.ranking.identifiers).index(arm.model)
-        return self.folder / "arms" / f"{number:03d}-{arm.learning_rate:g}"
-
-
-def clear(folder: Path) -> None:
-    """Remove what a race left, but for its winner, which stays until there is another."""
-    forget()
-    (folder / LOOKS).unlink(missing_ok=True)
-    for name in ("arms", "refit"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def put_in_place(source: Path, target: Path) -> None:
-    """A copy of a folder under another name; a reader sees the old one or the new one."""
-    fresh, old = target.with_name(f".{target.name}.new"), target.with_name(f".{target.name}.old")
-    for folder in (fresh, old):
-        shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source, fresh)
-    if target.exists():
-        target.rename(old)
-    fresh.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    def pace(self, model: str) -> Pace:
+        """What the work on a model takes; that of all models where it has not been looked at."""
+        looks = [*self.journal.looks, *self.journal.lesson_looks]
+        return Pace.of(looks, model) or Pace.of(looks) or Pace(0.0, 0.0, 0.0)

@@ -43,6 +43,30 @@ def for_race(task: Task, seed: int = 0) -> Task:
     )
 
 
+def other_fold(task: Task, number: int, seed: int = 0) -> Task:
+    """The task of a race with another part held out, as large as that of the first fold; `number` counts from 1.
+
+    Held-out parts of different folds have no sample in common, as far as there are samples.
+    """
+    rest, count = np.arange(len(task.train)), len(task.validation)
+    groups = kind_of(task.kind).strata(task.train.targets)
+    part = rest
+    for _ in range(number):
+        stay, taken = split_off(groups[rest], min(count, len(rest) // 2), seed)
+        rest, part = rest[stay], rest[taken]
+    others = np.setdiff1d(np.arange(len(task.train)), part)
+    return replace(
+        task,
+        splits={
+            **task.splits,
+            "train": joined_splits(task.train.take(others), task.validation),
+            "validation": task.train.take(np.random.default_rng(seed).permutation(part)),
+        },
+        fingerprint=derived_fingerprint(task.fingerprint, fold=number),
+        source=None,
+    )
+
+
 def joined_splits(*splits: Split) -> Split:
     """Several splits as one."""
     there = [split for split in splits if len(split)]

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import chances, scores
+from hubscout.runs.hooks import call
+from hubscout.runs.model_names import listing, short_names
+from hubscout.runs.race_record import Contestant, RaceRecord
+from hubscout.runs.tuning_record import tuning_run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from hubscout.ranking import Ranking
     from hubscout.tuning import Tuned
 
-
-@dataclass(frozen=True, kw_only=True)
-class Contestant:
-    """One model in the order of the race: its best arm, how far it came, and what was seen there."""
-
-    model: str
-    rank: int
-    evidence_rank: int | None
-    learning_rate: float | None
-    steps: int
-    metric: float | None
-    p_best: float | None
-    """Chance to be the best once tuned, of those in the last rung."""
-    failure: str = ""
+TIED_ABOVE = 0.05
+"""A model with at least this chance to be the best is not told apart from the winner."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +33,26 @@ class Race:
     metric: str
     winner: Arm
     ranking: Ranking = field(repr=False)
+    evidence: Mapping[str, float] = field(repr=False)
+    """Of each model, with what a prior added to it."""
     looks: tuple[Look, ...] = field(repr=False)
     steps: int
     """Of the winner's whole run."""
     shares: Mapping[int, float] = field(repr=False)
     """Rung → its share of the steps."""
     seconds: Mapping[str, float]
-    """Spent on the evidence, on the rungs and on the winner."""
+    """Spent on the evidence, on the rungs, on the winner and on what came after it."""
     tuned: Tuned | None = field(default=None, repr=False)
+    deployed: Tuned | None = field(default=None, repr=False)
+    """The model to deploy, taught by the winners, where one was asked for."""
     notes: tuple[str, ...] = ()
-    complete: bool = True
+    told: RaceRecord = field(default_factory=RaceRecord, repr=False)
+    """What happened on the way."""
 
     @property
     def order(self) -> tuple[Contestant, ...]:
         """All models, the best first: by the rung that they reached, then by their score there, then by evidence."""
-        evidence = {row.identifier: row.score for row in self.ranking}
+        evidence = self.evidence
         places = {row.identifier: row.rank for row in self.ranking}
         best: dict[str, tuple[tuple[float, ...], Look]] = {}
         final: dict[Arm, float] = {}
@@ -66,7 +65,7 @@ class Race:
                     zip((look.arm for look in looks), chances(looks, evidence, self.shares[rung]), strict=True)
                 )
             for look, score in zip(looks, found, strict=True):
-                place = (-1.0 if look.failure else float(rung), float(score))
+                place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
@@ -95,22 +94,42 @@ class Race:
     def answer(self) -> str:
         """The race in one sentence."""
         first, *others = self.order
-        tied = [other for other in others if other.p_best is not None and other.p_best >= 0.05]
+        models = [one.model for one in self.order]
+        names = dict(zip(models, short_names(models), strict=True))
+        tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
         sure = "" if first.p_best is None else f", the best with a probability of {first.p_best:.0%}"
-        text = f"{first.model} won at a learning rate of {self.winner.learning_rate:g}{sure}"
+        text = f"{names[first.model]} won at a learning rate of {self.winner.learning_rate:g}{sure}"
         if tied:
-            text += f"; statistically tied with {', '.join(other.model for other in tied)}"
+            text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
         if self.tuned is not None and self.tuned.metrics:
             split = "test" if "test" in self.tuned.metrics else next(iter(self.tuned.metrics))
             text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
+        if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
+            split = "test" if "test" in self.deployed.metrics else next(iter(self.deployed.metrics))
+            target, *teachers = short_names([self.deployed.model, *self.deployed.teachers])
+            text += f"; {target}, taught by {listing(teachers)}, has {self.deployed.metric(split)}"
         return text + "."
+
+    def teachers(self, deploy: str, most: int = 3) -> list[str]:
+        """Who teaches the model to deploy: the winner and those that are tied with it, at most so many."""
+        tied = [one.model for one in self.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE]
+        return [model for model in tied if model != deploy][:most]
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page; it loads nothing and opens from a file."""
+        tuned = {"winner": self.tuned, "deployed": self.deployed}
+        runs = [
+            tuning_run(name, one.tuning_record(), one.curves)
+            for name, one in tuned.items()
+            if one is not None and not (name == "deployed" and one is self.tuned)
+        ]
+        outcome = replace(self.told, order=self.order, seconds=self.seconds, notes=self.notes, answer=self.answer)
+        return call("write_report", call("Run", ranking=self.ranking, race=outcome, tuning=tuple(runs)), path)
 
     def table(self) -> Table:
         """One line per model."""
         from rich.table import Table
         from rich.text import Text
-
-        from hubscout.runs.model_names import short_names
 
         table = Table(header_style="bold")
         for head in ("#", "model", "by evidence", "rate", "steps", self.metric, "P(best)"):
@@ -135,11 +154,17 @@ class Race:
             "winner": {"model": self.winner.model, "learning_rate": self.winner.learning_rate, "steps": self.steps},
             "order": [vars(one) for one in self.order],
             "seconds": dict(self.seconds),
-            "complete": self.complete,
             "notes": list(self.notes),
             "tuned": self.tuned.metrics_record() if self.tuned is not None else None,
+            "deployed": self._deployed(),
             "answer": self.answer,
         }
+
+    def _deployed(self) -> dict[str, Any] | None:
+        if self.deployed is None:
+            return None
+        one = self.deployed
+        return {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}
 
     def __rich__(self) -> Table:
         return self.table()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
-from hubscout.errors import InputError, InterruptedRunError
+from hubscout.engines.memory import forget
+from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
-from hubscout.racing.contest import LOOKS, Contest, clear
+from hubscout.racing.arms import LIVE
+from hubscout.racing.contest import Contest
+from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
+from hubscout.racing.placing import WORKING, clear, drop_checkpoints
+from hubscout.racing.prior import add_to_store, with_prior
+from hubscout.racing.race_clock import Clock
+from hubscout.racing.race_journal import evidence_seconds
 from hubscout.ranking import Ranking, rank
-from hubscout.runs.file_names import RANKING
+from hubscout.ranking.candidates import find_candidates
+from hubscout.runs.events import Message, silent
+from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
+from hubscout.runs.folder_lock import FolderLock
+from hubscout.runs.race_record import write_race
 from hubscout.runs.run_folder import check_folder
 
 if TYPE_CHECKING:
@@ -28,15 +39,13 @@ if TYPE_CHECKING:
 SETTINGS = {"schedule": "wsd", "frozen_norm_statistics": True, "keep_best": False, "keep_checkpoints": 1}
 """Of every arm: a rate that stays constant can be prolonged; short runs do better with the norms' own statistics."""
 WARMUP = 0.02
-EVIDENCE = "evidence"
-"""The folder of the ranking, in that of the race."""
 EVIDENCE_SHARE = 0.25
 """Of the budget, at most: a ranking that would take longer goes by growing subsets."""
 
 
 def race(
-    task: Task | str | Path,
-    models: Iterable[str] | str,
+    task: Any,
+    models: Any,
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
@@ -46,7 +55,11 @@ def race(
     max_flops: float | str | None = None,
     max_latency: float | str | None = None,
     refit: bool = False,
+    deploy: str | None = None,
+    folds: int = 1,
+    prior: bool = False,
     device: str = "auto",
+    accelerate: str = "auto",
     limit: int | str | None = None,
     seed: int = 0,
     skip_bad: bool = False,
@@ -63,7 +76,7 @@ def race(
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.
-        models: identifiers or patterns, as for `rank`.
+        models: identifiers, patterns or models in memory, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
@@ -72,7 +85,13 @@ def race(
         max_flops: race only models of at most so many operations per sample.
         max_latency: race only models of at most so many seconds for one sample, or a text such as "20ms".
         refit: tune the winner again on train and validation together, with the learning rate that won.
+        deploy: a model that is tuned after the race by B-Tuning, with the winner and those that are tied with it as
+            its teachers; it is in `out`/deployed.
+        folds: finalists that the last rung cannot tell apart are also trained and judged on so many folds in all, for
+            small data; 1 judges them on one.
+        prior: add to the evidence what earlier races of the same recipe on this machine showed of each model.
         device: "auto", "cpu" or "cuda".
+        accelerate: "auto", "off" or "onnxruntime": how models run for the evidence, as for `rank`.
         limit: use at most so many train samples for the evidence, such as 2000 or "2k".
         seed: of splits, order and augmentation.
         skip_bad: leave out samples that cannot be read.
@@ -82,7 +101,7 @@ def race(
         options: fields of `TuningArguments`, such as `epochs`, `steps` or `batch_size`.
 
     Returns:
-        The race: `winner`, `tuned`, `ranking`, `order`, `answer`.
+        The race: `winner`, `tuned`, `deployed`, `ranking`, `order`, `answer`.
 
     Raises:
         InputError: no model is left to race.
@@ -95,27 +114,40 @@ def race(
 
     """
     from hubscout.tasks import open_task
+    from hubscout.tuning.readable import read_through
 
-    started = time.perf_counter()
-    seconds = None if budget is None else parse_seconds(budget)
-    check_folder(out, LOOKS, f"{EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
+    if folds < 1:
+        raise InputError(f"folds must be at least 1, not {folds}.")
+    clock = Clock(None if budget is None else parse_seconds(budget))
+    check_folder(out, RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
     arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
-    opened = open_task(task) if isinstance(task, str | Path) else task
+    opened = open_task(task)
+    if deploy is not None:
+        _check_deployable(deploy, opened)
+    heard = observer or silent
+    candidates = find_candidates(models).models  # they hold what is in memory until the race is over
+    wanted = [candidate.identifier for candidate in candidates]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
+        lock = FolderLock(folder)
+        lock.take()
+        stack.callback(lock.release)
+        share = evidence_seconds(folder, None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds)
         ranking = rank(
             opened,
-            models,
+            candidates,
             device=device,
+            accelerate=accelerate,
             limit=limit,
             seed=seed,
             skip_bad=skip_bad,
-            out=folder / EVIDENCE,
+            out=folder / RACE_EVIDENCE,
             overwrite=overwrite,
             engine=engine,
             engine_options=engine_options,
             observer=observer,
-            budget=None if seconds is None else EVIDENCE_SHARE * seconds,
+            budget=share,
+            drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
         # The folder may hold rows of models that were not asked for: what a file names does not race.
         named = tuple(row for row in ranking if not isinstance(row.identifier, IdentifierFromFile))
@@ -129,26 +161,86 @@ def race(
             stack.callback(runner.close)
         if overwrite:
             clear(folder)
+        split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
+        evidence, notes = with_prior(allowed, opened, arguments, use=prior)
+        for note in notes:
+            heard(Message("", note))
+        stack.callback(forget, LIVE)
         contest = Contest(
-            for_race(opened, seed),
-            allowed,
-            arguments,
-            folder,
-            runner,
-            observer,
-            seconds,
-            started,
-            ranking.seconds,
+            task=split,
+            asked_for=wanted,
+            ranking=allowed,
+            evidence=evidence,
+            asked=arguments,
+            folder=folder,
+            engine=runner,
+            observer=heard,
+            clock=clock,
+            race=uuid.uuid4().hex,
+            folds=folds,
+            ends=1.0 + refit + DEPLOY_ENDS * (deploy is not None),
+            deploy=deploy or "",
+            notes=notes,
+            evidence_seconds=share,
         )
+        over = contest.journal.record.complete
         try:
-            return contest.run(refit=refit)
+            found = _run(contest, refit=refit)
         except (KeyboardInterrupt, InterruptedRunError) as error:
-            told = f"Stopped after {len(contest.looks)} looks at arms."
-            if out is not None and (folder / "winner").is_dir():
-                told += f" The best so far is in {folder / 'winner'}."
+            told = f"Stopped after {len(contest.journal.looks)} looks at arms."
+            if out is not None and (folder / RACE_WINNER).is_dir():
+                told += f" The best so far is in {folder / RACE_WINNER}."
             if out is not None:
                 told += " Run the same command again to resume."
             raise InterruptedRunError(told) from error
+        if not over:
+            add_to_store(found, opened, arguments, contest.race)
+        return found
+
+
+def _run(contest: Contest, *, refit: bool) -> Race:
+    """The rungs, the winner, and what comes after it."""
+    leaders = contest.leaders()
+    stages = FinalStages(contest, refit)
+    winner, tuned = stages.winner(leaders)
+    found = Race(
+        task_name=contest.task.name,
+        metric=contest.metric,
+        winner=winner,
+        ranking=contest.ranking,
+        evidence=contest.evidence,
+        looks=tuple(contest.journal.looks),
+        steps=contest.steps,
+        shares=contest.shares,
+        seconds={},
+        tuned=tuned,
+    )
+    if contest.deploy:
+        teachers = found.teachers(contest.deploy)
+        known = {one.model: one.learning_rate for one in found.order if not one.failure}
+        try:
+            found = replace(found, deployed=stages.deployed(winner, tuned, teachers, known.get(contest.deploy)))
+        except TuningError as error:  # the winner is there all the same
+            contest.notes.append(f"{contest.deploy} could not be taught: {error}")
+    found = replace(
+        found, seconds=contest.journal.seconds, notes=(*contest.task.notes, *contest.notes), told=contest.journal.record
+    )
+    write_race(contest.folder, found.record())
+    contest.journal.finish()
+    for home in (path for name in WORKING for path in contest.folder.glob(f"{name}/**/")):
+        drop_checkpoints(home)
+    return replace(found, told=contest.journal.record)
+
+
+def _check_deployable(model: str, task: Task) -> None:
+    """Whether the model is there and can be tuned on the task: said before the race, not after it."""
+    from hubscout.hubs import load
+    from hubscout.hubs.backbone import check_modality
+
+    backbone = load(model)
+    check_modality(backbone.card, task.modality, called=f"The model to deploy {model!r}")
+    if backbone.module is None:
+        raise InputError(f"deploy={model!r} is no torch module and cannot be tuned.")
 
 
 def _why_none(ranking: Ranking, allowed: Ranking) -> str:

@@ -2,7 +2,8 @@
 
 The shares were chosen on public fine-tuning curves of others (`experiments/race`): a first rung below four percent of
 the steps loses points whatever comes after it. After the first rung a model goes on with the better of its rates alone:
-what a second rate of the same model would cost is worth more spent on another model.
+what a second rate of the same model would cost is worth more spent on another model. The rates of the winner are
+compared once more on the last rung.
 """
 
 from __future__ import annotations
@@ -69,17 +70,31 @@ def plans(models: int) -> Iterator[tuple[int, ...]]:
 
 
 def work(widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> float:
-    """Steps that a race with so many arms on its rungs takes, the winner's end included.
+    """Steps that a race with so many arms on its rungs takes, the winner's end and its other rate included.
 
     >>> work((34, 17, 12), rungs_of(300, 0.2), 300)
-    2182.0
+    2293.0
     """
-    total, before = 0.0, 0
+    total, before = float(rungs[-1].steps) if rungs and widths[0] else 0.0, 0
     for rung, width in zip(rungs, widths, strict=False):
         if width:
             total += width * (rung.steps - before)
             before = rung.stable
     return total + steps - before
+
+
+def work_after(widths: Sequence[int], rungs: Sequence[Rung], steps: int, number: int) -> tuple[float, int]:
+    """Steps of the rungs after one, and of the winner's end after the last of them.
+
+    >>> work_after((34, 17, 12), rungs_of(300, 0.2), 300, 1)
+    (900.0, 211)
+    """
+    total, before = 0.0, rungs[number].stable
+    for rung, width in list(zip(rungs, widths, strict=False))[number + 1 :]:
+        if width:
+            total += width * (rung.steps - before)
+            before = rung.stable
+    return total, steps - before
 
 
 @dataclass(frozen=True)
@@ -93,20 +108,38 @@ class Field:
     """A rung of no arms is passed without a look."""
 
 
-def choose_field(
-    models: Sequence[str], seconds_per_step: Mapping[str, float], steps: int, seconds: float | None, cooldown: float
-) -> Field:
+@dataclass(frozen=True)
+class Time:
+    """What a race has and needs: `seconds` in all, seconds per step of each model, and seconds per look beside steps.
+
+    `ends` whole runs come after the rungs; so many arms run `side_by_side`.
+    """
+
+    seconds: float
+    per_step: Mapping[str, float]
+    per_look: float = 0.0
+    ends: float = 1.0
+    side_by_side: int = 1
+
+    def allows(self, models: Sequence[str], widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> bool:
+        """Whether a race of these models fits."""
+        mean = sum(self.per_step[model] for model in models) / len(models)
+        end = steps - max((rung.stable for rung, width in zip(rungs, widths, strict=False) if width), default=0)
+        in_rungs = (work(widths, rungs, steps) - end) * mean + sum(widths) * self.per_look
+        return in_rungs / self.side_by_side + (end + (self.ends - 1) * steps) * mean <= USABLE * self.seconds
+
+
+def choose_field(models: Sequence[str], steps: int, cooldown: float, time: Time | None) -> Field:
     """The longest race that the time allows.
 
     `models` are in the order in which they would be given up last. Without a limit of time all start at all rates.
     """
-    if seconds is not None:
-        pace = sorted(seconds_per_step.values())[len(seconds_per_step) // 2]
-        steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * seconds / max(pace, 1e-9))))
+    if time is not None:
+        pace = sorted(time.per_step.values())[len(time.per_step) // 2]
+        steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * time.seconds / max(time.ends * pace, 1e-9))))
     rungs = rungs_of(steps, cooldown)
     for widths in plans(len(models)):
         count = len(models) if widths[0] else widths[1]
-        mean = sum(seconds_per_step[model] for model in models[:count]) / count
-        if seconds is None or work(widths, rungs, steps) * mean <= USABLE * seconds:
+        if time is None or time.allows(models[:count], widths, rungs, steps):
             break
     return Field(tuple(models[:count]), RATE_FACTORS if widths[0] else RATE_FACTORS[:1], steps, widths)

@@ -14,7 +14,8 @@ from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
 from hubscout.ranking.convergence import convergence_of
-from hubscout.ranking.layer_scores import FEW_ROWS, merged, scan_layers
+from hubscout.ranking.expected import left_out
+from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
 from hubscout.runs.row import LayerScore, Row
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedPool
     from hubscout.hubs import Backbone, ModelCard
     from hubscout.metrics import Score
+    from hubscout.ranking.latency import Latency
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -86,9 +88,17 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
     if len(increments) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
     extractions = [_extract(backbone, task, settings, rows) for rows in increments]
+    if len({extraction.backend for extraction in extractions}) > 1:
+        # One of them could not be accelerated to its end, and features of one model may not mix.
+        settings = replace(settings, extraction=settings.extraction.replace(accelerate="off"))
+        extractions = [_extract(backbone, task, settings, rows) for rows in increments]
     latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
     card = extractions[0].card
-    scores, parts, remarks, layers, evidence = _score(extractions, card, task, settings)
+    scores, parts, remarks, layers, chosen_evidence = _score(extractions, card, task, settings)
+    evidence = chosen_evidence.evidence if chosen_evidence is not None else None
+    predicted = None
+    if chosen_evidence is not None and chosen_evidence.kept is not None:
+        predicted = left_out(chosen_evidence.evidence, chosen_evidence.kept, task)
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
@@ -102,6 +112,8 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
         standard_errors={n: s.standard_error for n, s in scores.items() if s.standard_error is not None},
         gain=evidence.gain if evidence is not None else None,
         per_target=_gains_by_target(evidence, task) if evidence else (),
+        expected=predicted.expected if predicted is not None else (),
+        odds=predicted.odds if predicted is not None else None,
         block_scores=_numbers(blocks.block_scores) if blocks is not None else (),
         block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
         layer=chosen,
@@ -113,7 +125,8 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
         bytes=card.bytes,
         flops=card.flops,
         samples_per_second=sum(len(e.rows) for e in ran) / sum(slowness) if ran else None,
-        latency_seconds=latency,
+        latency_seconds=latency.seconds if latency is not None else None,
+        latency_busy=latency is not None and latency.busy,
         seconds=time.perf_counter() - started,
         card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
         from_cache=all(extraction.from_cache for extraction in extractions),
@@ -180,12 +193,12 @@ def _without_cached(observer: Observer) -> Observer:
 
 def _score(
     extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
-) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], Evidence | None]:
+) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], LayerEvidence | None]:
     from hubscout.evidence.table import doubts
     from hubscout.metrics import lookup, score, score_parts
 
     layers: tuple[LayerScore, ...] = ()
-    by_layer: dict[str, Evidence] = {}
+    by_layer: dict[str, LayerEvidence] = {}
     if any(lookup(name, task.kind).from_evidence for name in settings.metrics):
         layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.extraction.blocks)
     chosen = _chosen_layer(layers, settings)
@@ -194,7 +207,7 @@ def _score(
         "features": _joined([e.features(chosen) for e in extractions]) if "features" in wanted else None,
         "logits": _joined([e.logits for e in extractions]) if "logits" in wanted else None,
         "card": card,
-        "evidence": by_layer.get(chosen),
+        "evidence": by_layer[chosen].evidence if chosen in by_layer else None,
         "targets": _joined([e.targets for e in extractions]),
         "kind": task.kind,
     }
@@ -215,10 +228,10 @@ def _score(
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    evidence = by_layer.get(chosen)
-    if evidence is not None:
-        remarks += doubts(evidence)
-    return scores, parts, remarks, layers, evidence
+    found = by_layer.get(chosen)
+    if found is not None:
+        remarks += doubts(found.evidence)
+    return scores, parts, remarks, layers, found
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
@@ -240,7 +253,7 @@ def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:
     return tuple(0.0 if name in evidence.unscored else float(gains.get(name, 0.0)) for name in task.target_names)
 
 
-def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: Settings) -> float | None:
+def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: Settings) -> Latency | None:
     from hubscout.ranking.latency import measure_latency
 
     sample = task.train.inputs[int(extraction.rows[0])]

@@ -132,7 +132,8 @@ class Assessor:
     def _send(self, candidate: Candidate) -> tuple[Candidate | SentModel, Needs]:
         if not self._engine.elsewhere:
             return candidate, Needs(1.0, 0.0, 0.0)
-        shared = None if candidate.backbone is None else self._engine.share(candidate.backbone)
+        ready = candidate.ready()
+        shared = None if ready is None else self._engine.share(ready)
         needs = job_needs(guess_params(candidate), self._rows, self._engine, self._settings.extraction.device)
         return SentModel(candidate.identifier, self._name, shared), needs
 

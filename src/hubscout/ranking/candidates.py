@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 
@@ -19,6 +19,14 @@ class Candidate:
 
     identifier: str
     backbone: Backbone | None = None
+    model: Any = field(default=None, repr=False)
+    """A network in memory, held here as long as it is needed: the hub `memory` copies it when it is opened."""
+    by_pattern: bool = False
+    """Whether a pattern matched it: nobody asked for this one, so that it may turn out to be of another modality."""
+
+    def ready(self) -> Backbone | None:
+        """What must be sent to another process, because it cannot be opened there by its name."""
+        return self.backbone if self.model is None else self.open()
 
     def open(self, observer: Observer | None = None) -> Backbone:
         """The backbone, loaded if need be; `observer` hears of its download."""
@@ -37,28 +45,38 @@ class Candidates:
     notes: tuple[str, ...] = ()
 
 
-def find_candidates(models: Iterable[str | Backbone] | str | Backbone) -> Candidates:
-    """Models may be identifiers, backbones, or patterns with `*` such as `timm/mobilenetv3*`.
+def find_candidates(models: Any) -> Candidates:
+    """Models may be identifiers, patterns with `*` such as `timm/mobilenetv3*`, backbones or other models in memory.
+
+    A mapping gives models in memory their names. Options behind a pattern, as in `pypi/a*?input_size=64`, are those of
+    every model that it matches.
 
     A pattern that matches nothing, and an empty list, are errors: the user meant something by it. The same model
     twice is tried once.
     """
-    given = [models] if isinstance(models, str) or not isinstance(models, Iterable) else list(models)
     found: dict[str, Candidate] = {}
     notes: list[str] = []
-    for model in given:
-        if not isinstance(model, str):
-            found.setdefault(_name_of(model), Candidate(_name_of(model), model))
+    for name, model in _given(models):
+        if isinstance(model, Candidate):
+            found.setdefault(model.identifier, model)
+        elif not isinstance(model, str):
+            candidate = _in_memory(model, name, found)
+            found.setdefault(candidate.identifier, candidate)
         elif _is_pattern(model):
-            from hubscout.hubs import list_models
+            from hubscout.hubs import Identifier, list_models
 
-            listing = list_models(model)
+            pattern, _, options = model.partition("?")
+            listing = list_models(pattern)
             notes += listing.notes
             if not listing:
                 said = f" ({' '.join(listing.notes)})" if listing.notes else ""
                 raise InputError(f"models: the pattern {model!r} matches no model{said}. See `hubscout models`.")
             for entry in listing:
-                found.setdefault(entry.identifier, Candidate(entry.identifier))
+                identifier = entry.identifier
+                if options:
+                    given = Identifier.parse(f"{entry.identifier.partition('?')[0]}?{options}").options
+                    identifier = str(Identifier.parse(identifier).with_options(**given))
+                found.setdefault(identifier, Candidate(identifier, by_pattern=True))
         else:
             found.setdefault(model, Candidate(model))
     if not found:
@@ -70,11 +88,22 @@ def _is_pattern(text: str) -> bool:
     return "*" in text.partition("?")[0]
 
 
-def _name_of(model: object) -> str:
-    card = getattr(model, "card", None)
-    if card is None:
-        raise InputError(
-            f"models: an identifier or a Backbone was expected, not {type(model).__name__}. A torch module is named "
-            "python:module:function, by a function that returns it."
-        )
-    return card.identifier
+def _given(models: Any) -> list[tuple[str | None, Any]]:
+    """What was given, one by one, each with its name if it has one. A network is one model, also if it has parts."""
+    if isinstance(models, Mapping):
+        return [(str(name), model) for name, model in models.items()]
+    if isinstance(models, str):
+        return [(None, models)]
+    from hubscout.hubs.model_objects import is_model
+
+    one = is_model(models) or not isinstance(models, Iterable)
+    return [(None, model) for model in ([models] if one else models)]
+
+
+def _in_memory(model: Any, name: str | None, taken: Collection[str]) -> Candidate:
+    from hubscout.hubs import Backbone
+    from hubscout.hubs.model_objects import register
+
+    if isinstance(model, Backbone) and name is None:
+        return Candidate(model.card.identifier, model)
+    return Candidate(register(model, name, taken), model=model)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
+from hubscout.runs.explained import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.model_names import listing
 from hubscout.tasks.kinds import kind_of
 
@@ -35,13 +36,22 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[
         return called.get(identifier) or strip_credentials(identifier)
 
     lines = []
+    if ranking.explains_labels is False:
+        lines.append(NOTHING_EXPLAINED)
+    lines += _expected(ranking)
     tied = ranking.tied_with_best
-    if len(tied) > 1:
+    if len(tied) > 1 and ranking.explains_labels is not False:
         above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
         told_apart = [name(identifier) for identifier in above if identifier not in tied]
         but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""
-        lines.append(f"The models above the line cannot be told apart from the best (P ≥ 5%){but}.")
+        lines.append(
+            f"The models above the line cannot be told apart from the best: P(better than the best) ≥ 5%{but}."
+        )
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
+    if any(row.latency_busy for row in ranking.rows):
+        lines.append("Latency with ~ was measured while the machine had other work; it may be shorter.")
+    if ranking.failures:
+        lines.append(f"{failed_words(ranking)}.")
     lines += [
         f"Failed: {listing(who)}: {reason}"
         for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in ranking.failures)
@@ -53,6 +63,21 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[
     if not ranking.complete:
         lines.append("Interrupted: this ranking is not complete.")
     return lines
+
+
+def _expected(ranking: Ranking) -> list[str]:
+    """What the metric of the task beside the score is, and what guessing gets."""
+    best = next((row for row in ranking.rows if row.expected), None)
+    if best is None:
+        return []
+    main, *others = best.expected
+    text = (
+        f"{main.title}: of a linear model on the frozen features, on samples left out of its fit, with a 95% interval. "
+        f"Guessing gets {main.words(main.guess)}."
+    )
+    for other in others:
+        text += f" {other.heading}: {other} for the best, {other.words(other.guess)} by guessing."
+    return [text]
 
 
 def _dropped(ranking: Ranking, name: Callable[[str], str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hubscout.ranking.candidates import Candidate
 from hubscout.runs.row import Row
 
-_LOCAL_HUBS = ("file", "onnx", "python")
+_LOCAL_HUBS = ("file", "memory", "onnx", "python")
 
 
 def still_holds(row: Row, candidate: Candidate) -> bool:

@@ -1,7 +1,7 @@
 """The run folder of a ranking while it is being made: what is finished is on disk at once, and never becomes less.
 
 `ranking.json` is written anew after every model (`complete` is false until the end) and `events.jsonl` gets one line
-an event, so that a kill loses one model at most and others can watch. One process at a time writes a folder.
+per event, so that a kill loses one model at most and others can watch. One process at a time writes a folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from hubscout.errors import RunError
 from hubscout.runs.atomic_files import why_not_written
+from hubscout.runs.events import Advanced, Event, Observer, Started
 from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
 from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.json_files import append_line
@@ -22,6 +23,8 @@ from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking, save_ranking
 from hubscout.runs.row import Row
 
+TELL_SECONDS = 2.0
+"""How often the folder is told how many samples are done."""
 _WAY_OUT = "Choose another folder, or overwrite it (overwrite=True, --overwrite)."
 
 
@@ -54,10 +57,17 @@ class Journal:
             earlier = load_ranking(self.folder)
         except RunError as error:
             raise RunError(f"{error} {_WAY_OUT}") from error
-        different = _differences(earlier, task, settings)
+        different = differences(earlier, task, settings)
         if different:
             raise RunError(f"{self.folder} holds another ranking ({'; '.join(different)}). {_WAY_OUT}")
         return earlier
+
+    def there(self) -> Ranking | None:
+        """Whatever ranking the folder holds, also one that is to be replaced; None where it cannot be read."""
+        try:
+            return None if self.folder is None else load_ranking(self.folder)
+        except RunError:
+            return None
 
     def begin(self, kept: Sequence[Row] = ()) -> None:
         """Start writing. `kept` are rows of the folder that no ranking without them may replace."""
@@ -82,6 +92,28 @@ class Journal:
             append_line(self.folder / EVENTS, {"time": round(time.time(), 3), "event": event, **facts})
         except (OSError, TypeError, ValueError) as error:
             self.problem = why_not_written(error)
+
+    def watched(self, observer: Observer | None) -> Observer | None:
+        """The observer, which also tells the folder now and then how many samples of a model are done."""
+        if self.folder is None:
+            return observer
+        done: dict[str, int] = {}
+        rows: dict[str, int] = {}
+        last = time.monotonic()
+
+        def watch(event: Event) -> None:
+            nonlocal last
+            if isinstance(event, Started):
+                done[event.model], rows[event.model] = event.rows_done, event.rows
+            elif isinstance(event, Advanced) and event.model in done:
+                done[event.model] += event.rows
+                if time.monotonic() - last > TELL_SECONDS:
+                    last = time.monotonic()
+                    self.note("model-advanced", model=event.model, n=done[event.model], rows=rows[event.model])
+            if observer is not None:
+                observer(event)
+
+        return watch
 
     def keep(self, ranking: Ranking) -> None:
         """Write the ranking as it stands; where that fails (a full disk), the work goes on and `problem` says why."""
@@ -114,7 +146,8 @@ class Journal:
         return f"the ranking there would lose {', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}"
 
 
-def _differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:
+def differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:
+    """In which the question of a ranking is another one, in words; empty where it is the same."""
     found = []
     if earlier.task.fingerprint != task:
         found.append(f"of the task {earlier.task.name!r}, whose data is not this data")

@@ -1,22 +1,47 @@
-"""How long one sample takes through a network."""
+"""How long one sample takes through a network.
+
+Other work on the machine makes a run longer and never shorter, so the shortest of several is what the network takes;
+and it is said where even that may be too long.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
+    from hubscout.runs.row import Row
 
-_MOST_SECONDS = 0.3
-_MOST_RUNS = 20
+_FEWEST_RUNS = 7
+_MOST_RUNS = 50
+_MOST_SECONDS = 0.5
+_LONGEST = 5.0
+"""Seconds after which a network that is so slow is not waited for any more."""
+_UNEVEN = 1.5
+"""Median over minimum, from where on the runs differ by more than the network does."""
+_WAITED = 0.1
+"""Share of the time in which this thread wanted a processor that others had."""
+_MACHINE = ("system", "processor", "cores", "threads", "accelerators", "device")
 
 
-def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> float:
-    """Median seconds of a forward pass of one prepared `sample`, after one to warm up.
+@dataclass(frozen=True)
+class Latency:
+    """Seconds for one sample; `busy` is whether the machine had other work meanwhile, so that it may be less."""
 
-    Preparation of the sample is not counted. Stops after 0.3 seconds, with at least one timed run.
+    seconds: float
+    busy: bool = False
+
+
+def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> Latency:
+    """The shortest forward pass of one prepared `sample`, after one to warm up.
+
+    Preparation of the sample is not counted. Goes on for half a second, and for seven runs at least unless they take
+    five seconds.
     """
     import torch
 
@@ -31,12 +56,46 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
     try:
         with torch.inference_mode():
             _timed(backbone, batch, device)
-            while len(times) < _MOST_RUNS and (not times or sum(times) < _MOST_SECONDS):
+            waited = _seconds_waited()
+            while _wants_more(times):
                 times.append(_timed(backbone, batch, device))
+            waited = _seconds_waited() - waited
     finally:
         if was_training and backbone.module is not None:
             backbone.module.train()
-    return median(times)
+    busy = median(times) > _UNEVEN * min(times) or waited > _WAITED * sum(times)
+    return Latency(min(times), busy)
+
+
+def with_better_latency(row: Row, earlier: Row | None) -> Row:
+    """A row, with the latency of an earlier one of the same model on the same machine where that is shorter."""
+    if earlier is None or earlier.latency_seconds is None:
+        return row
+    if earlier.card.get("weights_fingerprint") != row.card.get("weights_fingerprint"):
+        return row
+    if row.latency_seconds is not None and row.latency_seconds <= earlier.latency_seconds:
+        return row
+    return replace(row, latency_seconds=earlier.latency_seconds, latency_busy=earlier.latency_busy)
+
+
+def same_machine(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two runs, by what they noted of their environment, measured on machines that are alike."""
+    return all(first.get(name) == second.get(name) for name in _MACHINE)
+
+
+def _wants_more(times: list[float]) -> bool:
+    spent = sum(times)
+    if len(times) < _FEWEST_RUNS:
+        return not times or spent < _LONGEST
+    return len(times) < _MOST_RUNS and spent < _MOST_SECONDS
+
+
+def _seconds_waited() -> float:
+    """How long this thread has waited for a processor so far; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _timed(backbone: Backbone, batch: Any, device: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, Statistics
+    from hubscout.evidence.kept_rows import KeptRows
     from hubscout.features import Extraction
     from hubscout.tasks import Task
 
@@ -21,19 +23,27 @@ FEW_ROWS = 4096
 """Up to here there may be fewer rows than dimensions: features are looked at before D×D sums are made of them."""
 
 
+@dataclass(frozen=True)
+class LayerEvidence:
+    """The evidence of one layer, and rows of it to predict from all others; None where none were kept."""
+
+    evidence: Evidence
+    kept: KeptRows | None
+
+
 def scan_layers(
     extractions: Sequence[Extraction], task: Task, *, center: bool, blocks: int
-) -> tuple[tuple[LayerScore, ...], dict[str, Evidence]]:
+) -> tuple[tuple[LayerScore, ...], dict[str, LayerEvidence]]:
     """LogME and the evidence of every layer there is; the sums of one layer are in memory at a time."""
     from hubscout.metrics import score
 
-    found: dict[str, Evidence] = {}
+    found: dict[str, LayerEvidence] = {}
     layers: list[LayerScore] = []
     for name in extractions[0].layers:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvidenceWarning)  # it becomes a note of the row
-            evidence = layer_evidence(extractions, name, task, center=center, blocks=blocks)
-        found[name] = evidence
+            found[name] = layer_evidence(extractions, name, task, center=center, blocks=blocks)
+        evidence = found[name].evidence
         value = score("logme", evidence=evidence, kind=task.kind)
         layers.append(
             LayerScore(
@@ -47,30 +57,39 @@ def scan_layers(
     return (tuple(layers) if len(layers) > 1 else ()), found
 
 
-def layer_evidence(extractions: Sequence[Extraction], layer: str, task: Task, *, center: bool, blocks: int) -> Evidence:
+def layer_evidence(
+    extractions: Sequence[Extraction], layer: str, task: Task, *, center: bool, blocks: int
+) -> LayerEvidence:
     """The evidence of one layer over all extractions together.
 
     Where there are fewer rows than dimensions and the features were kept, they are used themselves: an n×n problem
     in place of a D×D one, and no digits are lost to sums of squares when the labels are fitted without residue.
     """
     from hubscout.evidence import logme, maximize_evidence
+    from hubscout.evidence.kept_rows import KeptRows
 
     n = sum(extraction.n for extraction in extractions)
     if n <= FEW_ROWS and all(_kept(extraction, layer) for extraction in extractions):
         features = np.concatenate([extraction.features(layer) for extraction in extractions])
         if n < features.shape[1]:
             kind = kind_of(task.kind)
-            return logme(
+            targets = np.concatenate([extraction.targets for extraction in extractions])
+            evidence = logme(
                 features,
-                np.concatenate([extraction.targets for extraction in extractions]),
+                targets,
                 kind=kind.row_kind,
                 classes=range(len(task.target_names)) if kind.has_classes else None,
                 target_names=task.target_names,
                 center=center,
                 blocks=np.concatenate([block_of_rows(extraction, task, blocks) for extraction in extractions]),
-                keep_spectrum=False,
             )
-    return maximize_evidence(merged(extractions, layer), center=center)
+            samples = [
+                np.repeat(extraction.rows, kind.row_counts(task.train.targets, extraction.rows))
+                for extraction in extractions
+            ]
+            return LayerEvidence(evidence, KeptRows(features, targets, np.concatenate(samples)))
+    statistics = merged(extractions, layer)
+    return LayerEvidence(maximize_evidence(statistics, center=center), KeptRows.joined(statistics.kept))
 
 
 def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray:

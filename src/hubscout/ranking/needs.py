@@ -35,7 +35,7 @@ def guess_params(candidate: Candidate) -> int | None:
             return Path(path.partition("?")[0]).expanduser().stat().st_size // _BYTES_A_PARAMETER
         except OSError:
             return None
-    if scheme == "python":
+    if scheme in ("memory", "python"):
         return None
     try:
         from hubscout.hubs import list_models

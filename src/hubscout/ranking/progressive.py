@@ -28,6 +28,8 @@ FIRST_SUBSET = 250
 DROP_BELOW = 0.01
 WORTH_GROWING = 1.25
 """A subset that is less than this many times the one before tells nothing new."""
+TO_BE_COMPARED = 2.0
+"""Where no model is given up, the first subset may take so many times the budget: without it a model has no place."""
 
 
 def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,6 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.cache import FeatureCache
-    from hubscout.hubs import Backbone
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -34,8 +33,8 @@ _JOB_SECONDS = 3600.0
 
 
 def rank(
-    task: Task | str | Path,
-    models: Iterable[str | Backbone] | str,
+    task: Any,
+    models: Any,
     *,
     metrics: Sequence[str] | str = ("logme",),
     layer: Literal["final", "best"] = "final",
@@ -44,6 +43,7 @@ def rank(
     limit: int | str | None = None,
     budget: float | str | None = None,
     progressive: bool | None = None,
+    drop: bool = True,
     measure_latency: bool = True,
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
@@ -59,8 +59,11 @@ def rank(
     """Rank models by how well their frozen features explain the labels of the train split.
 
     Args:
-        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name.
-        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`) or backbones.
+        task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name, a data
+            frame, `(X, y)`, a `Dataset` or `DataLoader`.
+        models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), models in memory (a torch module,
+            a model of timm or transformers, a `SentenceTransformer`, a backbone), one or a list of any of these; or a
+            mapping from names to models in memory. Such a model is copied, not changed.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
             of which has a LogME of its own in the row.
@@ -73,7 +76,9 @@ def rank(
         budget: a time such as "10min". Models run on growing subsets, hopeless ones are dropped on the way, and the
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
-        measure_latency: time single samples through each model, for at most 0.3 seconds.
+        drop: give hopeless models up on the way. False keeps them all: `budget` then decides how many samples are
+            used, at least those of the first subset, for which there is twice the time.
+        measure_latency: time single samples through each model, for about half a second.
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.
         engine_options: for the engine, such as `{"workers": 4}` for "local" or `{"address": "auto"}` for "ray".
@@ -88,7 +93,7 @@ def rank(
         observer: hears of progress; see `hubscout.runs.events`.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
-            `blocks`, `skip_bad`.
+            `accelerate`, `blocks`, `skip_bad`.
 
     Returns:
         The `Ranking`. A model that could not be loaded or run is in its `failures` with the reason.
@@ -101,6 +106,7 @@ def rank(
 
     """
     from hubscout.features.decoded import PreparedPool
+    from hubscout.tasks import open_task
 
     started = time.perf_counter()
     chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
@@ -109,7 +115,7 @@ def rank(
     limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit, "time_limit")
     if isinstance(engine, str):
         ENGINES[engine]  # a wrong name is said before data is read
-    opened = _open(task)
+    opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
     if layer not in ("final", "best"):
@@ -118,6 +124,7 @@ def rank(
     candidates = find_candidates(models)
     seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
+    journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
         settings = Settings(
             metrics=names,
@@ -126,7 +133,7 @@ def rank(
             extraction=chosen,
             measure_latency=measure_latency,
             cache=_open_cache(cache, stack, always=growing),
-            observer=observer,
+            observer=journal.watched(observer),
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
         )
         configuration = {
@@ -136,6 +143,7 @@ def rank(
             "limit": limit,
             "budget_seconds": seconds,
             "progressive": growing,
+            "drop": growing and drop,
             "seed": seed,
             **chosen.decisive(),
         }
@@ -146,7 +154,7 @@ def rank(
             configuration=configuration,
             whole=opened,
             cache_folder=_folder_of(settings.cache) if cache is not False else None,
-            journal=Journal(None if out is None else Path(out)),
+            journal=journal,
             started=started,
             notes=candidates.notes,
             seed=seed,
@@ -188,14 +196,6 @@ def _open_engine(
         for note in opened.notes:
             observer(Message("engine", note))
     return opened
-
-
-def _open(task: Task | str | Path) -> Task:
-    if isinstance(task, str | Path):
-        from hubscout.tasks import open_task
-
-        return open_task(str(task))
-    return task
 
 
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:

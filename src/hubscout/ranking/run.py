@@ -12,14 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, RunError, TaskError
+from hubscout.errors import InterruptedRunError, ModalityError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.holding import still_holds
 from hubscout.ranking.journal import Journal
-from hubscout.ranking.progressive import WORTH_GROWING, affordable_size, increments_of, subset_sizes, who_is_out
+from hubscout.ranking.latency import same_machine, with_better_latency
+from hubscout.ranking.progressive import (
+    TO_BE_COMPARED,
+    WORTH_GROWING,
+    affordable_size,
+    increments_of,
+    subset_sizes,
+    who_is_out,
+)
+from hubscout.ranking.task_summary import summarise
 from hubscout.runs.environment import describe_environment
-from hubscout.runs.ranking import Ranking, Stage, TaskSummary
+from hubscout.runs.ranking import Ranking, Stage
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
 
@@ -46,8 +55,12 @@ class Run:
     """Set once there is something to be run."""
     rows: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    """Models that a pattern matched and that read other inputs than those of the task."""
     stages: list[Stage] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
+    timed: dict[str, Row] = field(default_factory=dict)
+    """Rows that were there before, whose latency counts where it is the better one."""
     seconds_before: float = 0.0
     """Spent by earlier runs on what is in the folder."""
 
@@ -57,6 +70,9 @@ class Run:
         if self.cache_folder is not None:
             self.environment["cache"] = self.cache_folder
         earlier = self.journal.open(task=self.whole.fingerprint, settings=self.configuration, overwrite=overwrite)
+        before = self.journal.there()
+        if before is not None and same_machine(before.environment, self.environment):
+            self.timed = {str(row.identifier): row for row in before.rows}
         wanted = {candidate.identifier for candidate in self.candidates}
         there: dict[str, Row] = {}
         if earlier is not None:
@@ -115,10 +131,13 @@ class Run:
 
     def in_stages(self, budget: float | None) -> None:
         """Every model on growing subsets, as long as it is in the race and there is time."""
+        drops = self.configuration["drop"]
         n = len(self.task.train)
         sizes = subset_sizes(n)
         increments = increments_of(self.task, sizes, self.seed)
-        deadline = None if budget is None else self.started + budget
+        deadline = until = None if budget is None else self.started + budget
+        if budget is not None and not drops:
+            until = self.started + TO_BE_COMPARED * budget
         alive = list(self.candidates)
         before: dict[str, Row] = {}
         done: list[int] = []
@@ -126,10 +145,11 @@ class Run:
         while stage < len(sizes):
             began = time.perf_counter()
             current: dict[str, Assessment] = {}
-            for candidate, found in self.attempts(alive, increments[: stage + 1], deadline):
+            for candidate, found in self.attempts(alive, increments[: stage + 1], deadline if stage else until):
                 if found is not None:
                     current[candidate.identifier] = found
-            unreached = [c for c in alive if c.identifier not in current and c.identifier not in self.failures]
+            ended = {*current, *self.failures, *self.skipped}
+            unreached = [c for c in alive if c.identifier not in ended]
             if unreached and stage > 0:
                 self.journal.note("budget-spent", stage=stage, n=sizes[stage])
                 break  # part of the models on more data cannot be compared with the rest: keep the subset before
@@ -139,7 +159,7 @@ class Run:
                 self.take(found)
             rows = {name: found.row for name, found in current.items()}
             out = {}
-            if stage + 1 < len(sizes):
+            if drops and stage + 1 < len(sizes):
                 out = who_is_out(
                     rows, before, stage=stage, size=sizes[stage], size_before=done[-1] if done else 0, size_of_all=n
                 )
@@ -185,6 +205,10 @@ class Run:
                 check_row(found.row)
             except RunError as error:
                 found = error
+        if isinstance(found, ModalityError) and candidate.by_pattern:
+            self.skipped.append(candidate.identifier)
+            self.journal.note("model-skipped", model=candidate.identifier, reason=str(found))
+            return None
         if isinstance(found, Exception):
             reason = " ".join(str(found).split()) or "no reason given"
             self.fail(candidate, type(found).__name__, reason)
@@ -194,8 +218,10 @@ class Run:
         return found
 
     def take(self, found: Assessment) -> None:
-        """Count an assessed model in."""
-        self.rows[found.row.identifier] = replace(found.row, parts=found.parts)
+        """Count an assessed model in. Its latency is the best that was ever measured here."""
+        row = with_better_latency(found.row, self.timed.get(found.row.identifier))
+        self.timed[row.identifier] = row
+        self.rows[row.identifier] = replace(row, parts=found.parts)
 
     def fail(self, candidate: Candidate, error: str, reason: str) -> None:
         """Note that a model could not be ranked."""
@@ -210,7 +236,7 @@ class Run:
     def ranking(self, *, complete: bool) -> Ranking:
         """What is known so far."""
         return Ranking(
-            task=_summary(self.whole, self.notes),
+            task=summarise(self.whole, self.notes, self.skipped),
             metrics=self.settings.metrics,
             rows=tuple(self._with_zoo_scores()),
             failures=tuple(self.failures.values()),
@@ -262,16 +288,3 @@ class Run:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
-
-
-def _summary(whole: Task, notes: tuple[str, ...]) -> TaskSummary:
-    return TaskSummary(
-        name=whole.name,
-        kind=whole.kind,
-        modality=whole.modality,
-        fingerprint=whole.fingerprint,
-        target_names=tuple(whole.target_names),
-        rows={split: len(part) for split, part in whole.splits.items()},
-        notes=(*whole.notes, *notes),
-        source=whole.source,
-    )

@@ -17,14 +17,14 @@ from hubscout.credentials import strip_credentials
 from hubscout.ranking.footnotes import footnotes, title
 from hubscout.runs.model_names import listing, short_names, shorten
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hubscout.runs.ranking import Ranking
 
-EXPENDABLE = ("time", "samples/s", "FLOPs", "gain", "latency", "params", "judged on")
+EXPENDABLE = ("time", "samples/s", "FLOPs", "gain", "judged on", "latency", "params")
 """The columns that a narrow terminal does without, the first of these first; then further metrics from the last."""
 SHORTEST_NAME = 16
 """A name is cut to no less: columns go before that."""
@@ -34,14 +34,20 @@ def _score(row: Row) -> str:
     return f"{row.score:.4f}" + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else "")
 
 
+def _expected_heads(ranking: Ranking) -> list[str]:
+    """The metric of the task that samples left out have, where it is known."""
+    return [row.expected[0].title for row in ranking.rows if row.expected][:1]
+
+
 def columns(ranking: Ranking) -> list[str]:
     """The headings that this ranking has something to say under."""
     rows = ranking.rows
     first, *others = ranking.metrics
     heads = ["#", "model", first]
+    heads += _expected_heads(ranking)
     if any(row.gain is not None for row in rows):
         heads.append("gain")
-    if any(row.p_best is not None for row in rows):
+    if any(row.p_best is not None for row in rows) and ranking.explains_labels is not False:
         heads.append("P(best)")
     heads += others
     if any(row.layers for row in rows):
@@ -68,10 +74,12 @@ def cells(row: Row, ranking: Ranking) -> dict[str, str]:
         "params": human_count(row.params),
         "FLOPs": human_count(row.flops),
         "samples/s": "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}",
-        "latency": human_seconds(row.latency_seconds),
+        "latency": latency_text(row),
         "time": "cached" if row.from_cache else human_seconds(row.seconds),
         "judged on": f"{row.n:,}",
     }
+    for head in _expected_heads(ranking):
+        texts[head] = str(row.expected[0]) if row.expected else "–"
     for name in ranking.metrics[1:]:
         texts[name] = f"{row.scores[name]:.4f}" if name in row.scores else "–"
     return texts
@@ -89,7 +97,7 @@ class Layout:
         """What the table had to leave out, and the best model's identifier where its name alone will not open it."""
         lines = []
         best = ranking.rows[0].identifier
-        if self.names[best] != best:
+        if self.names[best] != best and ranking.explains_labels is not False:
             lines.append(f"Best: {best}")
         if self.left_out:
             lines.append(f"Left out at this width: {listing(self.left_out)} (--json has them).")
@@ -115,7 +123,15 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
         return Layout(tuple(heads), dict(zip(identifiers, whole, strict=True)))
     names = short_names(whole)
     expendable = [
-        head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), "best layer", "P(best)") if head in heads
+        head
+        for head in (
+            *EXPENDABLE,
+            *reversed(ranking.metrics[1:]),
+            "best layer",
+            "P(best)",
+            *_expected_heads(ranking),
+        )
+        if head in heads
     ]
     shown = list(heads)
     while longest(names) > room(shown) and expendable:
@@ -140,11 +156,12 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
     for head in layout.heads:
         left = head in {"model", "best layer"}
         table.add_column(Text(head), justify="left" if left else "right", no_wrap=head != "model", overflow="fold")
-    last_tied = next((row for row in reversed(ranking.rows) if row.tied_with_best), None)
+    tied = [row for row in ranking.rows if row.tied_with_best and ranking.explains_labels is not False]
+    last_tied = tied[-1] if tied else None
     for index, row in enumerate(ranking.rows):
         following = ranking.rows[index + 1] if index + 1 < len(ranking.rows) else None
         line = row is last_tied or (following is not None and bool(following.dropped) and not row.dropped)
-        style = "bold" if row.tied_with_best else ("dim" if row.dropped else "")
+        style = "bold" if row in tied else ("dim" if row.dropped else "")
         texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
         table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
     yield table

@@ -1,6 +1,6 @@
 """What a person looks at, made from saved results alone: one HTML page, and pictures for papers.
 
-Nothing here computes a score or opens a model; the page loads nothing from anywhere.
+Nothing here computes a score or opens a model; the page makes no network requests.
 """
 
 from hubscout.report.page import render, write_report

@@ -8,27 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.report.shell import shell_command
+from hubscout.runs.explained import failed_words
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count
+from hubscout.runs.texts import human_bytes, human_count, human_seconds
 
 TEACHERS = 3
 WORTH_SAVING = 0.5
-"""A smaller model is proposed if it has at most this share of the best one's parameters."""
+"""A smaller model is proposed if it has at most this share of the parameters of all the best ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """What a ranking says.
 
-    `best` is where to start; it cannot be told apart from `tied`. `lighter` is the cheapest of these, where that
-    saves half the parameters. `small` is the best under `limit` parameters, to be taught by `teachers`. `doubts` are
-    reasons to be careful.
+    `best` is where to start, where the labels are `explained` by any model; it cannot be told apart from `tied`.
+    `cheapest` is the one of them that costs less than all others, where that is not `best`. `small` is the best under
+    `limit` parameters, to be taught by `teachers`. `doubts` are reasons to be careful.
     """
 
     best: Row
+    explained: bool = True
     tied: tuple[Row, ...] = ()
-    lighter: Row | None = None
+    cheapest: Row | None = None
     small: Row | None = None
     limit: int | None = None
     teachers: tuple[Row, ...] = ()
@@ -39,13 +41,13 @@ def answer(ranking: Ranking) -> Answer:
     """Read the answer off a ranking that has at least one model."""
     best = ranking.best
     tied = tuple(row for row in ranking.compared if row.tied_with_best and row.rank != best.rank)
-    lighter = _lighter(best, tied)
     small, limit = _small(ranking, best, tied)
     teachers = tuple(row for row in ranking.compared if small is not None and row.rank != small.rank)[:TEACHERS]
     return Answer(
         best=best,
+        explained=ranking.explains_labels is not False,
         tied=tied,
-        lighter=lighter,
+        cheapest=_cheapest(best, tied),
         small=small,
         limit=limit,
         teachers=teachers,
@@ -53,11 +55,24 @@ def answer(ranking: Ranking) -> Answer:
     )
 
 
-def _lighter(best: Row, tied: tuple[Row, ...]) -> Row | None:
-    if not best.params:
+def _cheapest(best: Row, tied: tuple[Row, ...]) -> Row | None:
+    """By parameters; by latency where these are the same."""
+    known = [row for row in (best, *tied) if row.params]
+    if not best.params or not tied:
         return None
-    known = [row for row in tied if row.params and row.params <= WORTH_SAVING * best.params]
-    return min(known, key=lambda row: row.params or 0, default=None)
+    first = min(known, key=lambda row: (row.params or 0, row.latency_seconds or float("inf")))
+    return None if first is best else first
+
+
+def cost_words(row: Row) -> str:
+    """What a model costs: parameters, size on disk and the time of one sample, as far as they are known."""
+    parts = [f"{human_count(row.params)} parameters"] if row.params else []
+    parts += [human_bytes(row.bytes)] if row.bytes else []
+    if row.latency_seconds is not None:
+        parts.append(
+            f"{human_seconds(row.latency_seconds)} per sample{' on a busy machine' if row.latency_busy else ''}"
+        )
+    return ", ".join(parts)
 
 
 def _small(ranking: Ranking, best: Row, tied: tuple[Row, ...]) -> tuple[Row | None, int | None]:
@@ -82,8 +97,8 @@ def _doubts(ranking: Ranking) -> list[str]:
     doubts = []
     if not ranking.complete:
         doubts.append("The run is not complete: models that were not reached are missing.")
-    if best.gain is not None and best.gain <= 0:
-        doubts.append("No model explains the labels better than guessing does: check the labels.")
+    if ranking.failures:
+        doubts.append(f"{failed_words(ranking)}; the reasons are below.")
     if best.standard_error is None:
         doubts.append("There are no error bars: the order of close models may be chance.")
     if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
@@ -119,8 +134,20 @@ def data_argument(ranking: Ranking) -> str:
     command = command_words(ranking.environment)
     if "rank" in command[1:2] and len(command) > 2 and not command[2].startswith("-"):
         return command[2]
-    source = _source_arguments(ranking).get("source")
-    return source if isinstance(source, str) else "DATA"
+    told = _source_arguments(ranking)
+    places = [told.get(name) for name in ("source", "folder", "url")]
+    return next((_one_place(place) for place in places if place and _one_place(place)), "DATA")
+
+
+def _one_place(place: object) -> str:
+    """A place as an argument; of a file for each split their folder, where they have one in common."""
+    if isinstance(place, str):
+        return place
+    if not isinstance(place, Mapping):
+        return ""
+    files = [str(file) for files in place.values() for file in (files if isinstance(files, list) else [files])]
+    folders = {str(Path(file).parent) for file in files}
+    return files[0] if len(files) == 1 else folders.pop() if len(folders) == 1 else ""
 
 
 def data_options(ranking: Ranking) -> list[str]:
@@ -140,15 +167,7 @@ def data_options(ranking: Ranking) -> list[str]:
     return options
 
 
-def next_command(ranking: Ranking, found: Answer, folder: Path | None) -> str:
-    """The command that puts the answer to work, ready for a shell."""
-    model = found.small or found.lighter or found.best
-    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", model.identifier]
-    teachers = [row.identifier for row in found.teachers]
-    if not teachers or model is not found.small:
-        parts += ["--method", "fine-tune"]
-    elif folder is not None and teachers == ranking.top(len(teachers)):
-        parts += ["--teachers", f"{folder}/", "--top", str(len(teachers)), "--method", "b-tuning"]
-    else:
-        parts += [word for teacher in teachers for word in ("--teachers", teacher)] + ["--method", "b-tuning"]
-    return shell_command([*parts, "--out", "my-model/"])
+def next_command(ranking: Ranking, found: Answer) -> str:
+    """The command that puts the answer to work, ready for a shell: it tunes the model that the answer names."""
+    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", found.best.identifier]
+    return shell_command([*parts, "--method", "fine-tune", "--out", "my-model/"])

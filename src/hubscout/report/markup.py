@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
@@ -26,9 +27,12 @@ def text(value: object) -> Markup:
     return value if isinstance(value, Markup) else Markup(escape(_utf8(str(value))))
 
 
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
 def _utf8(plain: str) -> str:
-    """Text that can be written: a path that is no UTF-8 has characters in it that cannot."""
-    return plain if plain.isascii() else plain.encode("utf-8", "replace").decode("utf-8")
+    """Text that HTML and XML can hold: a path may have control characters, or bytes that are no UTF-8."""
+    return _UNWRITABLE.sub("?", plain)
 
 
 def breakable(name: str) -> Markup:
@@ -119,6 +123,26 @@ def table(
     return tag(
         "table", tag("caption", caption) if caption else "", tag("thead", head), tag("tbody", *body), class_=class_
     )
+
+
+def asset(name: str) -> str:
+    """The text of one of the page's own files."""
+    return files("hubscout.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def report_script() -> str:
+    """The script of the report's page: what all pages share, then its own."""
+    return asset("page.js") + asset("report.js")
+
+
+def style_sheet() -> str:
+    """The style of every page: colours and charts, then the rest."""
+    return asset("charts.css") + asset("report.css")
+
+
+def details(summary: object, content: Markup, *, open_: bool = False) -> Markup:
+    """A part of the page that opens when it is asked for."""
+    return tag("details", tag("summary", summary), tag("div", content, class_="scroll"), open=open_)
 
 
 def scrolling(content: Markup, label: str) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,9 +34,18 @@ class Cost:
 
 PRICES = (
     Cost(name="params", field=COSTS["params"], title="Parameters"),
-    Cost(name="flops", field=COSTS["flops"], title="FLOPs a sample"),
+    Cost(name="flops", field=COSTS["flops"], title="FLOPs per sample"),
     Cost(name="latency", field=COSTS["latency"], title="Latency of one sample"),
 )
+
+
+GROUPS = {
+    "best": "best",
+    "tied": "statistically tied with the best",
+    "rest": "the others",
+    "dropped": "dropped early, scored on fewer samples",
+}
+"""The groups of models as the style sheet and people call them."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +80,27 @@ class View:
         return [cost for cost in PRICES if sum(cost.of(row) is not None for row in self.rows) > 1]
 
     def group(self, row: Row) -> str:
-        """Where a model stands: `best`, `tied` with it, `rest`, or `dropped` on the way."""
+        """Where a model stands: `best`, `tied` with it, `rest`, or `dropped` on the way.
+
+        Where no model explains the labels, none is the best.
+        """
         if row.dropped is not None:
             return "dropped"
+        if self.ranking.explains_labels is False:
+            return "rest"
         if row.rank == 1:
             return "best"
         return "tied" if row.tied_with_best else "rest"
 
+    def keys(self, models: Iterable[int]) -> list[tuple[str, str]]:
+        """What the colours of these models mean, for a legend."""
+        there = {self.group(self.rows[model]) for model in models}
+        return [(group, words) for group, words in GROUPS.items() if group in there]
+
     def tip(self, row: Row, *more: str) -> str:
         """What is said of a model when somebody points at it: its name, its score, and `more`."""
-        doubt = f" ± {row.standard_error:.4f}" if row.standard_error is not None else ""
-        lines = [*self.naming(row), f"{self.metric} {row.score:.4f}{doubt}", *more]
+        error = f" ± {row.standard_error:.4f}" if row.standard_error is not None else ""
+        lines = [*self.naming(row), f"{self.metric} {row.score:.4f}{error}", *more]
         if row.p_best is not None:
             lines.append(f"P(best) {human_probability(row.p_best)}")
         return "\n".join(lines)

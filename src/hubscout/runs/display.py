@@ -18,10 +18,13 @@ from hubscout.runs.events import (
     Message,
     Observer,
     Progress,
+    Raced,
     Started,
     Validated,
     silent,
 )
+from hubscout.runs.race_record import RaceRecord
+from hubscout.runs.race_table import race_line, race_table
 from hubscout.runs.texts import download_text, finished_text, losses_text, metrics_text, speed_text
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ class LineDisplay:
         self._current: dict[str, _Count] = {}
         self._downloads: dict[str, float] = {}
         self._seen: dict[str, int] = {}
+        self._race = RaceRecord()
         self._last = time.monotonic()
 
     def __call__(self, event: Event) -> None:
@@ -122,6 +126,10 @@ class LineDisplay:
                     self._print(event.model, download_text(event.bytes_done, event.bytes_total, now - since))
             case Message():
                 self._print(event.model, event.text)
+            case Raced():
+                self._race.take(event.line)
+                if said := race_line(event.line, self._race):
+                    self._print("", said)
             case Finished():
                 self._current.pop(event.model, None)
                 self._print(event.model, finished_text(event))
@@ -134,10 +142,11 @@ class LineDisplay:
 
 
 class BarDisplay:
-    """A bar for all models, one for each that is being extracted, and one for a tuning."""
+    """A bar for all models, one for each that is being extracted, one for a tuning; a table of the arms of a race."""
 
-    def __init__(self, bars: Bars, models: int, title: str = "") -> None:
+    def __init__(self, bars: Any, models: int, title: str = "") -> None:
         self._bars = bars
+        self._race = RaceRecord()
         self._all = bars.add_task("models", total=models, state="") if models or not title else None
         self._current: dict[str, tuple[Any, _Count]] = {}
         self._downloads: dict[str, tuple[Any, float]] = {}
@@ -167,9 +176,13 @@ class BarDisplay:
                 self._show_download(event, now)
             case Message():
                 self._say(event.model, event.text, "yellow")
+            case Raced():
+                self._race.take(event.line)
+                self._bars.above = race_table(self._race) if self._race.arms else None
             case Finished():
                 self._drop(event.model)
-                self._finished.add(event.model)
+                if event.model:
+                    self._finished.add(event.model)
                 if self._all is not None:
                     self._bars.update(self._all, completed=len(self._finished))
                 if event.error:
@@ -181,7 +194,7 @@ class BarDisplay:
     def _show_tuning(self, **where: int) -> None:
         if self._tuning is None:
             self._tuning = self._bars.add_task("tuning", total=None, state="")
-        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)  # type: ignore[arg-type]
+        self._bars.update(self._tuning, state=f"{self._losses} {self._metrics}", **where)
 
     def _show_download(self, event: Downloading, now: float) -> None:
         if event.bytes_done == 0 or event.model not in self._downloads:
@@ -207,6 +220,16 @@ def _bars(stream: TextIO, *, transient: bool) -> Iterator[Bars]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    class BarsBelow(Bars):
+        """Bars, with a table above them where there is one."""
+
+        above: Any = None
+
+        def get_renderables(self) -> Iterator[Any]:
+            if self.above is not None:
+                yield self.above
+            yield from super().get_renderables()
+
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -214,5 +237,5 @@ def _bars(stream: TextIO, *, transient: bool) -> Iterator[Bars]:
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[state]}", markup=False),
     )
-    with Bars(*columns, console=Console(file=stream), transient=transient) as bars:
+    with BarsBelow(*columns, console=Console(file=stream), transient=transient) as bars:
         yield bars

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ class Finished(Event):
     seconds: float
     error: str | None = None
     steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Raced(Event):
+    """Something happened in a race: the line that was written to its `race.jsonl`."""
+
+    line: Mapping[str, Any]
 
 
 Observer = Callable[[Event], None]

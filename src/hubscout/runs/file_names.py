@@ -19,5 +19,11 @@ TRIALS = "trials.jsonl"
 REFERENCE = "reference.csv"
 """What fine-tuning really gave."""
 REFERENCES = (REFERENCE, "reference.json")
-GROWING = (EVENTS, CURVES, TRIALS)
+RACE = "race.json"
+"""The outcome of a race."""
+RACE_LINES = "race.jsonl"
+"""What happened in a race, one event per line."""
+RACE_EVIDENCE, RACE_WINNER, RACE_DEPLOYED = "evidence", "winner", "deployed"
+"""Folders of a race: its ranking, the tuned winner, the model that the winners taught."""
+GROWING = (EVENTS, CURVES, TRIALS, RACE_LINES)
 """The files that grow line by line while a run works."""

@@ -12,6 +12,7 @@ from typing import Any
 HOMES = {
     "Run": "hubscout.report.run",
     "write_report": "hubscout.report.page",
+    "write_check": "hubscout.report.check_page",
     "draw": "hubscout.report.pictures",
     "metric_agreement": "hubscout.ranking.evaluate_ranking",
     "evaluate_ranking": "hubscout.ranking.evaluate_ranking",

@@ -13,16 +13,17 @@ from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.comparison import Comparison, compare
+from hubscout.runs.explained import any_explains
 from hubscout.runs.hooks import call
 from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from hubscout.evaluation.pairs import Better
     from hubscout.ranking.evaluate_ranking import Evaluation, MetricAgreement
+    from hubscout.report.charts.chart import Chart
 
 CostName = Literal["params", "flops", "latency", "bytes"]
 COSTS: dict[str, str] = {"params": "params", "flops": "flops", "latency": "latency_seconds", "bytes": "bytes"}
@@ -117,6 +118,14 @@ class Ranking:
     def tied_with_best(self) -> tuple[str, ...]:
         """The models that cannot be told apart from the best, itself first."""
         return tuple(row.identifier for row in self.rows if row.tied_with_best)
+
+    @property
+    def explains_labels(self) -> bool | None:
+        """Whether any model knows more of the labels than base rates do; None where no gains are known.
+
+        See `hubscout.runs.explained` for what counts.
+        """
+        return any_explains([row.odds for row in self.rows], len(self.task.target_names))
 
     @property
     def compared(self) -> tuple[Row, ...]:
@@ -215,15 +224,30 @@ class Ranking:
         return load_ranking(Path(path), allow_code=allow_code)
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page; it loads nothing and opens from a file."""
+        """Write one self-contained HTML page; it makes no network requests and opens from a file."""
         return call("write_report", call("Run", ranking=self), path)
 
-    def plot(self, what: str = "scores") -> Figure:
-        """A matplotlib figure: "scores", "cost", "metrics", "targets", "layers" or "convergence"."""
+    def plot(self, what: str = "scores") -> Chart:
+        """A chart for a notebook or a file: "scores", "cost", "metrics", "targets", "layers" or "convergence".
+
+        Args:
+            what: Which chart.
+
+        Returns:
+            A chart. A notebook shows it; `chart.save("cost.pdf")` writes it as SVG, PNG or PDF.
+
+        Raises:
+            InputError: No chart of this name, or the ranking has nothing to draw for it.
+        """
         return call("draw", call("Run", ranking=self), what)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from call("renderables", self, options.max_width)
+
+    def __repr__(self) -> str:
+        first = f", first {self.rows[0].identifier!r}" if self.rows else ""
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"Ranking({self.task.name!r}: {len(self.rows)} models by {self.metrics[0]}{first}{failed})"
 
     def __str__(self) -> str:
         return call("as_text", self)
@@ -240,6 +264,9 @@ def flatten(row: Row) -> dict[str, Any]:
     record["block_scores"] = list(row.block_scores)
     record["dropped_at"] = row.dropped.n if row.dropped else None
     record["best_layer"] = row.best_layer.name if row.best_layer else None
+    for found in row.expected:
+        record[f"expected:{found.metric}"] = found.value
+        record.update({f"expected:{found.metric}:{end}": getattr(found, end) for end in ("low", "high", "guess")})
     record.update({f"score:{name}": value for name, value in row.scores.items()})
     record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
     record.update({f"card:{name}": value for name, value in row.card.items()})

@@ -16,7 +16,7 @@ from hubscout.runs.file_names import RANKING, SCORES
 from hubscout.runs.json_files import read_json
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.record_types import Migrations, check_types, in_version
-from hubscout.runs.row import Convergence, Dropped, Failure, LayerScore, Row
+from hubscout.runs.row import Convergence, Dropped, Expected, Failure, LayerScore, Row
 
 FORM = "hubscout-ranking"
 VERSION = 2
@@ -98,6 +98,7 @@ def check_row(row: Row) -> None:
 def _row(entry: dict[str, Any]) -> Row:
     values = _tuples(Row, {name: value for name, value in entry.items() if name != "best_layer"})
     values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
+    values["expected"] = tuple(Expected(**metric) for metric in values["expected"])
     values["convergence"] = Convergence.from_json(entry["convergence"]) if entry.get("convergence") else None
     values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
     row = Row(**values)

@@ -67,6 +67,45 @@ class Dropped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a linear model on the frozen features gets on samples left out of its fit, and what guessing gets.
+
+    `low` and `high` are the ends of a 95% interval. `guess` is the same metric of a model that knows base rates alone:
+    always the most frequent class, the mean number, a random order of the samples for a label.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    guess: float
+
+    @property
+    def title(self) -> str:
+        """The metric as a heading.
+
+        >>> Expected(metric="r2", value=0.5, low=0.4, high=0.6, guess=0.0).title
+        'R²'
+        """
+        known = {"mean_average_precision": "mAP", "r2": "R²", "entity_f1": "entity F1", "macro_f1": "macro F1"}
+        return known.get(self.metric, self.metric.replace("_", " "))
+
+    @property
+    def heading(self) -> str:
+        """The title at the beginning of a line: with a capital letter, unless it is a name such as mAP."""
+        return self.title if self.title in ("mAP", "R²") else self.title[0].upper() + self.title[1:]
+
+    def words(self, value: float) -> str:
+        """A value of the metric: a share of samples in per cent, anything else as a number."""
+        return f"{value:.1%}" if self.metric.endswith("accuracy") else f"{value:.3f}"
+
+    def __str__(self) -> str:
+        if self.metric.endswith("accuracy"):
+            return f"{self.value:.1%} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """A model that could not be ranked, and why. `error` is the type of the exception."""
 
@@ -81,8 +120,10 @@ class Row:
 
     `score` is the value of the ranking's first metric, higher is better; `scores` has all of them. `standard_error`
     and the jackknife's pseudo-values `block_scores`, which comparisons are made from, belong to `score`; metrics
-    other than LogME may lack them. `gain`, in nats a sample over the null model, and `per_target` gains, in the order
-    of the task's target names, are LogME's.
+    other than LogME may lack them. `gain`, in nats per sample over base rates, and `per_target` gains, in the order
+    of the task's target names, are LogME's; so are `expected`, the metrics of the task for samples left out, the main
+    one first, and `odds`, the largest log Bayes factor of a target over its base rate, in nats, among the targets
+    that are predicted better than by base rates where the sample was left out.
     `rank`, `p_best` and `tied_with_best` depend on the company: a `Ranking` fills them in.
     """
 
@@ -98,6 +139,8 @@ class Row:
     p_best: float | None = None
     tied_with_best: bool = False
     per_target: tuple[float, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    odds: float | None = None
     block_scores: tuple[float, ...] = ()
     block_sizes: tuple[int, ...] = ()
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -114,7 +157,9 @@ class Row:
     samples_per_second: float | None = None
     """While features were extracted, in batches, on the machine of the run."""
     latency_seconds: float | None = None
-    """One sample at a time, on the machine of the run."""
+    """One sample at a time, on the machine of the run: the shortest of several."""
+    latency_busy: bool = False
+    """Whether the machine had other work while that was measured, so that it may be less."""
     seconds: float | None = None
     """Spent on extracting this model's features and scoring them."""
     card: Mapping[str, str | int | float | None] = field(default_factory=dict)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hubscout.runs.events import Finished, Progress, Validated
+
+if TYPE_CHECKING:
+    from hubscout.runs.row import Row
 
 
 def human_count(value: float | None) -> str:
@@ -17,6 +22,16 @@ def human_count(value: float | None) -> str:
         if abs(value) >= limit:
             return f"{value / limit:.3g}{unit}"
     return f"{value:.3g}"
+
+
+def human_bytes(size: float | None) -> str:
+    """A size on disk.
+
+    >>> human_bytes(18_800_000), human_bytes(412), human_bytes(None)
+    ('18.8 MB', '412 B', '–')
+    """
+    words = human_count(size)
+    return words if size is None else f"{words[:-1]} {words[-1]}B" if words[-1].isalpha() else f"{words} B"
 
 
 def human_seconds(seconds: float | None) -> str:
@@ -35,6 +50,11 @@ def human_seconds(seconds: float | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def latency_text(row: Row) -> str:
+    """The time of one sample; with ~ before it where the machine was busy."""
+    return f"{'~' if row.latency_busy else ''}{human_seconds(row.latency_seconds)}"
 
 
 def human_probability(probability: float | None) -> str:

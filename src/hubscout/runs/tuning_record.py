@@ -150,6 +150,11 @@ class Curves:
         if self.path is not None:
             write_lines(self.path, self.lines)
 
+    def announce(self, **values: Any) -> None:
+        """A line for those who watch the file: when the run began and how far it goes. It is no part of the curves."""
+        if self.path is not None:
+            append_line(self.path, {"event": "started", **values})
+
     def add(self, kind: str, **values: Any) -> None:
         """One line."""
         line = {"event": kind, **{name: _finite(value) for name, value in values.items()}}

@@ -5,6 +5,7 @@
 | `GET /api/session` | `{"csrf": …, "version": …}`: requests that change something bring `csrf` as `X-CSRF-Token` |
 | `GET /api/runs?q=WORDS` | `{"runs": [summary, …]}`, the latest first; see `hubscout.serve.summary.Summary` |
 | `GET /api/runs/NAME` | a summary, with `ranking` as in `ranking.json` where the run has one |
+| `GET /compare.csv?run=A&run=B` | runs in one table: results and settings, sorted by task, metric and score |
 | `GET /api/events/NAME` | server-sent events: `line` (`{"file", "line"}`) for every line of `events.jsonl` or |
 |  | `metrics.jsonl`, old ones first; `reset` where the run began anew; `end` (`{"state"}`) when it is over |
 | `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `metrics`, `limit`, `label`, |
@@ -28,16 +29,18 @@ from starlette.exceptions import HTTPException
 from hubscout import __version__
 from hubscout.errors import HubscoutError, InputError
 from hubscout.serve.folder import NotHereError
-from hubscout.serve.pages.compare import compare_page
+from hubscout.serve.pages.compare import compare_page, table_page
 from hubscout.serve.pages.frame import address, assets, login_page, message_page
 from hubscout.serve.pages.listing import listing_page, rows
 from hubscout.serve.pages.start import start_page
+from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
 from hubscout.serve.security import Guard, Protect, Scope
 from hubscout.serve.site import Site, report_policy
 from hubscout.serve.starting import Request as Wanted
 from hubscout.serve.streams import lines_stream, panel_stream, strict_json
 
 MOST_BYTES = 1 << 16
+MOST_COMPARED = 100
 
 
 class Answer(JSONResponse):
@@ -106,9 +109,7 @@ async def _read(request: Request, guard: Guard, *, csrf: bool = True) -> dict[st
     if not isinstance(fields, dict):
         raise InputError("The request must be a JSON object.")
     if csrf and not guard.is_csrf(str(request.headers.get("x-csrf-token") or fields.get("csrf") or "")):
-        raise HTTPException(
-            403, "The page is older than the server, or the request came from elsewhere. Load it again."
-        )
+        raise HTTPException(403, "The page is out of date, or the request came from another site. Reload the page.")
     return fields
 
 
@@ -161,10 +162,18 @@ def _add_pages(app: FastAPI, site: Site) -> None:
     @app.get("/compare")
     def compare_runs(request: Request) -> Response:
         names = list(dict.fromkeys(request.query_params.getlist("run")))
-        if len(names) != 2:
-            raise InputError(f"Choose two runs to compare; {len(names)} came.")
+        if not 2 <= len(names) <= MOST_COMPARED:
+            raise InputError(f"Choose two runs or more to compare, at most {MOST_COMPARED}; {len(names)} came.")
+        if len(names) > 2:
+            return HTMLResponse(table_page(names, _results(site, names)))
         first, second = (library.open(name) for name in names)
         return HTMLResponse(compare_page((names[0], names[1]), (first, second)))
+
+    @app.get("/compare.csv")
+    def download_comparison(request: Request) -> Response:
+        names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST_COMPARED]
+        disposition = {"Content-Disposition": 'attachment; filename="comparison.csv"'}
+        return Response(as_csv(_results(site, names)), media_type="text/csv", headers=disposition)
 
     @app.get("/start")
     def ask() -> Response:
@@ -190,6 +199,10 @@ def _add_pages(app: FastAPI, site: Site) -> None:
         await _read(request, guard)
         await run_in_threadpool(site.resume, name)
         return RedirectResponse(address("/run", name), 303)
+
+
+def _results(site: Site, names: list[str]) -> list[Result]:
+    return sorted_results(one for name in names for one in results(name, site.library.open(name)))
 
 
 def _form(site: Site, wanted: Wanted | None, problem: str = "") -> str:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubscout.errors import InputError, TaskError
+from hubscout.runs.file_names import GROWING, REFERENCES, SCORES
 from hubscout.serve.folder import Folder, NotHereError
+from hubscout.serve.summary import is_run
 
 DEEPEST = 2
 MOST = 300
 MOST_LOOKED_AT = 3000
-NO_DATA = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
+NO_DATA = frozenset({"node_modules", "__pycache__", "site-packages", "venv", SCORES, *GROWING, *REFERENCES})
+"""Folders of programs, and files that hubscout itself writes."""
+CACHE_MARK = "CACHEDIR.TAG"
+"""What a folder of caches holds, ours and others'."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class DataFolder:
             path = Path(entry.path)
             if entry.is_symlink() or entry.name.startswith(".") or entry.name in NO_DATA or path == self.without:
                 continue
+            if entry.is_dir(follow_symlinks=False) and (is_run(path) or (path / CACHE_MARK).exists()):
+                continue
             if _is_data(path):
                 found.append(self.folder.name_of(path))
             elif deeper > 0 and entry.is_dir(follow_symlinks=False):
@@ -50,7 +57,7 @@ class DataFolder:
         try:
             path = self.folder.find(name)
         except NotHereError:
-            raise InputError(f"Data: {name!r} is not below the data folder of this server.") from None
+            raise InputError(f"Data: {name!r} is not in the data folder of this server.") from None
         if path == self.without or path.is_relative_to(self.without):
             raise InputError(f"Data: {name!r} is a folder of runs.")
         return path

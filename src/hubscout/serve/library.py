@@ -60,7 +60,7 @@ class Library:
         self.folder = Folder.open(path, "RUNS")
         if is_run(self.folder.path):
             raise RunError(
-                f"{path} is itself a run. Give the folder that it lies in: hubscout serve {Path(path).parent}"
+                f"{path} is itself a run. Give the folder that contains it: hubscout serve {Path(path).parent}"
             )
         self._summaries = Kept(SUMMARIES_KEPT)
         self._reports = Kept(REPORTS_KEPT)
@@ -124,7 +124,7 @@ class Library:
         """A run with everything a report needs. One that holds links is refused: its readers would follow them."""
         path = self.find(name)
         if links_in(path):
-            raise RunError(f"The run {name} holds links to other places, so it is not opened here.")
+            raise RunError(f"The run {name} contains symbolic links, so it is not opened here.")
         with _as_problem(name):
             return open_run(path)
 
@@ -163,7 +163,7 @@ def _as_problem(name: str) -> Iterator[None]:
 
 
 def _strange(error: Exception) -> str:
-    return f"Its files are damaged in a way that is not known: {type(error).__name__}: {error}"
+    return f"Its files are damaged in an unexpected way: {type(error).__name__}: {error}"
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:

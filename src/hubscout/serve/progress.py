@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from hubscout.errors import RunError
 from hubscout.report.charts.frame import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
+from hubscout.report.sections.race_curves import race_panel
 from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
-from hubscout.runs.file_names import CURVES, EVENTS
+from hubscout.runs.file_names import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
+from hubscout.runs.race_record import RaceRecord
+from hubscout.runs.race_table import race_status
 from hubscout.runs.record_types import is_number
 from hubscout.runs.texts import human_seconds
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
+from hubscout.serve.live_header import header, ranking_facts, tuning_facts
 
 Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500
+OPENING = "Opening the data and the first model. Nothing has been written yet."
+EARLIER = "finished in an earlier run"
+OF_ARMS = ("arms/", "folds/", "lessons/", "refit/", "winner/", "deployed/")
+"""Folders of a race in which networks are tuned."""
 CHART = replace(WIDE, height=300)
 
 
 @dataclass
 class Model:
-    """One model of a ranking in the making."""
+    """One model of a ranking that is going on."""
 
     standing: Standing = "waiting"
     score: float | None = None
     seconds: float | None = None
     since: float | None = None
-    remark: str = ""
+    samples: int = 0
+    rows: int = 0
+    """Samples in all, where the model says so while it runs."""
+    note: str = ""
 
 
 @dataclass
@@ -39,21 +52,30 @@ class Progress:
 
     models: dict[str, Model] = field(default_factory=dict)
     curves: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    race: RaceRecord | None = None
     over: bool = False
+    began: float | None = None
 
     def take(self, file: str, line: Mapping[str, Any]) -> None:
         """Count one line of `file` in."""
-        if file == EVENTS:
+        if file == RACE_LINES:
+            self.race = self.race or RaceRecord()
+            with suppress(RunError):  # a line that is none is passed over
+                self.race.take(line)
+        elif file in (EVENTS, f"{RACE_EVIDENCE}/{EVENTS}"):
             self._take_event(line)
+        elif file.startswith(OF_ARMS):
+            return  # the curves of single arms: a race shows their rungs
         elif file.endswith(CURVES):
             self._take_tuning(file.removesuffix(CURVES).rstrip("/"), line)
 
     def _take_event(self, line: Mapping[str, Any]) -> None:
         event, name = line.get("event"), str(line.get("model") or "")
         if event == "started":
+            self.began = _number(line.get("time"))
             self.models = {str(model): Model() for model in _list(line.get("models"))}
             for model in _list(line.get("taken_over")):
-                self.models[str(model)] = Model("done", remark="finished in an earlier run")
+                self.models[str(model)] = Model("done", note=EARLIER)
         elif event == "finished":
             self.over = True
         if not name:
@@ -61,13 +83,16 @@ class Progress:
         model = self.models.setdefault(name, Model())
         if event == "model-started":
             model.standing, model.since = "running", _number(line.get("time"))
+        elif event == "model-advanced":
+            model.samples, model.rows = int(_number(line.get("n")) or 0), int(_number(line.get("rows")) or 0)
         elif event == "model-finished":
             model.standing = "done"
             model.score, model.seconds = _number(line.get("score")), _number(line.get("seconds"))
+            model.samples = int(_number(line.get("n")) or 0)
         elif event == "model-failed":
-            model.standing, model.remark = "failed", f"{line.get('error')}: {line.get('reason')}"
+            model.standing, model.note = "failed", f"{line.get('error')}: {line.get('reason')}"
         elif event == "dropped":
-            model.standing, model.remark = "dropped", str(line.get("reason") or "")
+            model.standing, model.note = "dropped", str(line.get("reason") or "")
 
     def _take_tuning(self, name: str, line: Mapping[str, Any]) -> None:
         kept = self.curves.setdefault(name, [])
@@ -87,6 +112,8 @@ class Progress:
     @property
     def status(self) -> str:
         """One sentence for those who listen."""
+        if self.race is not None:
+            return race_status(self.race)
         if self.models:
             done = self._count("done", "dropped")
             failed = self._count("failed")
@@ -97,7 +124,7 @@ class Progress:
             return f"{words}; now {', '.join(short_names(running))}" if running and not self.over else words
         steps = max((int(_number(line.get("step")) or 0) for c in self.curves.values() for line in c[-1:]), default=0)
         if not self.curves:
-            return "Nothing is written yet: the data and the first model are being opened."
+            return OPENING
         return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {steps}"
 
     def _count(self, *standings: Standing) -> int:
@@ -105,14 +132,37 @@ class Progress:
 
     def markup(self) -> Markup:
         """The panel."""
+        if self.race is not None:
+            return race_panel(self.race)
         if self.models:
-            return join(["" if self.over else self._bar(), scrolling(self._table(), "Models of this ranking")])
+            head = [] if self.over else [self._header(), self._bar()]
+            return join([*head, scrolling(self._table(), "Models of this ranking")])
         if self.curves:
-            return join(self._charts())
-        return tag("p", "Nothing is written yet: the data and the first model are being opened.", class_="note")
+            return join([*([] if self.over else [header(tuning_facts(self.curves))]), *self._charts()])
+        return tag("p", OPENING, class_="note")
+
+    def _header(self) -> Markup:
+        names = dict(zip(self.models, short_names(list(self.models)), strict=True))
+        scored = [(model.score, names[name]) for name, model in self.models.items() if model.score is not None]
+        best = max(scored, default=None)
+        return header(
+            ranking_facts(
+                self.began,
+                sum(model.note == EARLIER for model in self.models.values()),
+                self._count("done", "dropped", "failed") + self._under_way(),
+                len(self.models),
+                sum(model.samples for model in self.models.values()),
+                None if best is None else (best[1], best[0]),
+            )
+        )
+
+    def _under_way(self) -> float:
+        """The models that are running, each by the share of its samples that is done."""
+        running = [model for model in self.models.values() if model.standing == "running" and model.rows]
+        return sum(min(model.samples / model.rows, 1.0) for model in running)
 
     def _bar(self) -> Markup:
-        over = self._count("done", "dropped", "failed")
+        over = self._count("done", "dropped", "failed") + self._under_way()
         return tag("progress", value=over, max=max(len(self.models), 1), aria_label="Models done")
 
     def _table(self) -> Markup:
@@ -128,7 +178,7 @@ class Progress:
                 tag(
                     "th",
                     breakable(names[name]),
-                    tag("small", model.remark) if model.remark else "",
+                    tag("small", model.note) if model.note else "",
                     scope="row",
                     title=name,
                 ),
@@ -139,7 +189,7 @@ class Progress:
             for name, model in ranked
         ]
         heads = [
-            *(tag("th", words, scope="col") for words in ("Model", "State")),
+            *(tag("th", words, scope="col", class_=look) for words, look in (("Model", "names"), ("State", None))),
             *(tag("th", words, scope="col", class_="number") for words in ("Score", "Time")),
         ]
         return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models live", id="progress")
@@ -165,7 +215,7 @@ class Progress:
             parts += _chart(f"Validation {primary}", [c for c in found if c is not None], "Epoch", primary)
         if len(runs) == 1:
             parts += _chart("Parts of the loss", loss_curves(runs), "Step", "Loss")
-        return parts or [tag("p", "Training has begun; the first numbers come with the first report.", class_="note")]
+        return parts or [tag("p", "Training has started. The first numbers will appear soon.", class_="note")]
 
 
 def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) -> list[Markup]:

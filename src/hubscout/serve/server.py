@@ -45,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
     except socket.gaierror as error:
-        raise InputError(f"--host: {host!r} is no address of this machine: {error.strerror}.") from error
+        raise InputError(f"--host: {host!r} is not an address of this machine: {error.strerror}.") from error
     except (OSError, OverflowError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             raise InputError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
-from hubscout.report.page import asset
+from hubscout.report.markup import report_script
 from hubscout.report.run import Run
 from hubscout.report.shell import shell_command
 from hubscout.runs.file_names import RANKING
@@ -82,7 +82,7 @@ class Site:
         """Start a run again with what was asked for the first time; finished models are taken over."""
         note = read_note(self.library.find(name))
         if note is None:
-            raise InputError(f"The run {name} was not started here; give its command again where it was started.")
+            raise InputError(f"The run {name} was not started here; run its command again where it was started.")
         request = Request.read(note.request)
         if request.name != name:
             raise RunError(f"The note in the run {name} is that of another run, {request.name}.")
@@ -99,7 +99,7 @@ class Site:
 
 def report_policy() -> str:
     """The policy that the report's page sets for itself, as a header: its own script and style, nothing loaded."""
-    digest = base64.b64encode(hashlib.sha256(asset("report.js").encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(report_script().encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

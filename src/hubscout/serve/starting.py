@@ -44,7 +44,7 @@ class Request:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Request:
-        """From the fields of a form or of a JSON object; models are a list, or one a line."""
+        """From the fields of a form or of a JSON object; models are a list, or one per line."""
         models = fields.get("models")
         lines = [models] if isinstance(models, str) else models if isinstance(models, list | tuple) else []
         words = [word.strip() for line in lines for word in str(line).splitlines()]
@@ -93,7 +93,9 @@ class Starter:
             try:
                 folder.mkdir()  # of two who ask for the same name, one gets it
             except FileExistsError:
-                raise InputError(f"Name: there is a folder called {request.name!r} already; choose another.") from None
+                raise InputError(
+                    f"Name: a folder called {request.name!r} already exists; choose another name."
+                ) from None
         try:
             return start(command, folder, asdict(request))
         except BaseException:
@@ -122,7 +124,7 @@ class Starter:
         except NotHereError:
             parts = ()
         if len(parts) != 1 or name != name.strip() or name.startswith("-"):
-            raise InputError("Name: a plain name for the run was expected, without slashes and not begun by a dot.")
+            raise InputError("Name: give a plain name without slashes that does not begin with a dot.")
         return parts
 
     def _models(self, models: Sequence[str]) -> list[str]:

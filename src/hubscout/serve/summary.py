@@ -13,13 +13,15 @@ from typing import Any, Literal
 
 from hubscout.errors import RunError
 from hubscout.report.names import short_names
-from hubscout.runs.file_names import CURVES, EVENTS, GROWING, RANKING, TRIALS, TUNING
+from hubscout.runs.file_names import CURVES, EVENTS, GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
+from hubscout.runs.folder_lock import NOTE as HOLDER
 from hubscout.runs.json_files import parse_json, parse_lines
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
 from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
 from hubscout.serve.folder import MOST_BYTES, read_real, real_files
 from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
+from hubscout.serve.race_summary import race_facts
 
 State = Literal["running", "finished", "interrupted", "failed"]
 MARKS = frozenset({RANKING, TUNING, *GROWING, NOTE})
@@ -39,7 +41,7 @@ class Summary:
     """
 
     name: str
-    kind: Literal["ranking", "tuning"]
+    kind: Literal["ranking", "race", "tuning"]
     state: State
     task: str = ""
     best: str = ""
@@ -82,13 +84,25 @@ class Summary:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds a file of a run itself."""
-    return any((folder / mark).is_file() and not (folder / mark).is_symlink() for mark in MARKS)
+    if any((folder / mark).is_file() and not (folder / mark).is_symlink() for mark in MARKS):
+        return True
+    return is_race(folder)
+
+
+def is_race(folder: Path) -> bool:
+    """Whether a folder is that of a race; one that is still finding the evidence has only its ranking, and a holder."""
+    if (folder / RACE_LINES).is_file():
+        return True
+    evidence = folder / RACE_EVIDENCE
+    return (folder / HOLDER).is_file() and evidence.is_dir() and not evidence.is_symlink()
 
 
 def summarise(name: str, folder: Path) -> Summary:
     """Read a run folder; where files cannot be read, `problem` says why and the rest is as if they were not there."""
     note = read_note(folder)
     running = note is not None and note.running
+    if is_race(folder):
+        return Summary(name=name, kind="race", **race_facts(folder))
     if any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
         return _ranking(name, folder, note, running)
     return _tuning(name, folder)
@@ -217,7 +231,7 @@ def _result(record: TuningRecord, lines: list[dict[str, Any]]) -> tuple[str, flo
 
 
 def json_lines(path: Path, *, last_bytes: int = MOST_BYTES) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line, or those of its last bytes; broken lines are passed over."""
+    """The JSON objects of a file, one per line, or those of its last bytes; broken lines are passed over."""
     return parse_lines(read_real(path, last_bytes=last_bytes))
 
 
@@ -231,7 +245,7 @@ def _json(path: Path) -> tuple[dict[str, Any], str]:
         record = parse_json(read_real(path), origin=path.name)
     except RunError as error:
         return {}, " ".join(str(error).split())
-    return _dict(record), "" if isinstance(record, dict) else f"{path.name} is no record of a run."
+    return _dict(record), "" if isinstance(record, dict) else f"{path.name} is not the record of a run."
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit
 from hubscout.tasks.audio import AudioArrays
-from hubscout.tasks.images import Images
+from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import KINDS, kind_of
 from hubscout.tasks.labels import guess_kind
+from hubscout.tasks.pixels import has_image_shape, image_pixels, is_array
 from hubscout.tasks.task import Split, Task
 from hubscout.tasks.unlabelled import unlabelled_rows
 
@@ -31,14 +32,17 @@ def from_arrays(
     validation_size: float = 0.1,
     test_size: float = 0.2,
     seed: int = 0,
+    notes: Sequence[str] = (),
 ) -> Task:
     """A task out of inputs and labels in memory; `validation` and `test` are such pairs too.
 
-    Inputs: an array with one row a sample, or a list of strings, of pairs of strings, of lists of words, of Pillow
-    images, of `{"array", "sampling_rate"}`, or (with `modality="image"`) of image paths or uint8 arrays.
+    Inputs: an array with one row per sample, or a list of strings, of pairs of strings, of lists of words, of Pillow
+    images, of image paths, or of `{"array", "sampling_rate"}`. Arrays of uint8 in the shape of images are images,
+    channels last or first; floats (0 to 1, or 0 to 255) are so with `modality="image"`.
     Labels: classes (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for
     each list of words. `kind` is guessed from them if not given. With `target_names`, whole-number labels are ids
-    into these names; without, labels are names themselves, and gaps between numbers are no classes.
+    into these names; without, labels are names themselves, and gaps between numbers are no classes. `notes` are put
+    before those of the task.
 
     >>> task = from_arrays(np.eye(10), ["a", "b"] * 5)
     >>> task.kind, task.modality, task.target_names, len(task.train)
@@ -52,14 +56,16 @@ def from_arrays(
     if test is not None:
         pairs["test"] = test
     parts = {split: _check_pair(split, pair) for split, pair in pairs.items()}
-    notes: list[str] = []
+    said = list(notes)
     train_inputs, train_labels = parts["train"]
     chosen_modality = modality or guess_modality(train_inputs)
+    if modality is None:
+        said += _modality_notes(train_inputs, chosen_modality)
     if kind is None:
         kind, why = _guess_kind(chosen_modality, train_labels)
-        notes.append(f"kind guessed as {kind}: {why}")
+        said.append(f"kind guessed as {kind}: {why}")
     check_fit(kind, chosen_modality)
-    for split, rows in unlabelled_rows({split: pair[1] for split, pair in parts.items()}, kind, notes).items():
+    for split, rows in unlabelled_rows({split: pair[1] for split, pair in parts.items()}, kind, said).items():
         inputs, labels = parts.pop(split)
         if not rows.all():
             parts[split] = _take(inputs, ~rows), _take(labels, ~rows)
@@ -75,7 +81,7 @@ def from_arrays(
         modality=chosen_modality,
         target_names=names,
         splits=splits,
-        notes=notes,
+        notes=said,
         validation_size=validation_size,
         test_size=test_size,
         seed=seed,
@@ -84,12 +90,13 @@ def from_arrays(
 
 def guess_modality(inputs: Sequence[Any]) -> str:
     """What the inputs are, by the first of them."""
-    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc":
-        is_pixels = inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[3] in (1, 3, 4)
-        return "image" if is_pixels else "array"
     first = inputs[0]
+    if is_array(first) and str(first.dtype).endswith("uint8") and has_image_shape(first.shape):
+        return "image"
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc":
+        return "array"
     if isinstance(first, str):
-        return "text"
+        return "image" if _are_image_files(inputs) else "text"
     if hasattr(first, "mode") and hasattr(first, "convert"):
         return "image"
     if isinstance(first, Path):
@@ -107,6 +114,25 @@ def guess_modality(inputs: Sequence[Any]) -> str:
         f"Cannot tell what the inputs are from the first: {type(first).__name__} {first!r:.60}. "
         f"Say modality= one of {', '.join(MODALITIES)}."
     )
+
+
+def _are_image_files(inputs: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) and is_image_name(value) for value in inputs[:100]) and (
+        Path(inputs[0]).is_file()
+    )
+
+
+def _modality_notes(inputs: Sequence[Any], modality: str) -> list[str]:
+    """What was guessed of inputs that could also be something else."""
+    first = inputs[0]
+    if modality == "image" and isinstance(first, str):
+        return ["the inputs are names of image files, and are read as images"]
+    if modality == "array" and is_array(first) and has_image_shape(first.shape) and len(first.shape) == 3:
+        return [
+            f"arrays of the shape {tuple(first.shape)} are taken as plain numbers; if they are images, say "
+            'modality="image"'
+        ]
+    return []
 
 
 def _check_pair(split: str, pair: Any) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -134,6 +160,8 @@ def _as_sequence(values: Any) -> Sequence[Any]:
         array = values.detach().cpu().numpy()
     elif hasattr(values, "to_numpy"):
         array = values.to_numpy()
+    elif hasattr(values, "toarray"):  # a sparse matrix of SciPy
+        array = values.toarray()
     elif (
         hasattr(values, "__len__") and hasattr(values, "__getitem__") and not isinstance(values, (str, bytes, Mapping))
     ):
@@ -157,7 +185,7 @@ def _guess_kind(modality: str, labels: Sequence[Any]) -> tuple[str, str]:
 
 def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:
     if modality == "image":
-        return Images(inputs, origin=split)
+        return Images(image_pixels(inputs, split), origin=split)
     if modality == "audio":
         return AudioArrays(inputs)
     if modality == "array":

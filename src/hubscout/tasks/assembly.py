@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -14,6 +15,8 @@ from hubscout.tasks.kinds import Kind, TaskKind, kind_of
 from hubscout.tasks.splitting import SPLIT_NAMES, check_fraction, split_off
 from hubscout.tasks.task import Modality, Split, Task
 
+IMBALANCE = 10
+"""A largest class of so many times the samples of the smallest is pointed out."""
 MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
 
 
@@ -60,7 +63,9 @@ def assemble(
     _check_targets(name, asked, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:
         _count_empty(parts, said)
-    fingerprint, of_inputs = fingerprints(kind, modality, target_names, parts)
+    seen: dict[bytes, Counter[str]] = {}
+    fingerprint, of_inputs = fingerprints(kind, modality, target_names, parts, seen)
+    _say_duplicates(seen, said)
     return Task(
         name=name,
         kind=cast(Kind, kind),
@@ -125,6 +130,11 @@ def _check_targets(
         notes.append(f"not in train, though in another split: {_some(absent)}")
     if single:
         notes.append(f"a single example in train: {_some(single)}")
+    if not kind.rows_are_words and max(counts) >= IMBALANCE * max(min(counts[counts > 0], default=1), 1):
+        frequent = target_names[int(np.argmax(counts))]
+        notes.append(
+            f"imbalanced: {frequent!r} has {max(counts) / min(counts[counts > 0]):.0f} times the samples of the rarest"
+        )
 
 
 def _count_empty(parts: Mapping[str, Split], notes: list[str]) -> None:
@@ -136,6 +146,15 @@ def _count_empty(parts: Mapping[str, Split], notes: list[str]) -> None:
             empty += any(not (piece.strip() if isinstance(piece, str) else piece) for piece in pieces)
         if empty:
             notes.append(f"{empty:,} of {len(part):,} inputs in {split} are empty; they are kept")
+
+
+def _say_duplicates(seen: Mapping[bytes, Counter[str]], notes: list[str]) -> None:
+    """Inputs that are exactly the same: a score on test is too good where train has them too."""
+    again = sum(sum(counts.values()) - 1 for counts in seen.values())
+    crossing = sum(counts["test"] for counts in seen.values() if counts["train"])
+    if again:
+        across = f", and {crossing:,} of test are in train too" if crossing else ""
+        notes.append(f"{again:,} inputs occur again, exactly the same{across}: see hubscout check")
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

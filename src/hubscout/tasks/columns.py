@@ -10,7 +10,7 @@ from typing import Any
 
 from hubscout.errors import TaskError
 from hubscout.tasks.audio import is_sound_path
-from hubscout.tasks.images import EXTENSIONS
+from hubscout.tasks.images import is_image_name
 from hubscout.tasks.labels import is_missing
 from hubscout.tasks.reading import Table
 from hubscout.tasks.splitting import canonical_split
@@ -195,7 +195,7 @@ def _is_image(value: Any) -> bool:
 
 
 def _is_image_path(value: Any) -> bool:
-    return isinstance(value, (str, Path)) and Path(value).suffix.lower() in EXTENSIONS
+    return isinstance(value, (str, Path)) and is_image_name(value)
 
 
 def _is_sound(value: Any) -> bool:

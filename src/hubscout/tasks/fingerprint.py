@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -92,9 +93,16 @@ def task_fingerprint(kind: str, modality: str, target_names: Sequence[str], spli
 
 
 def fingerprints(
-    kind: str, modality: str, target_names: Sequence[str], splits: Mapping[str, Any]
+    kind: str,
+    modality: str,
+    target_names: Sequence[str],
+    splits: Mapping[str, Any],
+    seen: dict[bytes, Counter[str]] | None = None,
 ) -> tuple[str, dict[str, str]]:
-    """The fingerprint of a task with these parts, and that of the inputs of each split; inputs are read once."""
+    """The fingerprint of a task with these parts, and that of the inputs of each split; inputs are read once.
+
+    How often each input occurs in which split is counted in `seen`.
+    """
     of_inputs = {}
     digest = hashlib.sha256()
     _feed(digest, [_VERSION, kind, modality, list(target_names)])
@@ -105,6 +113,8 @@ def fingerprints(
         for one in row_digests(split.inputs):
             digest.update(one)
             inputs.update(one)
+            if seen is not None:
+                seen.setdefault(one[:16], Counter())[name] += 1
         of_inputs[name] = inputs.hexdigest()[:32]
         _feed(digest, list(split.targets) if isinstance(split.targets, list) else split.targets)
     return digest.hexdigest()[:32], of_inputs

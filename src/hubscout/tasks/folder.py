@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import assemble
-from hubscout.tasks.images import EXTENSIONS, Images
+from hubscout.tasks.images import EXTENSIONS, PLUG_INS, Images, is_image_name, readable_endings
 from hubscout.tasks.labels import encode_classes
 from hubscout.tasks.splitting import canonical_split
 from hubscout.tasks.task import Split, Task
@@ -26,15 +28,19 @@ def from_image_folder(
     """Image classification from a folder per class: `folder/CLASS/*.jpg`, or `folder/SPLIT/CLASS/*.jpg`.
 
     A class folder may have folders of its own. Splits are recognised by their names (train, val, test and their
-    like). Without them, `test_size` and `validation_size` of the images are split off, stratified and seeded.
+    like, also as a word of a name such as `seg_train`). A folder with nothing in it but one other folder of folders
+    is seen through, as archives often have it: `seg_train/seg_train/CLASS`. Without splits, `test_size` and
+    `validation_size` of the images are split off, stratified and seeded.
     Images are read when they are asked for; opening reads each file once, for the fingerprint.
     """
     root = check_folder(folder)
     notes: list[str] = []
-    by_split = _split_folders(root, notes) or {"train": [root]}
+    home = _see_through(root, notes)
+    by_split = _split_folders(home, notes) or {"train": [home]}
     paths: dict[str, list[Path]] = {}
     labels: dict[str, list[str]] = {}
-    others = 0
+    others: Counter[str] = Counter()
+    endings = readable_endings()
     unfollowed: list[Path] = []
     classes = {split: [one for home in homes for one in _visible_folders(home)] for split, homes in by_split.items()}
     real = [one.resolve() for ones in classes.values() for one in ones]
@@ -42,15 +48,14 @@ def from_image_folder(
         paths[split], labels[split] = [], []
         for class_folder in class_folders:
             for path in walk(class_folder, apart_from=real, unfollowed=unfollowed):
-                if path.suffix.lower() in EXTENSIONS:
+                if path.suffix.lower() in endings:
                     paths[split].append(path)
                     labels[split].append(class_folder.name)
                 else:
-                    others += 1
+                    others[path.suffix.lower()] += 1
+    notes += _left_out(others)
     if not any(paths.values()):
-        raise TaskError(_nothing_found(root))
-    if others:
-        notes.append(f"{others:,} files in class folders are no images and are left out")
+        raise TaskError(_nothing_found(root) + "".join(f" Also, {note}." for note in _left_out(others)))
     if unfollowed:
         notes.append(f"not followed, for they lead to folders that are read anyway: links such as {unfollowed[0]}")
     target_names, targets = encode_classes(labels)
@@ -146,17 +151,50 @@ def _visible_folders(folder: Path) -> list[Path]:
     )
 
 
+def _left_out(endings: Mapping[str, int]) -> list[str]:
+    """What is said of files that are not read, by their endings."""
+    notes = [
+        f"{count:,} {ending} files are left out: they need the package {package} (pip install {package})"
+        for ending, package in PLUG_INS.items()
+        if (count := endings.get(ending, 0))
+    ]
+    others = {ending: count for ending, count in endings.items() if ending not in PLUG_INS}
+    if others:
+        listed = ", ".join(ending or "no ending" for ending in sorted(others)[:5])
+        notes.append(f"{sum(others.values()):,} files in class folders are no images and are left out ({listed})")
+    return notes
+
+
+def _see_through(folder: Path, notes: list[str]) -> Path:
+    """The folder with the classes or splits: past those that hold one folder of folders, and no image."""
+    inner = folder
+    while len(only := _visible_folders(inner)) == 1 and _visible_folders(only[0]):
+        if any(is_image_name(entry) for home in (inner, only[0]) for entry in home.iterdir() if entry.is_file()):
+            break
+        inner = only[0]
+    if inner != folder:
+        notes.append(f"the class folders are in {str(inner.relative_to(folder))!r}, the only folder in {folder.name!r}")
+    return inner
+
+
+def _split_of(name: str) -> str | None:
+    """The split that the name of a folder means, or one word of it."""
+    words = {split for word in re.split(r"[^a-z]+", name.lower()) if (split := canonical_split(word)) is not None}
+    return canonical_split(name) or (words.pop() if len(words) == 1 else None)
+
+
 def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None:
     """The folders of each split, if `root` is laid out by splits: it has one for train, with folders in it."""
     folders = _visible_folders(root)
     found: dict[str, list[Path]] = {}
     for folder in folders:
-        split = canonical_split(folder.name)
+        split = _split_of(folder.name)
         if split is not None and _visible_folders(folder):
             found.setdefault(split, []).append(folder)
     if "train" not in found:
         return None
     used = {folder for homes in found.values() for folder in homes}
+    found = {split: [_see_through(home, notes) for home in homes] for split, homes in found.items()}
     rest = [folder.name for folder in folders if folder not in used]
     if rest:
         notes.append(f"laid out by splits; left out, for no split has this name: {', '.join(map(repr, rest))}")
@@ -164,7 +202,7 @@ def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None
 
 
 def _nothing_found(root: Path) -> str:
-    loose = sum(entry.is_file() and entry.suffix.lower() in EXTENSIONS for entry in root.iterdir())
+    loose = sum(entry.is_file() and is_image_name(entry) for entry in root.iterdir())
     if loose:
         return (
             f"{str(root)!r} has {loose:,} images but no class folders. Put the images of each class into a folder "

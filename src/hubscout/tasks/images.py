@@ -5,7 +5,10 @@ Ranking, tuning and predicting all take their images from here, so that they see
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
+import importlib
 import io
 import stat
 from collections.abc import Mapping, Sequence
@@ -24,7 +27,35 @@ if TYPE_CHECKING:
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif"})
 
+PLUG_INS = {".heic": "pillow-heif", ".heif": "pillow-heif", ".avif": "pillow-avif-plugin"}
+"""Endings of images that Pillow reads with a package beside it, and the package."""
+
 _ORIENTATION = 0x0112
+
+
+@functools.cache
+def readable_endings() -> frozenset[str]:
+    """The endings of images that are read here: those of Pillow, and those of the plug-ins that are installed."""
+    image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pillow_heif").register_heif_opener()
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pillow_avif")
+    known = image_module.registered_extensions()
+    return EXTENSIONS | {ending for ending in PLUG_INS if ending in known}
+
+
+def is_image_name(name: str | Path) -> bool:
+    """Whether a file is an image by its ending, also one that needs a plug-in."""
+    ending = Path(name).suffix.lower()
+    return ending in EXTENSIONS or ending in PLUG_INS
+
+
+def _plug_in_for(data: bytes) -> str | None:
+    """The package that reads an image of the HEIF family; None for other data."""
+    if data[4:8] != b"ftyp":
+        return None
+    return PLUG_INS[".avif" if data[8:12] in (b"avif", b"avis") else ".heic"]
 
 
 def decode(data: bytes, origin: str) -> Image:
@@ -33,6 +64,9 @@ def decode(data: bytes, origin: str) -> Image:
     `origin` names it in the error for a broken one, or for one of more pixels than Pillow opens.
     """
     image_module = require("PIL.Image", extra="vision", purpose="Decoding images")
+    plug_in = _plug_in_for(data)
+    if plug_in is not None:
+        readable_endings()  # brings in the plug-ins
     try:
         with image_module.open(io.BytesIO(data)) as image:
             return to_rgb(image)
@@ -46,6 +80,10 @@ def decode(data: bytes, origin: str) -> Image:
     except Exception as error:
         # Pillow's decoders raise whatever their format's code raises: OSError, SyntaxError, struct.error and more.
         unknown = type(error).__name__ == "UnidentifiedImageError"  # whose text is the address of a buffer
+        if unknown and plug_in is not None:
+            raise TaskError(
+                f"The image {origin} is of a format that needs the package {plug_in}: pip install {plug_in}."
+            ) from error
         reason = "no format that Pillow knows" if unknown else f"{type(error).__name__}: {error}"
         raise TaskError(
             f"The image {origin} cannot be decoded ({reason}; {len(data)} bytes). "
@@ -171,4 +209,6 @@ def read_bytes(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {reason}.") from error
+        missing = isinstance(error, FileNotFoundError) and where.startswith("column")
+        hint = " If the files lie below another folder than the table, say image_root= that folder." if missing else ""
+        raise TaskError(f"The file {str(path)!r} ({where}) cannot be read: {reason}.{hint}") from error

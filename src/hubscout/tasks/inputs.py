@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from hubscout.errors import TaskError
 from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets
 from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.folder import missing_path, walk
-from hubscout.tasks.images import EXTENSIONS, Images
+from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import Targets, TaskKind
 from hubscout.tasks.labels import is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
@@ -63,6 +63,8 @@ class Reader:
     target_names: Sequence[str]
     columns: Mapping[str, str | Sequence[str] | None]
     label: str | Sequence[str] | None = None
+    image_root: Path | None = None
+    """Where paths of images in a table start from; None for the folder of the table."""
 
     def read(self, paths: Iterable[Path]) -> Inputs:
         """Files and folders, one after another."""
@@ -80,7 +82,8 @@ class Reader:
         if not path.exists():
             raise TaskError(missing_path(path.absolute()))
         if path.is_file() and table_format(path) is not None:
-            return self._read_table(read_table(path), notes)
+            table = read_table(path)
+            return self._read_table(replace(table, root=self.image_root or table.root), notes)
         if "image" in self.modalities:
             return self._read_images(path)
         if path.is_dir():
@@ -103,7 +106,7 @@ class Reader:
     def _read_images(self, path: Path) -> Inputs:
         if path.is_file():
             return Inputs([str(path)], Images([path]), [None])
-        files = [file for file in walk(path) if file.suffix.lower() in EXTENSIONS]
+        files = [file for file in walk(path) if is_image_name(file)]
         labels = [_class_folder(file.relative_to(path)) for file in files]
         # Folders that are no classes of the model sort the images by something else.
         known = self.kind.classes_of_samples and all(label in self.target_names for label in labels)

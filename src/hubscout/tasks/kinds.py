@@ -1,7 +1,7 @@
 """The kinds of tasks: an object for each, that knows everything in which they differ.
 
-In a task, a file and on the command line a kind is a string; `kind_of` gives the object. Losses, task metrics and
-the first weights of a head are in `hubscout.tuning`, in tables by the same strings.
+In a task, a file and on the command line a kind is a string; `kind_of` gives the object. Task metrics are in
+`task_metrics`, losses and the first weights of a head in `hubscout.tuning`, in tables by the same strings.
 """
 
 from __future__ import annotations
@@ -119,7 +119,11 @@ class TaskKind:
 
     def target_columns(self, targets: Targets, width: int) -> np.ndarray:
         """(rows, width) float64: 0 and 1 for classes and labels, numbers for regression."""
-        return np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
+        return self.columns_of_rows(self.rows_of(targets), width)
+
+    def columns_of_rows(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """The same of targets by row, as `rows_of` gives them."""
+        return np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)
 
     def null_prediction(self, targets: Targets, width: int) -> np.ndarray:
         """(width,) what the null model says of every row: how frequent each class or label is, or the mean number."""
@@ -155,8 +159,8 @@ class Classification(TaskKind):
     def target_counts(self, targets: Targets, width: int) -> np.ndarray:
         return np.bincount(self.rows_of(targets), minlength=width)
 
-    def target_columns(self, targets: Targets, width: int) -> np.ndarray:
-        return np.eye(width)[self.rows_of(targets)]
+    def columns_of_rows(self, rows: np.ndarray, width: int) -> np.ndarray:
+        return np.eye(width)[rows]
 
     def null_prediction(self, targets: Targets, width: int) -> np.ndarray:
         counts = self.target_counts(targets, width)

@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from hubscout.errors import TaskError
+from hubscout.tasks.data_objects import constructor_of_object
 from hubscout.tasks.folder import from_image_folder, missing_path, walk
-from hubscout.tasks.images import EXTENSIONS
+from hubscout.tasks.images import is_image_name
 from hubscout.tasks.remote import is_url, open_url
 from hubscout.tasks.task import Task
 
@@ -20,8 +21,8 @@ _ONLY_KIND = {"from_image_folder": "classification", "from_conll": "tagging"}
 _FILES_LOOKED_AT = 2000
 
 
-def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> Task:
-    """Open data by what it is.
+def open_task(source: Any, **options: Any) -> Task:
+    """Open data by what it is: a path, or an object that is in memory already.
 
     | `source` | is read by |
     |---|---|
@@ -31,18 +32,39 @@ def open_task(source: str | Path | Mapping[str, Any] | Task, **options: Any) -> 
     | `ner.conll`, `ner.txt`, or a folder with `train.txt`, `valid.txt`, `test.txt` | `from_conll` |
     | a folder that `datasets` wrote with `save_to_disk`; `hf:ID` | `from_hf` |
     | any of these behind a URL: `s3://bucket/flowers`, `gs://`, `https://` | the same, from a copy that is made once |
+    | a data frame of pandas or polars | `from_table` |
+    | a `Dataset` or `DatasetDict` of `datasets` | `from_hf` |
+    | `(X, y)`; inputs such as image paths or Pillow images, with `labels=` | `from_arrays` |
+    | a `Dataset` or `DataLoader` of torch, such as torchvision's `ImageFolder` | `from_torch_dataset` |
+    | a mapping from splits (`train`, `validation`, `test`) to frames, paths, pairs, data sets or loaders | the same |
     | the `source` of a task | `Task.reopen` |
 
-    `options` go to the constructor; those that are None count as not given. They may also follow the path:
-    `pets.parquet?label=breed`. A task is given back as it is.
+    Args:
+        source: the data.
+        options: for the constructor; those that are None count as not given. They may also follow a path:
+            `pets.parquet?label=breed`.
+
+    Returns:
+        The task. A task is given back as it is.
+
+    Raises:
+        TaskError: data that is not understood, or an option that its constructor does not have.
+
+    Example:
+        >>> import numpy as np
+        >>> open_task((np.eye(10), ["cat", "dog"] * 5)).target_names
+        ('cat', 'dog')
+
     """
     given = {option: value for option, value in options.items() if value is not None}
     if isinstance(source, Task):
         if given:
             raise TaskError(f"Options for a task that is open already: {', '.join(given)}. Give them when opening it.")
         return source
-    if isinstance(source, Mapping):
-        return reopen(source) if "constructor" in source else _call("from_table", source, given)
+    if isinstance(source, Mapping) and "constructor" in source:
+        return reopen(source)
+    if (constructor := constructor_of_object(source, given)) is not None:
+        return _call(constructor, source, given)
     text = str(source)
     if "?" in text and not Path(text).expanduser().exists():
         text, _, query = text.partition("?")
@@ -98,7 +120,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
 
 def _has_class_folders(path: Path) -> bool:
     for number, file in enumerate(walk(path)):
-        if file.parent != path and file.suffix.lower() in EXTENSIONS:
+        if file.parent != path and is_image_name(file):
             return True
         if number > _FILES_LOOKED_AT:
             break
@@ -136,6 +158,10 @@ def _constructor(name: str) -> Callable[..., Task]:
         from hubscout.tasks.conll import from_conll
 
         return from_conll
+    if name in ("from_pair", "from_torch_dataset"):
+        from hubscout.tasks import data_objects
+
+        return getattr(data_objects, name)
     from hubscout.tasks.hf import from_hf
 
     return from_hf
@@ -145,6 +171,10 @@ def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
     """Call a constructor; with an unknown option, say which there are."""
     function = _constructor(name)
     first, *known = inspect.signature(function).parameters
+    if name in ("from_pair", "from_torch_dataset"):
+        from hubscout.tasks.arrays import from_arrays
+
+        known = ["labels", *list(inspect.signature(from_arrays).parameters)[2:]]
     unknown = [option for option in options if option not in known and not (source is None and option == first)]
     if unknown:
         raise TaskError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")

@@ -160,10 +160,12 @@ def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any
 
 
 def frame_table(frame: Any, origin: str) -> Table:
-    """A pandas data frame as a table; missing values of every sort become None."""
+    """A data frame of pandas or polars as a table; missing values of every sort become None."""
     if not len(frame):
         raise TaskError(f"{origin}: the data frame has no rows.")
     check_shape(origin, len(frame.columns), len(frame))
+    if not hasattr(frame, "iloc"):
+        return Table({str(name): frame.get_column(name).to_list() for name in frame.columns}, len(frame), None, origin)
     missing = frame.isna()
     columns: dict[str, Sequence[Any]] = {}
     for place, name in enumerate(frame.columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hubscout.tasks.audio import AudioArrays, Sounds
 from hubscout.tasks.columns import Roles, find_roles
 from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import KINDS, Encoded, TaskKind, kind_of
-from hubscout.tasks.labels import as_number, check_lists, guess_kind, is_missing
+from hubscout.tasks.labels import SEPARATORS, as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import Pairs, Rows, join
 from hubscout.tasks.splitting import canonical_split, known_split_names
@@ -58,11 +59,19 @@ def task_from_tables(
     if roles.split is not None:
         everything = [one for ones in tables.values() for one in ones]
         parts = _by_column(everything, roles, said)
+        if set(parts) == {"train"} and (splitting.get("validation_size") or splitting.get("test_size")):
+            said.append(
+                f"column {roles.split!r} marks every row as train; rows to validate and test on are taken from these "
+                "all the same, unless validation_size=0 and test_size=0 say otherwise"
+            )
     else:
         parts = {part or "train": gather(ones, roles) for part, ones in tables.items()}
     if kind is None:
         kind, why = _guess_kind(roles, parts)
         said.append(f"kind guessed as {kind}: {why}")
+        column = next(iter(parts.values()))[roles.targets[0]]
+        if kind_of(kind).classes_of_samples and (example := joined_labels(column)):
+            said.append(f"labels such as {example!r} look like several in one: if they are, say kind='multilabel'")
     check_fit(kind, roles.modality)
     chosen = kind_of(kind)
     parts = {part: _with_labels(part, data, roles, chosen, said) for part, data in parts.items()}
@@ -156,6 +165,22 @@ def _guess_kind(roles: Roles, parts: Mapping[str, Columns]) -> tuple[str, str]:
     if {number for number in numbers if number == number} <= {0.0, 1.0}:
         return "multilabel", "the label columns hold 0 and 1"
     return "regression", "the label columns hold numbers"
+
+
+def joined_labels(values: Sequence[Any]) -> str | None:
+    """An example of labels that look like several in one, because their parts occur in other labels too.
+
+    >>> joined_labels(["big;red", "big", "red;small"]), joined_labels(["Portland, OR", "Salem, MA"])
+    ('big;red', None)
+    """
+    names = {value.strip() for value in values if isinstance(value, str)}
+    for mark in SEPARATORS:
+        joined = sorted(name for name in names if mark in name.strip(mark))
+        parts = Counter(part.strip() for name in names for part in {*name.split(mark)})
+        shared = [name for name in joined if all(parts[part.strip()] > 1 for part in name.split(mark))]
+        if shared:
+            return shared[0]
+    return None
 
 
 def _with_labels(part: str, columns: Columns, roles: Roles, kind: TaskKind, notes: list[str]) -> Columns:

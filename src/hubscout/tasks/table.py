@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.folder import missing_path
+from hubscout.tasks.folder import check_folder, missing_path
 from hubscout.tasks.reading import Table, frame_table, read_table, table_format
 from hubscout.tasks.rows import task_from_tables
 from hubscout.tasks.splitting import canonical_split, known_split_names
@@ -29,6 +30,7 @@ def from_table(
     separator: str | None = None,
     encoding: str = "utf-8",
     delimiter: str | None = None,
+    image_root: str | Path | None = None,
     name: str | None = None,
     validation_size: float = 0.1,
     test_size: float = 0.2,
@@ -38,20 +40,21 @@ def from_table(
 
     `source` is a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file a split
     (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists of
-    files, or a pandas data frame, or a mapping to those.
+    files, or a data frame of pandas or polars, or a mapping to those.
 
-    Columns: one of `image` (paths relative to the file, or bytes), `text` (one column, or two for pairs), `audio`,
-    `tokens` (lists of words) holds the inputs, `label` the labels; several are real-valued columns, or
-    0/1 columns of a multi-label task. `split` names the column that says which row is in which split; False
-    ignores such a column. What is not given is guessed and said in `task.notes`; so is `kind`. `separator` stands
-    between the labels of a multi-label column (`;`, `|` or `,` by default).
+    Columns: one of `image` (paths, or bytes), `text` (one column, or two for pairs), `audio`, `tokens` (lists of
+    words) holds the inputs, `label` the labels; several are real-valued columns, or 0/1 columns of a multi-label
+    task. Paths start from `image_root`, or else from the folder of the file. `split` names the column that says which
+    row is in which split; False ignores such a column. What is not given is guessed and said in `task.notes`; so is
+    `kind`. `separator` stands between the labels of a multi-label column (`;`, `|` or `,` by default).
 
     Rows without a label, or without a value in the `split` column that was named, are left out and counted in the
     notes.
     """
     files = table_files(source)
+    root = None if image_root is None else check_folder(image_root)
     tables = {
-        part: [_read(one, encoding=encoding, delimiter=delimiter) for one in ones] for part, ones in files.items()
+        part: [_read(one, root, encoding=encoding, delimiter=delimiter) for one in ones] for part, ones in files.items()
     }
     on_disk = all(isinstance(one, Path) for ones in files.values() for one in ones)
     options: dict[str, Any] = {
@@ -78,6 +81,7 @@ def from_table(
                 **plain,
                 "encoding": encoding,
                 "delimiter": delimiter,
+                "image_root": None if root is None else str(root),
                 "name": name,
             },
         }
@@ -92,12 +96,12 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
             split = canonical_split(part)
             if split is None:
                 raise TaskError(f"There is no split {part!r}. Known names: {known_split_names()}.")
-            listed = [ones] if isinstance(ones, (str, Path)) or _is_frame(ones) else list(ones)
-            files.setdefault(split, []).extend(one if _is_frame(one) else _absolute(one) for one in listed)
+            listed = [ones] if isinstance(ones, (str, Path)) or is_frame(ones) else list(ones)
+            files.setdefault(split, []).extend(one if is_frame(one) else _absolute(one) for one in listed)
         if not any(files.values()):
             raise TaskError("The mapping from splits to files is empty.")
         return files
-    if _is_frame(source):
+    if is_frame(source):
         return {None: [source]}
     if not isinstance(source, (str, Path)):
         raise TaskError(
@@ -149,8 +153,9 @@ def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
     return found if "train" in found else {}
 
 
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "iloc") and hasattr(value, "columns")
+def is_frame(value: Any) -> bool:
+    """Whether a value is a data frame of pandas or polars."""
+    return hasattr(value, "columns") and (hasattr(value, "iloc") or hasattr(value, "get_column"))
 
 
 def _absolute(path: str | Path) -> Path:
@@ -160,8 +165,10 @@ def _absolute(path: str | Path) -> Path:
     return full
 
 
-def _read(one: Any, *, encoding: str, delimiter: str | None) -> Table:
-    return frame_table(one, "data frame") if _is_frame(one) else read_table(one, encoding=encoding, delimiter=delimiter)
+def _read(one: Any, root: Path | None, *, encoding: str, delimiter: str | None) -> Table:
+    frame = is_frame(one)
+    table = frame_table(one, "data frame") if frame else read_table(one, encoding=encoding, delimiter=delimiter)
+    return table if root is None else replace(table, root=root)
 
 
 def _name(source: Any, files: Mapping[str | None, Sequence[Any]]) -> str:

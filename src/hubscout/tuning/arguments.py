@@ -58,7 +58,7 @@ class TuningArguments:
     optimizer: Literal["auto", "sgd", "adamw"] = "auto"
     """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens and for regression, `sgd` otherwise."""
     learning_rate: float | None = None
-    """Of the backbone. None: 0.003 for `sgd`; for `adamw` 5e-5 on text and tokens, 3e-4 on other inputs; or what
+    """Of the backbone. None: 0.001 for `sgd`; for `adamw` 5e-5 on text and tokens, 3e-4 on other inputs; or what
     `rate_search` finds."""
     head_learning_rate: float | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""

@@ -20,9 +20,9 @@ from hubscout.runs.file_names import TRIALS
 from hubscout.runs.json_files import append_line, read_lines
 from hubscout.runs.run_folder import check_folder
 from hubscout.runs.tuning_record import write_tuning
+from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.spreading import options_elsewhere, trial_job
-from hubscout.tuning.task_metrics import primary
 
 if TYPE_CHECKING:
     from rich.table import Table

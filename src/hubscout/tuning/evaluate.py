@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hubscout.tasks import Split, Task
+from hubscout.tasks import Split, Task, task_metrics
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning import task_metrics
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.data import MODEL, Batches
 from hubscout.tuning.network import Network

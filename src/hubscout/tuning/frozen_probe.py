@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.tasks import task_metrics
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning import task_metrics
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.tasks import task_metrics
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning import task_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,14 +53,13 @@ class Verdict:
     def _value(self, split: Split) -> float:
         """The primary metric of the guess on a split."""
         task, kind = self.task, kind_of(self.task.kind)
-        targets = kind.rows_of(split.targets)
-        if task_metrics.primary(task.kind, task.target_names) == "mean_average_precision":
-            # Of one and the same score for all it is that of a random order.
-            shares = (targets > 0).mean(axis=0)
-            return float(shares[shares > 0].mean()) if (shares > 0).any() else 0.0
-        said = np.broadcast_to(guess(task), (len(targets), len(task.target_names)))
-        groups = kind.sample_of_row(split.targets)
-        found = task_metrics.values(task.kind, said, targets, groups=groups, target_names=task.target_names)
+        found = task_metrics.guess_values(
+            task.kind,
+            guess(task),
+            kind.rows_of(split.targets),
+            groups=kind.sample_of_row(split.targets),
+            target_names=task.target_names,
+        )
         return next(iter(found.values()))
 
     @property

@@ -60,7 +60,7 @@ class Library:
         """
         if id(backbone) not in self._posteriors:
             statistics = self._extraction(backbone).statistics[""]
-            self._posteriors[id(backbone)] = maximize_evidence(statistics)
+            self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
         return self._posteriors[id(backbone)]
 
     def labels(self) -> np.ndarray:

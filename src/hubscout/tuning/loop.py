@@ -73,6 +73,8 @@ class Loop:
     standing: Standing = field(default_factory=Standing)
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
+    deadline: float | None = None
+    """By `time.perf_counter()`: a run that is not where it should be by then stops there, and can go on."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
@@ -82,6 +84,8 @@ class Loop:
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.standing.step
         self.task_losses: list[float] = []
+        self.seconds_per_step = 0.0
+        """Of the last `run`, its first step left out: that has waited for the data."""
 
     def _prepare(self) -> tuple[nn.Module, Any]:
         if any(parameter.requires_grad for parameter in self.network.parameters()):
@@ -131,11 +135,17 @@ class Loop:
         standing = self.standing
         validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
         checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
+        first, since = standing.step + 1, time.perf_counter()
         while standing.step < end and not standing.stopped:
             losses = self._step(standing.step, next(shares))
             self.pending.append((standing.step, losses))
             standing.step += 1
-            last = standing.step == end
+            late = self.deadline is not None and time.perf_counter() > self.deadline
+            last = standing.step == end or late
+            if standing.step == first:
+                self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
+            elif last:
+                self.seconds_per_step = (time.perf_counter() - since) / (standing.step - first)
             judges = standing.step % validate_every == 0 or last
             validates = judges and self.validate is not None
             writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
@@ -147,6 +157,8 @@ class Loop:
                 self._validate()
             if writes or (self.checkpoints is not None and standing.stopped):
                 self._write_checkpoint()
+            if late:
+                return
 
     def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
         if factor is None:

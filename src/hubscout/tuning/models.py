@@ -8,6 +8,7 @@ from typing import Any
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.model_objects import is_model, register
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
@@ -19,13 +20,17 @@ def open_model(model: Any) -> Backbone:
         return copy.deepcopy(model)
     if isinstance(model, str):
         return load(model)
+    if is_model(model):
+        return load(register(model))
     if isinstance(backbone := getattr(model, "backbone", None), Backbone):  # a Tuned: the network as it was tuned
         return copy.deepcopy(backbone)
     for name in ("identifier", "model"):
         found = getattr(model, name, None)
         if isinstance(found, str):
             return load(found)
-    raise InputError(f"A model must be an identifier, a Backbone or a row of a ranking; {type(model).__name__} came.")
+    raise InputError(
+        f"A model must be an identifier, a network in memory or a row of a ranking; {type(model).__name__} came."
+    )
 
 
 def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.tuning import task_metrics
+from hubscout.tasks import task_metrics
 from hubscout.tuning.schedule import rate_factor
 
 if TYPE_CHECKING:

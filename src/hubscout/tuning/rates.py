@@ -31,8 +31,9 @@ class Rates:
     weight_decays: tuple[float, ...]
 
 
-# The paper's seven by seven, logarithmically spaced.
-_SGD = Rates(0.003, 0.0005, _HALF_DECADES, (), tuple(float(f"{10 ** -(6 - k / 2):.6g}") for k in range(7)))
+# The paper's seven by seven, logarithmically spaced. The default: of 17 networks on seven sets
+# (experiments/race) the median is 1.2 points below its best at 0.001 and 8 at 0.004.
+_SGD = Rates(0.001, 0.0005, _HALF_DECADES, (), tuple(float(f"{10 ** -(6 - k / 2):.6g}") for k in range(7)))
 # Decoupled decay is multiplied by the rate: below a hundredth it does nothing.
 _DECOUPLED = (1e-4, 0.01, 0.1)
 _ADAMW = Rates(3e-4, 3e-4, (1e-4, 3e-4, 1e-3), (1e-5, 3e-5, 3e-3), _DECOUPLED)
@@ -53,7 +54,7 @@ def rates_of(optimizer: str, modality: str) -> Rates:
     """The rates of an optimiser for a kind of input.
 
     >>> rates_of("adamw", "text").tried, rates_of("sgd", "image").default
-    ((1e-05, 3e-05, 0.0001), 0.003)
+    ((1e-05, 3e-05, 0.0001), 0.001)
     """
     if optimizer == "sgd":
         return _SGD

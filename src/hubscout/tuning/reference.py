@@ -116,8 +116,8 @@ def reference(
     for name in ("learning_rate", "weight_decay"):
         if name in options:
             raise InputError(f"{name} is what the search is over: give grid= instead.")
+    from hubscout.tasks.task_metrics import primary
     from hubscout.tuning.readable import read_through
-    from hubscout.tuning.task_metrics import primary
 
     folder = Path(out)
     check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)

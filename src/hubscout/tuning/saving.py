@@ -72,7 +72,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
     from hubscout.hubs.saving import read_description
-    from hubscout.tuning.task_metrics import MetricValue
+    from hubscout.tasks.task_metrics import MetricValue
     from hubscout.tuning.tuned import Tuned
 
     record = read_tuning(folder)

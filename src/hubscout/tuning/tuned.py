@@ -11,27 +11,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.optional import require
 from hubscout.runs.hooks import call
 from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.pixels import image_pixels
+from hubscout.tasks.task_metrics import MetricValue
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.task_metrics import MetricValue
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
-    from matplotlib.figure import Figure
     from rich.table import Table
     from torch import Tensor, nn
 
     from hubscout.hubs import Backbone
+    from hubscout.report.charts.chart import Chart
 
 Metrics = Mapping[str, Mapping[str, MetricValue]]
 """Split → metric → value with its interval."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Predictions:
     """What a model says of inputs.
 
@@ -46,6 +49,35 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.lengths) if self.lengths is not None else len(self.values)
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """(rows, C) probabilities, a column per name in `target_names`; not for regression, which has `values`."""
+        if kind_of(self.kind).is_real_valued:
+            raise InputError("A regression has no probabilities: its predictions are numbers, in .values.")
+        return self.values
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas data frame with one line per input, or per word of a tagging task.
+
+        For classes `label`, `probability` (of that class) and a column per class; for several labels `labels`, as a
+        list, and a column per label; for numbers a column per target. Words have the numbers `input` and `word`.
+        """
+        pandas = require("pandas", extra="tables", purpose="Predictions.to_frame")
+        kind = kind_of(self.kind)
+        first: dict[str, Any] = {}
+        if self.lengths is not None:
+            first["input"] = np.repeat(np.arange(len(self)), self.lengths)
+            first["word"] = np.concatenate([np.arange(length) for length in self.lengths] or [np.arange(0)])
+        if not kind.is_real_valued:
+            first["labels" if kind.has_label_sets else "label"] = kind.labels_of(self.values, self.target_names)
+        if kind.has_classes:
+            first["probability"] = self.values.max(axis=1)
+        columns = pandas.DataFrame(self.values, columns=list(self.target_names))
+        return pandas.concat([pandas.DataFrame(first), columns], axis=1) if first else columns
+
+    def __repr__(self) -> str:
+        return f"Predictions({self.kind}, {len(self)} inputs, {len(self.target_names)} targets)"
 
     @property
     def labels(self) -> list[Any]:
@@ -70,7 +102,7 @@ class Predictions:
         ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
     """A tuned model. `metrics` are those of the network as it stands here; see `merged_metrics`."""
 
@@ -87,7 +119,7 @@ class Tuned:
     metrics: Metrics = field(default_factory=dict)
     merged_metrics: Metrics | None = None
     """Zoo-Tuning with gates that depend on the input: what the plain network that `save` writes achieves."""
-    curves: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    curves: tuple[Mapping[str, Any], ...] = ()
     """The lines of `metrics.jsonl`: losses by step, validation metrics."""
     best_step: int = 0
     steps: int = 0
@@ -111,7 +143,7 @@ class Tuned:
     def predict(self, inputs: Sequence[Any], *, batch_size: int = 64) -> Predictions:
         """Predictions for raw inputs: images, texts, pairs of texts, lists of words, arrays.
 
-        An image is a path, bytes, a Pillow image or a uint8 array; it is decoded as tasks decode images.
+        An image is a path, bytes, a Pillow image or an array; it is decoded as tasks decode images.
         """
         import torch
 
@@ -120,7 +152,7 @@ class Tuned:
         if not len(inputs):
             raise InputError("inputs is empty: there is nothing to predict.")
         if "image" in self.backbone.card.modalities:
-            inputs = Images(inputs, origin="inputs")
+            inputs = Images(image_pixels(inputs, "inputs"), origin="inputs")
         preprocessing = self.backbone.preprocessing
         outputs = []
         with torch.no_grad():
@@ -216,8 +248,8 @@ class Tuned:
             arguments=asdict(self.arguments),
         )
 
-    def plot(self) -> Figure:
-        """The validation metric over epochs, as a matplotlib figure."""
+    def plot(self) -> Chart:
+        """The validation metric over epochs, for a notebook or a file (`.save("curve.pdf")`)."""
         run = tuning_run(self.method, self.tuning_record(), self.curves)
         return call("draw", call("Run", tuning=(run,)), "tuning")
 
@@ -230,6 +262,10 @@ class Tuned:
         from hubscout.tuning.table import as_html
 
         return as_html(self)
+
+    def __repr__(self) -> str:
+        measured = "".join(f", {split} {self.metric(split)}" for split in self.metrics)
+        return f"Tuned({self.model!r} on {self.task_name!r} by {self.method}{measured})"
 
     def __str__(self) -> str:
         lines = [f"{self.model} tuned on {self.task_name} by {self.method}"]

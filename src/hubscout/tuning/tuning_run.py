@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
+from hubscout.hubs.model_objects import is_model
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
-from hubscout.tasks import Task
+from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import CHECKPOINTS
 from hubscout.tuning.rate_search import RateChoice
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def tune(
-    task: Task,
-    model: str | Backbone,
-    teachers: Sequence[Any] = (),
+    task: Any,
+    model: Any,
+    teachers: Any = (),
     method: str | None = None,
     *,
     out: Path | str | None = None,
@@ -40,9 +40,10 @@ def tune(
     """Tune a model on a task.
 
     Args:
-        task: the labelled data: trained on `train`, judged by `validation`, reported on `test`.
-        model: the model to tune, as an identifier or a backbone (which is copied, not changed).
-        teachers: models to learn from: identifiers, backbones, or rows of a ranking.
+        task: the labelled data, or what `hubscout.open_task` opens. It is trained on `train`, judged by
+            `validation` and reported on `test`.
+        model: the model to tune: an identifier, or a model in memory as for `rank` (which is copied, not changed).
+        teachers: models to learn from: identifiers, models in memory, or rows of a ranking.
         method: `fine-tune`, `kd`, `logit-kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`. None:
             `b-tuning` where there are teachers, `fine-tune` where there are none.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
@@ -68,8 +69,9 @@ def tune(
 
     """
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
+    task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
-    if isinstance(teachers, str | Backbone):
+    if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
     method = method or ("b-tuning" if teachers else "fine-tune")
     folder = Path(out) if out is not None else None

@@ -1,76 +1,18 @@
-"use strict";
-// The page is complete without this script; it adds sorting, filtering, pointing, pinning and the theme.
-// Text of the run enters the page through textContent only.
+// Sorting, filtering, pointing and pinning on the report's page.
 (() => {
-  const $ = (selector, root = document) => root.querySelector(selector);
-  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const { $, $$, theme, copying, switching, sorting, tips } = hubscout;
   const read = (id) => { const element = document.getElementById(id); return element ? JSON.parse(element.textContent) : null; };
   const { models } = read("report-data");
-  const root = document.documentElement;
-  root.classList.add("scripted");
+  theme();
+  copying();
+  switching();
 
-  // Theme: what the system says until somebody chooses. A page opened from a file may have no storage.
-  const store = {
-    get() { try { return localStorage.getItem("hubscout-theme"); } catch { return null; } },
-    set(value) { try { localStorage.setItem("hubscout-theme", value); } catch { /* not kept, still applied */ } },
-  };
-  const systemDark = matchMedia("(prefers-color-scheme: dark)");
-  const current = () => root.dataset.theme || (systemDark.matches ? "dark" : "light");
-  const themeButton = $("#theme");
-  const nameTheme = () => { themeButton.textContent = current() === "dark" ? "Light theme" : "Dark theme"; };
-  if (["light", "dark"].includes(store.get())) root.dataset.theme = store.get();
-  themeButton.addEventListener("click", () => {
-    root.dataset.theme = current() === "dark" ? "light" : "dark";
-    store.set(root.dataset.theme);
-    nameTheme();
-  });
-  systemDark.addEventListener("change", nameTheme);
-  nameTheme();
-
-  // Copying: the clipboard interface is missing on some pages opened from a file, so selecting is the fallback.
-  for (const button of $$(".copy")) {
-    button.addEventListener("click", async () => {
-      const code = button.previousElementSibling;
-      try {
-        await navigator.clipboard.writeText(code.textContent);
-      } catch {
-        getSelection().selectAllChildren(code);
-        document.execCommand("copy");
-      }
-      button.textContent = "Copied";
-      setTimeout(() => { button.textContent = "Copy"; }, 1600);
-    });
-  }
-
-  // The table: click a heading to sort, again to turn round. Cells without a value stay last.
   const table = $("#models");
   if (table) {
     const body = table.tBodies[0];
-    const key = (row, column) => {
-      const value = row.cells[column].dataset.value;
-      if (value === undefined) return null;
-      return value !== "" && !Number.isNaN(Number(value)) ? Number(value) : value;
-    };
-    const smallFirst = new Set(["#", "Model", "Params", "FLOPs", "Latency", "Time"]);
-    for (const button of $$("thead button", table)) {
-      button.addEventListener("click", () => {
-        const head = button.closest("th");
-        const column = Number(button.dataset.column);
-        const before = head.getAttribute("aria-sort");
-        const rising = before === "none" ? smallFirst.has(button.textContent) : before === "descending";
-        for (const other of $$("thead th[aria-sort]", table)) other.setAttribute("aria-sort", "none");
-        head.setAttribute("aria-sort", rising ? "ascending" : "descending");
-        table.classList.toggle("sorted", !(column === 0 && rising));
-        const sign = rising ? 1 : -1;
-        const rows = [...body.rows].map((row) => [key(row, column), row]);
-        rows.sort(([a], [b]) => {
-          if (a === null || b === null) return (a === null) - (b === null);
-          if (typeof a === "number" && typeof b === "number") return sign * (a - b);
-          return sign * String(a).localeCompare(String(b));
-        });
-        body.append(...rows.map(([, row]) => row));
-      });
-    }
+    // A long table is folded, unless somebody looks for something.
+    const unfold = $("#unfold");
+    let folded = Boolean(unfold);
     const form = $("#filters");
     const filter = () => {
       const words = $("#filter-name").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -84,29 +26,24 @@
           && (!tiedOnly || row.dataset.tied === "1");
         row.hidden = !shown;
         count += shown;
+        row.classList.toggle("folded", folded && count > Number(unfold.dataset.shown));
       }
       $("#filter-count").textContent = `${count} of ${body.rows.length} models`;
     };
+    sorting(table, filter);
     form.addEventListener("input", filter);
     form.addEventListener("submit", (event) => event.preventDefault());
+    if (unfold) {
+      unfold.addEventListener("click", () => {
+        folded = !folded;
+        table.classList.toggle("unfolded", !folded);
+        unfold.textContent = folded ? `Show all ${body.rows.length} models` : `Show the first ${unfold.dataset.shown}`;
+        filter();
+      });
+      filter();
+    }
   }
 
-  // Panels of which one is shown at a time.
-  for (const box of $$("[data-switch]")) {
-    const panels = $$(":scope > .panel", box);
-    const show = (value) => { for (const panel of panels) panel.hidden = panel.dataset.panel !== value; };
-    const control = $(":scope > .switch, :scope > .select", box);
-    if (!control) continue;
-    control.addEventListener("change", (event) => show(event.target.value));
-    const chosen = $("input:checked", control) || $("select", control);
-    show(chosen.value);
-    box.addEventListener("choose", (event) => {
-      const select = $("select", control);
-      if (select) select.value = event.detail;
-      for (const input of $$("input", control)) input.checked = input.value === event.detail;
-      show(event.detail);
-    });
-  }
   for (const button of $$("[data-choose]")) {
     button.addEventListener("click", () => {
       const [name, value] = [button.dataset.of, button.dataset.choose];
@@ -115,52 +52,6 @@
       button.closest("td").classList.add("chosen");
     });
   }
-
-  // Pointing at a mark, by mouse or by keyboard, says what it is.
-  const tip = $("#tip");
-  let pointed = null;
-  const placeTip = () => {
-    const place = pointed.querySelector("circle").getBoundingClientRect();
-    const size = tip.getBoundingClientRect();
-    const left = Math.min(Math.max(12, place.x + place.width / 2 - size.width / 2), innerWidth - size.width - 12);
-    const above = place.y - size.height - 10;
-    tip.style.left = `${left}px`;
-    tip.style.top = `${above > 8 ? above : place.bottom + 12}px`;
-  };
-  const showTip = (mark) => {
-    pointed = mark;
-    tip.textContent = mark.dataset.tip;
-    tip.hidden = false;
-    placeTip();
-  };
-  const hideTip = () => { pointed = null; tip.hidden = true; };
-  document.addEventListener("pointerover", (event) => {
-    const mark = event.target.closest("[data-tip]");
-    if (mark) showTip(mark); else hideTip();
-  });
-  document.addEventListener("focusin", (event) => {
-    const mark = event.target.closest("[data-tip]");
-    if (mark) showTip(mark); else hideTip();
-  });
-  document.addEventListener("scroll", () => { if (pointed) placeTip(); }, { passive: true, capture: true });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") hideTip();
-    const mark = event.target.closest && event.target.closest("[data-tip]");
-    if (!mark) return;
-    if ((event.key === "Enter" || event.key === " ") && mark.getAttribute("role") === "button") {
-      event.preventDefault();
-      togglePin(Number(mark.dataset.model));
-      return;
-    }
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const marks = $$("[data-tip]", mark.parentElement);
-    const next = marks[(marks.indexOf(mark) + step + marks.length) % marks.length];
-    mark.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  });
 
   // Pinning a model marks it in every chart and table.
   const pins = [];
@@ -206,6 +97,7 @@
     drawHeat();
     drawPins();
   };
+  tips((mark) => togglePin(Number(mark.dataset.model)));
   document.addEventListener("click", (event) => {
     const mark = event.target.closest(".point[data-model], .pin");
     if (mark) togglePin(Number(mark.dataset.model));
@@ -263,7 +155,7 @@
     $("#target-all").addEventListener("click", (event) => {
       everything = !everything;
       event.target.setAttribute("aria-expanded", String(everything));
-      event.target.textContent = everything ? `Show the ${cells.shown} most spread` : `Show all ${cells.targets.length}`;
+      event.target.textContent = everything ? `Show only ${cells.shown}` : `Show all ${cells.targets.length}`;
       drawHeat();
     });
   }

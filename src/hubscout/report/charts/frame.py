@@ -1,16 +1,21 @@
-"""The paper of a chart: its size, axes and the figure around it."""
+"""The paper of a chart: its size, its axes and its legend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from hubscout.report.charts.labels import Box
+from hubscout.report.charts.labels import Box, text_width
 from hubscout.report.charts.scale import Scale
-from hubscout.report.markup import Markup, join, tag
+from hubscout.report.markup import Markup, details, tag
 from hubscout.report.names import significant
 
 Format = Callable[[float], str]
+Draw = Callable[["Frame"], Markup]
+Keys = Sequence[tuple[str, str]]
+"""What the marks of a chart mean: pairs of a class of the style sheet and words."""
+LINES = frozenset({"front", "diagonal"})
+"""Classes that are drawn as lines, in a legend too."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,6 @@ class Frame:
 
 WIDE = Frame(width=880, height=440)
 NARROW = Frame(width=360, height=360, left=50, right=12, top=12, bottom=46, font=11)
-
-Draw = Callable[[Frame], Markup]
 
 
 def axes(
@@ -71,17 +74,35 @@ def axes(
     parts.append(tag("line", x1=area.left, x2=area.right, y1=area.bottom, y2=area.bottom, class_="axis"))
     parts.append(tag("text", x_title, x=(area.left + area.right) / 2, y=frame.height - 8, class_="axis-title middle"))
     middle = (area.top + area.bottom) / 2
-    parts.append(
-        tag(
-            "text",
-            y_title,
-            x=13,
-            y=middle,
-            class_="axis-title middle",
-            transform=f"rotate(-90 13 {middle:.0f})",
-        )
-    )
+    turned = f"rotate(-90 13 {middle:.0f})"
+    parts.append(tag("text", y_title, x=13, y=middle, class_="axis-title middle", transform=turned))
     return tag("g", *parts, aria_hidden="true")
+
+
+def with_room(frame: Frame, y: Scale, y_format: Format = significant) -> Frame:
+    """The frame with a left margin that holds the ticks of the vertical axis and its title."""
+    widest = max((text_width(y_format(tick), frame.font) for tick in y.ticks), default=0.0)
+    return replace(frame, left=max(frame.left, widest + 32))
+
+
+def legend(frame: Frame, keys: Keys) -> tuple[Frame, Markup]:
+    """The legend of a chart, above its plotting area, and the frame that has room for it."""
+    line, x, y = frame.font * 1.6, 8.0, frame.font
+    parts: list[Markup] = []
+    for look, words in keys:
+        mark = 24 if look in LINES else 14
+        width = mark + text_width(words, frame.font) + 18
+        if parts and x + width > frame.width:
+            x, y = 8.0, y + line
+        line_or_dot = (
+            tag("line", x1=x, x2=x + 20, y1=y, y2=y, class_=look)
+            if look in LINES
+            else tag("circle", cx=x + 5, cy=y, r=4.5, class_=f"mark {look}")
+        )
+        parts += [tag("g", line_or_dot, class_=f"sample {look}"), tag("text", words, x=x + mark, y=y, class_="key")]
+        x += width
+    used = y + line / 2 + 6 if parts else 0.0
+    return replace(frame, top=frame.top + used, height=frame.height + used), tag("g", *parts, class_="legend")
 
 
 def drawing(frame: Frame, *parts: object, label: str) -> Markup:
@@ -98,19 +119,11 @@ def drawing(frame: Frame, *parts: object, label: str) -> Markup:
 
 
 def figure(draw: Draw, *, caption: object = "", numbers: Markup | None = None, wide: Frame = WIDE) -> Markup:
-    """A chart drawn twice, for a desk and for a phone, of which the style sheet shows the one that fits.
+    """A chart on a page: drawn for a desk and for a phone, of which the style sheet shows the one that fits.
 
     Scaling one drawing down would leave letters that nobody can read. `numbers` is the same as a table.
     """
-    narrow = Frame(
-        width=NARROW.width,
-        height=max(NARROW.height, min(wide.height, 520)),
-        left=NARROW.left,
-        right=NARROW.right,
-        top=NARROW.top,
-        bottom=NARROW.bottom,
-        font=NARROW.font,
-    )
+    narrow = replace(NARROW, height=max(NARROW.height, min(wide.height, 520)))
     return tag(
         "figure",
         draw(wide),
@@ -118,16 +131,4 @@ def figure(draw: Draw, *, caption: object = "", numbers: Markup | None = None, w
         tag("figcaption", caption) if caption else "",
         details("The numbers of this chart", numbers) if numbers else "",
         class_="chart",
-    )
-
-
-def details(summary: str, content: Markup, *, open_: bool = False) -> Markup:
-    """A part of the page that opens when it is asked for."""
-    return tag("details", tag("summary", summary), tag("div", content, class_="scroll"), open=open_)
-
-
-def legend(entries: list[tuple[str, str]]) -> Markup:
-    """What the marks mean: pairs of a class of the style sheet and words."""
-    return tag(
-        "ul", join(tag("li", tag("i", class_=f"key {name}"), " ", words) for name, words in entries), class_="legend"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import hypot
 
 # In units of the font's size, for the widest of the usual system fonts.
 _WIDTHS = {
@@ -13,6 +14,8 @@ _WIDTHS = {
     **dict.fromkeys("mwMW@%…", 0.98),
 }
 _LETTER, _CAPITAL, _IDEOGRAPH = 0.62, 0.72, 1.0
+BESIDE = 10.0
+"""A label this near to a point is taken for its name."""
 
 
 def text_width(text: str, size: float) -> float:
@@ -46,12 +49,17 @@ class Box:
             and self.bottom <= other.bottom
         )
 
+    def distance(self, x: float, y: float) -> float:
+        """How far a point is from it; 0 inside."""
+        return hypot(max(self.left - x, 0.0, x - self.right), max(self.top - y, 0.0, y - self.bottom))
+
 
 @dataclass(frozen=True)
 class Wish:
     """A name that wants to stand near a point; those with a lower `priority` choose first.
 
-    One that `must` be written may stand further away, on a line that leads to its point.
+    One that `must` be written may stand further away, on a line that leads to its point. `short` is written where
+    there is no room for the text.
     """
 
     text: str
@@ -59,6 +67,7 @@ class Wish:
     y: float
     priority: int = 0
     must: bool = False
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,13 +82,30 @@ class Label:
     leader: tuple[float, float] | None = None
     """The point, where the label is so far from it that a line should lead there."""
 
+    @property
+    def end(self) -> tuple[float, float]:
+        """Where the line from the point ends: at the middle of the nearest side."""
+        x, y = self.leader or (self.x, self.y)
+        if self.box.left <= x <= self.box.right:
+            return x, self.box.bottom if y > self.box.bottom else self.box.top
+        return (self.box.left if x < self.box.left else self.box.right), (self.box.top + self.box.bottom) / 2
+
+    def along(self) -> list[tuple[float, float]]:
+        """Points along its line, a few pixels apart; none where it has no line."""
+        if self.leader is None:
+            return []
+        (a, b), (c, d) = self.leader, self.end
+        steps = max(2, int(hypot(c - a, d - b) / 4))
+        return [(a + (c - a) * i / steps, b + (d - b) * i / steps) for i in range(1, steps)]
+
 
 def place(
     wishes: Sequence[Wish], area: Box, *, size: float, obstacles: Sequence[Box] = (), avoid: Sequence[Box] = ()
 ) -> list[Label | None]:
     """Places for the wishes, in their order; None for a name that finds no free place.
 
-    No label covers an obstacle or another label; those that must be written may cover what others `avoid`.
+    No label covers an obstacle or another label, and none stands nearer to another point than to its own, unless a
+    line leads to its own. Those that must be written may cover what others `avoid`.
 
     >>> area = Box(0, 0, 200, 100)
     >>> [label is not None for label in place([Wish("one", 50, 50), Wish("two", 52, 51)], area, size=10)]
@@ -87,24 +113,53 @@ def place(
     """
     taken = list(obstacles)
     labels: list[Label | None] = [None] * len(wishes)
+    points = [(wish.x, wish.y) for wish in wishes]
     for index in sorted(range(len(wishes)), key=lambda index: wishes[index].priority):
         wish = wishes[index]
-        free = [
-            label
-            for label in _candidates(wish, size)
-            if label.box.within(area) and not any(label.box.meets(box) for box in taken)
-        ]
-        clear = [label for label in free if not any(label.box.meets(box) for box in avoid)]
-        chosen = clear or (free if wish.must else [])
-        if chosen:
-            labels[index] = chosen[0]
-            taken.append(chosen[0].box)
+        others = [point for point in points if point != (wish.x, wish.y)]
+        written = [label for label in labels if label is not None]
+        for text in (wish.text, wish.short):
+            found = _best(
+                [c for c in _candidates(wish, text, size) if c.box.within(area)], wish, taken, written, others, avoid
+            )
+            if text and found is not None:
+                labels[index] = found
+                taken.append(found.box)
+                break
     return labels
 
 
-def _candidates(wish: Wish, size: float) -> list[Label]:
-    width, height = text_width(wish.text, size), size * 1.15
-    rings = (8.0, 20.0, 34.0, 50.0, 70.0) if wish.must else (8.0, 14.0)
+def _best(
+    candidates: Sequence[Label],
+    wish: Wish,
+    taken: Sequence[Box],
+    written: Sequence[Label],
+    others: Sequence[tuple[float, float]],
+    avoid: Sequence[Box],
+) -> Label | None:
+    bare = [label for label in candidates if not any(label.box.meets(box) for box in taken)]
+    free = [label for label in bare if not _strikes(label, written)]
+    own = [label for label in free if _belongs(label, wish, others)]
+    clear = [label for label in own if not any(label.box.meets(box) for box in avoid)]
+    led = [label for label in free if label.leader is not None]
+    return next(iter(clear or ((own or led) if wish.must else [])), None)
+
+
+def _belongs(label: Label, wish: Wish, others: Sequence[tuple[float, float]]) -> bool:
+    """Whether nobody would take the label for the name of another point."""
+    near = BESIDE if label.leader is not None else label.box.distance(wish.x, wish.y)
+    return all(label.box.distance(x, y) > near for x, y in others)
+
+
+def _strikes(label: Label, written: Sequence[Label]) -> bool:
+    """Whether its line goes through a name, or it lies on another's line."""
+    lines = [(label, other.box) for other in written] + [(other, label.box) for other in written]
+    return any(box.distance(x, y) == 0 for line, box in lines for x, y in line.along())
+
+
+def _candidates(wish: Wish, text: str, size: float) -> list[Label]:
+    width, height = text_width(text, size), size * 1.15
+    rings = (8.0, 20.0, 34.0, 50.0, 70.0, 95.0, 125.0, 160.0) if wish.must else (8.0, 14.0)
     labels = []
     for distance in rings:
         leader = (wish.x, wish.y) if distance > 15 else None
@@ -121,7 +176,7 @@ def _candidates(wish: Wish, size: float) -> list[Label]:
         ):
             left = x - {"start": 0.0, "end": width, "middle": width / 2}[anchor]
             box = Box(left, y - height / 2, left + width, y + height / 2)
-            labels.append(Label(wish.text, x, y, anchor, box, leader))
+            labels.append(Label(text, x, y, anchor, box, leader))
     return labels
 
 

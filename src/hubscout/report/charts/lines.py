@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.frame import Format, Frame, axes, drawing
+from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend, with_room
 from hubscout.report.charts.labels import spread, text_width
 from hubscout.report.charts.scale import Scale, linear, logarithmic
 from hubscout.report.markup import Markup, tag
@@ -43,22 +43,31 @@ def lines(
     logarithmic_axes: bool = False,
     diagonal: bool = False,
     whole_x: bool = False,
+    keys: Keys = (),
+    shared_y: Sequence[float] = (),
 ) -> Markup:
-    """Curves over a common axis; `diagonal` draws y = x, which fixed points lie on."""
-    longest = 16 if frame.narrow else 26
+    """Curves over a common axis; `diagonal` draws y = x, which fixed points lie on.
+
+    `shared_y` are the heights of all panels of a row of charts, so that they have one scale.
+    """
+    rest = [("series-rest", "the others")] if any(c.colour is None and not c.named for c in curves) else []
+    frame, explained = legend(frame, [*keys, *rest])
     named = [curve for curve in curves if curve.named]
-    widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in named), default=0)
-    frame = replace(frame, right=min(widest + 22, frame.width * 0.36) if named else frame.right)
+    longest, widest = _longest(named, frame)
+    frame = replace(frame, right=widest + 22 if named else frame.right)
     area = frame.area
     wanted = 4 if frame.narrow else 6
     across = [value for curve in curves for value in curve.x]
-    heights = [value for curve in curves for value in (*curve.y, *curve.low, *curve.high)]
+    heights = [*shared_y, *curve_heights(curves)]
     if logarithmic_axes:
         x = logarithmic(across, area.left, area.right, padding=0.02, wanted=wanted)
         y = logarithmic(heights, area.bottom, area.top, padding=0.05, wanted=5)
     else:
         x = linear(across, area.left, area.right, padding=0.02, wanted=wanted, whole=whole_x)
         y = linear(heights, area.bottom, area.top, padding=0.05, wanted=5)
+    frame = with_room(frame, y, y_format)
+    area = frame.area
+    x = replace(x, start=area.left)
     parts: list[Markup] = []
     if diagonal:
         low, high = max(x.low, y.low), min(x.high, y.high)
@@ -68,12 +77,27 @@ def lines(
     parts += [_line(curve, x, y) for curve in curves]
     return drawing(
         frame,
+        explained,
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         tag("g", *parts, aria_hidden="true"),
         tag("g", *_dots(curves, x, y), class_="points"),
         tag("g", *_ends(frame, named, x, y, longest), class_="names", aria_hidden="true"),
         label=label,
     )
+
+
+def _longest(curves: Sequence[Curve], frame: Frame) -> tuple[int, float]:
+    """How many letters of the names are written at the ends of curves, and how wide the widest is then."""
+    for longest in range(16 if frame.narrow else 26, 5, -1):
+        widest = max((text_width(shorten(curve.name, longest), frame.font) for curve in curves), default=0.0)
+        if widest + 22 <= frame.width * 0.36:
+            break
+    return longest, widest
+
+
+def curve_heights(curves: Sequence[Curve]) -> list[float]:
+    """Everything that a vertical axis must hold to show these curves and their bands."""
+    return [value for curve in curves for value in (*curve.y, *curve.low, *curve.high)]
 
 
 def _look(curve: Curve) -> str:
@@ -112,7 +136,7 @@ def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
             dots.append(
                 tag(
                     "g",
-                    tag("circle", cx=x(across), cy=y(up), r=3.0 if curve.dots else 1.5),
+                    tag("circle", cx=x(across), cy=y(up), r=3.0 if curve.dots else 1.5, class_="bead"),
                     tag("circle", cx=x(across), cy=y(up), r=9, class_="reach"),
                     class_=f"dot {_look(curve)}",
                     data_model=curve.model,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SAME = 1e-9
@@ -67,6 +67,17 @@ def logarithmic(values: Iterable[float], start: float, end: float, *, padding: f
     margin = (high / low) ** padding
     low, high = low / margin, high * margin
     return Scale(low, high, start, end, _decade_ticks(low, high, wanted), logarithmic=True)
+
+
+def reach(values: Sequence[float], errors: Sequence[float]) -> list[float]:
+    """What an axis must hold to show values with error bars, as far as the bars do not dwarf the values.
+
+    >>> reach([1.0, 2.0], [0.5, 100.0])
+    [0.5, 1.5, 1.0, 3.0]
+    """
+    most = (max(values) - min(values)) or float("inf")
+    shown = [min(error, most) for error in errors]
+    return [value + sign * error for value, error in zip(values, shown, strict=True) for sign in (-1, 1)]
 
 
 def _extent(values: Iterable[float]) -> tuple[float, float]:

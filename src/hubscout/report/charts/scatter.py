@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.frame import Format, Frame, axes, drawing
+from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend, with_room
 from hubscout.report.charts.labels import Box, Wish, place
-from hubscout.report.charts.scale import Scale, linear, logarithmic
+from hubscout.report.charts.scale import Scale, linear, logarithmic, reach
 from hubscout.report.markup import Markup, tag
 from hubscout.report.names import shorten, significant
 
@@ -29,10 +29,12 @@ class Point:
     y: float
     tip: str
     group: str = "rest"
-    error: float | None = None
+    error: float = 0.0
     """Half the length of the vertical error bar."""
     priority: int = 9
     important: bool = False
+    short: str = ""
+    """What is written where there is no room for the name."""
 
 
 def scatter(
@@ -46,29 +48,26 @@ def scatter(
     y_format: Format = significant,
     x_logarithmic: bool = False,
     front: Sequence[tuple[float, float]] = (),
+    keys: Keys = (),
 ) -> Markup:
     """A scatter plot; `front` is a staircase through (x, y) from the left to the right."""
+    frame, explained = legend(frame, keys)
+    reached = reach([point.y for point in points], [point.error for point in points])
+    y = linear(reached, frame.area.bottom, frame.area.top, padding=0.08, wanted=5)
+    frame = with_room(frame, y, y_format)
     area = frame.area
     make_x = logarithmic if x_logarithmic else linear
     wanted = 4 if frame.narrow else 7
     x = make_x([point.x for point in points], area.left, area.right, padding=0.08, wanted=wanted)
-    y = linear(heights(points), area.bottom, area.top, padding=0.08, wanted=5)
     return drawing(
         frame,
+        explained,
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         _staircase(front, x, y, area) if len(front) > 0 else "",
         tag("g", *_names(frame, points, x, y, front), class_="names", aria_hidden="true"),
         tag("g", *_marks(points, x, y), class_="points"),
         label=label,
     )
-
-
-def heights(points: Sequence[Point]) -> list[float]:
-    """What the vertical axis must show: every point, and error bars as far as they do not dwarf the points."""
-    values = [point.y for point in points]
-    most = max(values) - min(values) if len(values) > 1 else 0.0
-    reach = [min(point.error or 0.0, most or float("inf")) for point in points]
-    return [value + sign * error for value, error in zip(values, reach, strict=True) for sign in (-1, 1)]
 
 
 def _staircase(front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: Box) -> Markup:
@@ -90,7 +89,7 @@ def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
             tag(
                 "g",
                 bar,
-                tag("circle", cx=across, cy=up, r=RADIUS),
+                tag("circle", cx=across, cy=up, r=RADIUS, class_=f"mark {point.group}"),
                 tag("circle", cx=across, cy=up, r=14, class_="reach"),
                 class_=f"point {point.group}",
                 data_model=point.model,
@@ -129,7 +128,14 @@ def _names(
     ]
     longest = LABELS_NARROW if frame.narrow else LABELS_WIDE
     wishes = [
-        Wish(shorten(point.name, longest), x(point.x), y(point.y), point.priority, must=point.important)
+        Wish(
+            shorten(point.name, longest),
+            x(point.x),
+            y(point.y),
+            point.priority,
+            must=point.important,
+            short=point.short,
+        )
         for point in points
     ]
     parts = []
@@ -138,8 +144,8 @@ def _names(
         if label is None:
             continue
         if label.leader is not None:
-            edge = min(max(label.leader[0], label.box.left), label.box.right)
-            parts.append(tag("line", x1=label.leader[0], y1=label.leader[1], x2=edge, y2=label.y, class_="leader"))
+            (x1, y1), (x2, y2) = label.leader, label.end
+            parts.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="leader"))
         parts.append(
             tag("text", label.text, x=label.x, y=label.y, class_=f"name {label.anchor}", data_model=point.model)
         )

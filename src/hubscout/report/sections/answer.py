@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from hubscout.report.answer import Answer, answer, budget_words, next_command
+from hubscout.report.answer import Answer, answer, budget_words, cost_words, next_command
 from hubscout.report.markup import Markup, join, tag
 from hubscout.report.run import Run
+from hubscout.report.sections.race_answer import race_answer
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
+from hubscout.runs.explained import NOTHING_EXPLAINED
+from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability
 
 NAMED_TIES = 4
@@ -14,6 +17,8 @@ NAMED_TIES = 4
 
 def answer_section(run: Run) -> Section | None:
     """What to start from, what else would do, and the command to run next."""
+    if run.race is not None:
+        return race_answer(run, run.race)
     if run.ranking is None:
         return None
     view = run.view
@@ -25,7 +30,10 @@ def answer_section(run: Run) -> Section | None:
             body=tag("p", "Every model failed; the reasons are below."),
         )
     found = answer(run.ranking)
-    command = next_command(run.ranking, found, run.folder)
+    next_step = []
+    if found.explained:
+        command = next_command(run.ranking, found)
+        next_step = [tag("p", "Run next", class_="label"), copyable(command, "run next")]
     return Section(
         anchor="answer",
         title="The answer",
@@ -35,8 +43,7 @@ def answer_section(run: Run) -> Section | None:
                 tag("p", *sentences(view, found), class_="answer"),
                 _facts(view, found),
                 *(tag("p", doubt, class_="doubt") for doubt in found.doubts),
-                tag("p", "Run next", class_="label"),
-                copyable(command, "run next"),
+                *next_step,
             ]
         ),
     )
@@ -58,13 +65,18 @@ def _models(view: View, rows: list[object], more: int = 0) -> Markup:
 
 def sentences(view: View, found: Answer) -> list[object]:
     """The answer in words, for a paragraph."""
-    parts: list[object] = ["Start from ", _model(view, found.best), ". "]
-    if found.tied:
+    if not found.explained:
+        return [NOTHING_EXPLAINED]
+    parts: list[object] = ["Start from ", _model(view, found.best), f"{_costs(found.best)}. "]
+    if len(found.tied) == 1 and found.cheapest is not None:
+        parts += [_model(view, found.cheapest), " is statistically tied with it and cheaper"]
+        parts += [f"{_costs(found.cheapest)}. "]
+    elif found.tied:
         shown = list(found.tied[:NAMED_TIES])
-        parts += ["It cannot be told apart from ", _models(view, [*shown], len(found.tied) - len(shown)), ". "]
-    if found.lighter is not None:
-        size = human_count(found.lighter.params)
-        parts += ["The lightest of these is ", _model(view, found.lighter), f" ({size} parameters). "]
+        are = "is" if len(found.tied) == 1 else "are"
+        parts += [_models(view, [*shown], len(found.tied) - len(shown)), f" {are} statistically tied with it. "]
+        if found.cheapest is not None:
+            parts += ["The cheapest of these is ", _model(view, found.cheapest), f"{_costs(found.cheapest)}. "]
     if found.small is not None and found.limit is not None:
         parts += [f"Under {budget_words(found.limit)} take ", _model(view, found.small)]
         parts += [", taught by ", _models(view, [*found.teachers]), "."] if found.teachers else ["."]
@@ -74,18 +86,28 @@ def sentences(view: View, found: Answer) -> list[object]:
     return parts
 
 
+def _costs(row: Row) -> str:
+    words = cost_words(row)
+    return f" ({words})" if words else ""
+
+
 def _facts(view: View, found: Answer) -> Markup:
     best, ranking = found.best, view.ranking
     facts: list[tuple[str, str, str]] = []
-    doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
-    facts.append((view.metric, f"{best.score:.4f}", doubt))
-    if best.p_best is not None and len(ranking.compared) > 1:
-        facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
+    for expected in best.expected:
+        value, interval = str(expected).split(" ", 1)
+        told = f"{interval}, guessing {expected.words(expected.guess)}"
+        facts.append((f"{expected.heading} on samples left out", value, told))
     if best.gain is not None:
-        facts.append(("Gain over the null model", f"{best.gain:+.3f}", "nats a sample"))
-    if best.params:
-        work = f"{human_count(best.flops)} FLOPs a sample" if best.flops else ""
-        facts.append(("Parameters", human_count(best.params), work))
+        facts.append(("Gain over base rates", f"{best.gain:+.3f}", "nats per sample"))
+    if found.explained:
+        doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
+        facts.append((view.metric, f"{best.score:.4f}", doubt))
+        if best.p_best is not None and len(ranking.compared) > 1:
+            facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
+        if best.params:
+            work = f"{human_count(best.flops)} FLOPs per sample" if best.flops else ""
+            facts.append(("Parameters", human_count(best.params), work))
     return tag(
         "dl",
         *(tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in facts),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from hubscout.report.charts.frame import figure, legend
+from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.scatter import Point, scatter
-from hubscout.report.markup import Markup, join, table
+from hubscout.report.markup import table
 from hubscout.report.run import Run
-from hubscout.report.sections.ranking import ERRORS_SHOWN
+from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section, switch
 from hubscout.report.view import Cost, View
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
+
+ALWAYS_NAMED = 5
+"""The best so many models are named, wherever there is room for them."""
 
 
 def cost_section(run: Run) -> Section | None:
@@ -18,41 +21,34 @@ def cost_section(run: Run) -> Section | None:
     view = run.view
     if view is None or not view.costs:
         return None
-    panels = [_panel(view, cost) for cost in view.costs]
-    keys = [("best", "best"), ("tied", "cannot be told apart from the best"), ("rest", "the others")]
-    if len(view.ranking.tied_with_best) < 2:
-        del keys[1]
-    if any(row.dropped for row in view.rows):
-        keys.append(("dropped", "dropped, judged on fewer samples"))
+    panels = [cost_chart(view, cost).html() for cost in view.costs]
     return Section(
         anchor="cost",
         title="Score against cost",
         short="Cost",
-        lead="No model is both cheaper and better than one on the staircase. Click a point to pin its model.",
-        body=join(
-            [
-                switch("cost", "Cost", [(cost.name, cost.title) for cost in view.costs], panels),
-                legend([*keys, ("front-key", "Pareto front")]),
-            ]
-        ),
+        lead="No model is both cheaper and better than those on the dashed line, the Pareto front. Click a dot to "
+        "highlight its model everywhere.",
+        body=switch("cost", "Cost", [(cost.name, cost.title) for cost in view.costs], panels),
     )
 
 
 def front_of(ranking: Ranking, cost: Cost) -> list[Row]:
-    """The Pareto front, cheapest first."""
-    return sorted(ranking.pareto(cost.name), key=lambda row: cost.of(row) or 0.0)  # type: ignore[arg-type]
+    """The Pareto front, cheapest first, of the models whose cost can be drawn."""
+    front = [row for row in ranking.pareto(cost.name) if cost.of(row) is not None]  # type: ignore[arg-type]
+    return sorted(front, key=lambda row: cost.of(row) or 0.0)
 
 
 def _priority(row: Row, on_front: bool) -> int:
     """Whose name is written first where there is not room for all."""
-    if row.rank == 1:
-        return 0
     if row.dropped is not None:
-        return 9
-    return 1 if on_front else 2 if row.tied_with_best else 5
+        return 9_000 + row.rank
+    if row.rank <= ALWAYS_NAMED:
+        return row.rank
+    return row.rank + (1_000 if on_front else 2_000 if row.tied_with_best else 3_000)
 
 
-def _panel(view: View, cost: Cost) -> Markup:
+def cost_chart(view: View, cost: Cost) -> Chart:
+    """Score against one cost, with its front."""
     front = front_of(view.ranking, cost)
     on_front = {row.identifier for row in front}
     points = []
@@ -60,7 +56,6 @@ def _panel(view: View, cost: Cost) -> Markup:
         price = cost.of(row)
         if price is None:
             continue
-        important = row.identifier in on_front or (row.tied_with_best and row.rank <= 4)
         points.append(
             Point(
                 model=index,
@@ -69,20 +64,28 @@ def _panel(view: View, cost: Cost) -> Markup:
                 y=row.score,
                 tip=view.tip(row, f"{cost.title} {cost.words(price)}"),
                 group=view.group(row),
-                error=None if row.standard_error is None else ERRORS_SHOWN * row.standard_error,
+                error=error_bar(row),
                 priority=_priority(row, row.identifier in on_front),
-                important=important,
+                important=row.identifier in on_front or row.rank <= ALWAYS_NAMED,
+                short=f"#{row.rank}" if row.rank <= ALWAYS_NAMED else "",
             )
         )
     numbers = table(
-        ("Model", cost.title, view.metric, "On the front"),
+        ("Model", cost.title, view.metric, "Pareto front"),
         [
             (name, cost.words(point.x), f"{point.y:.4f}", "yes" if name in on_front else "")
             for name, point in ((view.rows[point.model].identifier, point) for point in points)
         ],
     )
-    return figure(
-        lambda frame: scatter(
+    left_out = len(view.rows) - len(points)
+    captions = []
+    if any(point.error for point in points):
+        captions.append(f"Error bars reach {ERRORS_SHOWN:g} standard errors each way.")
+    if left_out:
+        noun = "model has" if left_out == 1 else "models have"
+        captions.append(f"{left_out} {noun} no known {cost.title.lower()} above 0 and cannot be drawn.")
+    return Chart(
+        draw=lambda frame: scatter(
             frame,
             points,
             label=f"{view.metric} against {cost.title.lower()} of {len(points)} models",
@@ -91,7 +94,8 @@ def _panel(view: View, cost: Cost) -> Markup:
             x_format=cost.words,
             x_logarithmic=True,
             front=[(cost.of(row) or 0.0, row.score) for row in front],
+            keys=[*view.keys(point.model for point in points), ("front", "Pareto front")],
         ),
-        caption=f"Error bars reach {ERRORS_SHOWN:g} standard errors each way." if points[0].error else "",
+        caption=" ".join(captions),
         numbers=numbers,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hubscout.report.charts.frame import figure
+from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import join, scrolling, table, tag
 from hubscout.report.run import Run
@@ -19,7 +19,6 @@ def layers_section(run: Run) -> Section | None:
     if view is None or not any(len(row.layers) > 1 for row in view.rows):
         return None
     scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers) > 1]
-    curves = [_curve(view, index, row, place) for place, (index, row) in enumerate(scanned)]
     rows = []
     for index, row in scanned:
         best = row.best_layer
@@ -38,6 +37,25 @@ def layers_section(run: Run) -> Section | None:
     summary = table(
         ("Model", "Best layer", "Its LogME", f"LogME {FINAL}", "Difference", "Dimensions"), rows, text_columns=(0, 1)
     )
+    return Section(
+        anchor="layers",
+        title="By layer",
+        short="Layers",
+        lead="Where in the network the features explain the labels best, from the input (left) to the output.",
+        body=join(
+            [
+                layers_chart(view).html(),
+                tag("h3", "The best layer of each model"),
+                scrolling(summary, "The best layer of each model"),
+            ]
+        ),
+    )
+
+
+def layers_chart(view: View) -> Chart:
+    """LogME along the depth of the models whose layers were scanned."""
+    scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers) > 1]
+    curves = [_curve(view, index, row, place) for place, (index, row) in enumerate(scanned)]
     numbers = table(
         ("Model", "Layer", "LogME", "Gain", "Dimensions"),
         [
@@ -47,27 +65,15 @@ def layers_section(run: Run) -> Section | None:
         ],
         text_columns=(0, 1),
     )
-    return Section(
-        anchor="layers",
-        title="By layer",
-        short="Layers",
-        lead="Where in the network the features explain the labels best, from the input (left) to the output.",
-        body=join(
-            [
-                figure(
-                    lambda frame: lines(
-                        frame,
-                        curves,
-                        label="LogME along the depth of each model",
-                        x_title="Depth (0 = first tapped layer, 1 = features before the head)",
-                        y_title="LogME",
-                    ),
-                    numbers=numbers,
-                ),
-                tag("h3", "The best layer of each model"),
-                scrolling(summary, "The best layer of each model"),
-            ]
+    return Chart(
+        draw=lambda frame: lines(
+            frame,
+            curves,
+            label="LogME along the depth of each model",
+            x_title=f"Depth (1: {FINAL})",
+            y_title="LogME",
         ),
+        numbers=numbers,
     )
 
 

@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 
 from hubscout.evaluation.agreement import FEWEST_MODELS
-from hubscout.report.charts.frame import figure
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.heat import heat
 from hubscout.report.charts.scatter import Point, scatter
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.run import Run
@@ -19,7 +20,7 @@ MOST_POINTS = 4000
 
 
 def metrics_section(run: Run) -> Section | None:
-    """How far the metrics order the models alike: a matrix, and a scatter plot of every pair."""
+    """How similarly the metrics order the models: a matrix, and a scatter plot of every pair."""
     view = run.view
     if view is None or len(view.ranking.metrics) < 2 or len(view.ranking.compared) < 2:
         return None
@@ -31,14 +32,14 @@ def metrics_section(run: Run) -> Section | None:
         return None
     names = agreement.metrics
     choices = [(f"pair-{i}-{j}", f"{names[i]} and {names[j]}") for i, j in pairs]
-    panels = [_panel(view, names[i], names[j], float(agreement.weighted_tau[i, j])) for i, j in pairs]
+    panels = [_pair_chart(view, names[i], names[j], float(agreement.weighted_tau[i, j])).html() for i, j in pairs]
     fewest = int(min(agreement.models[pair] for pair in pairs))
     lead = (
-        "Weighted rank correlation of the orders that the metrics give the models: 1 is the same order, −1 the "
+        "How similarly the metrics order the models, as weighted rank correlation: 1 is the same order, −1 the "
         "reverse. Click a cell to see the pair."
     )
     if fewest < FEWEST_MODELS:
-        lead += f" With as few as {fewest} models in common it is nearly noise."
+        lead += f" With only {fewest} models in common it is mostly noise."
     return Section(
         anchor="metrics",
         title="Metrics against each other",
@@ -81,7 +82,18 @@ def _matrix(names: tuple[str, ...], tau: np.ndarray, models: np.ndarray, pairs: 
     return tag("table", tag("thead", head), tag("tbody", *body), class_="heat matrix", id="agreement")
 
 
-def _panel(view: View, first: str, second: str, tau: float) -> Markup:
+def agreement_chart(view: View) -> Chart:
+    """The weighted rank correlation of every pair of metrics."""
+    agreement = view.ranking.agreement()
+    names = agreement.metrics
+    return Chart(
+        draw=lambda frame: heat(
+            frame, names, names, agreement.weighted_tau, label="Agreement of metrics", low=-1, high=1, unit="weighted τ"
+        )
+    )
+
+
+def _pair_chart(view: View, first: str, second: str, tau: float) -> Chart:
     points = []
     for index, row in enumerate(view.rows):
         if row.dropped is not None or first not in row.scores or second not in row.scores:
@@ -102,9 +114,14 @@ def _panel(view: View, first: str, second: str, tau: float) -> Markup:
     numbers = table(
         ("Model", first, second), [(view.rows[p.model].identifier, f"{p.x:.4f}", f"{p.y:.4f}") for p in points]
     )
-    return figure(
-        lambda frame: scatter(
-            frame, points, label=f"{second} against {first} of {len(points)} models", x_title=first, y_title=second
+    return Chart(
+        draw=lambda frame: scatter(
+            frame,
+            points,
+            label=f"{second} against {first} of {len(points)} models",
+            x_title=first,
+            y_title=second,
+            keys=view.keys(point.model for point in points),
         ),
         caption=join([TAU, f" = {tau:.2f} over {len(points)} models".replace("-", "−")]),
         numbers=numbers,

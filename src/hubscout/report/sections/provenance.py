@@ -8,13 +8,13 @@ from pathlib import PurePath
 from typing import Any
 
 from hubscout.report.answer import command_words
-from hubscout.report.charts.frame import details
-from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.markup import Markup, details, join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds
+from hubscout.tasks.kinds import kind_of
 
 
 def provenance_section(run: Run) -> Section | None:
@@ -29,7 +29,7 @@ def provenance_section(run: Run) -> Section | None:
     parts.append(_definitions(_facts(ranking)))
     if ranking.task.notes:
         parts += [
-            tag("h3", "Guesses made while reading the data"),
+            tag("h3", "Assumptions made when loading the data"),
             tag("ul", *(tag("li", n) for n in ranking.task.notes)),
         ]
     if ranking.stages:
@@ -37,15 +37,15 @@ def provenance_section(run: Run) -> Section | None:
             (f"{stage.n:,}", str(len(stage.models)), str(len(stage.dropped)), human_seconds(stage.seconds))
             for stage in ranking.stages
         ]
-        stages = table(("Samples", "Models", "Dropped after it", "Time"), rows, text_columns=())
+        stages = table(("Samples", "Models", "Dropped afterwards", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
     commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]
     if commits:
         versions = table(("Model", "Commit"), commits, text_columns=(0, 1))
-        parts.append(details("Versions of models on the Hugging Face Hub", versions))
+        parts.append(details("Model versions on the Hugging Face Hub", versions))
     packages = environment.get("packages")
     if isinstance(packages, Mapping) and packages:
-        parts.append(details("Versions of packages", table(("Package", "Version"), sorted(packages.items()))))
+        parts.append(details("Package versions", table(("Package", "Version"), sorted(packages.items()))))
     if ranking.settings:
         shown = [(name, _words(value)) for name, value in ranking.settings.items()]
         parts.append(details("Settings", table(("Setting", "Value"), shown, text_columns=(0, 1))))
@@ -89,18 +89,21 @@ def _facts(ranking: Ranking) -> list[tuple[str, object]]:
     return [
         (name, value)
         for name, value in (
-            ("Data", f"{task.name}: {task.kind} of {task.modality} inputs, {len(task.target_names)} targets"),
+            (
+                "Data",
+                f"{task.name}: {task.kind}, {task.modality}, {len(task.target_names)} {kind_of(task.kind).plural}",
+            ),
             ("Samples", ", ".join(f"{name} {count:,}" for name, count in task.rows.items())),
-            ("Fingerprint of the data", tag("code", task.fingerprint)),
+            ("Data fingerprint", tag("code", task.fingerprint)),
             ("Metrics", ", ".join(ranking.metrics)),
             ("Seed", str(ranking.seed)),
             ("Started", str(environment.get("started") or "")),
-            ("Took", human_seconds(ranking.seconds) if ranking.seconds else ""),
+            ("Duration", human_seconds(ranking.seconds) if ranking.seconds else ""),
             ("Device", str(environment.get("device") or "")),
             ("Hardware", ", ".join(hardware)),
             ("System", str(environment.get("system") or "")),
             ("Python", str(environment.get("python") or "")),
-            ("Complete", "yes" if ranking.complete else "no, it was stopped or is going on"),
+            ("Complete", "yes" if ranking.complete else "no, it was stopped or is still running"),
         )
         if value
     ]

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.frame import details
-from hubscout.report.charts.scale import Scale, linear
-from hubscout.report.markup import Markup, breakable, join, scrolling, table, tag
+from hubscout.report.charts.scale import Scale, linear, reach
+from hubscout.report.markup import Markup, breakable, details, join, scrolling, table, tag
 from hubscout.report.names import listing, significant
 from hubscout.report.run import Run
+from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section
-from hubscout.report.view import View
-from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.report.view import GROUPS, View
+from hubscout.runs.explained import failed_words
+from hubscout.runs.row import Expected, Row
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 from hubscout.tasks.kinds import kind_of
 
-ERRORS_SHOWN = 2.0
-"""Error bars reach this many standard errors each way."""
 BAR_WIDTH = 132.0
+ROWS_SHOWN = 25
+"""Rows of a table before it is unfolded."""
 
 
 def ranking_section(run: Run) -> Section | None:
@@ -28,7 +29,8 @@ def ranking_section(run: Run) -> Section | None:
     view = run.view
     parts: list[Markup] = []
     if view is not None:
-        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _explanation(view), _notes(view)]
+        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _unfold(len(view.rows))]
+        parts += [_explanation(view), _notes(view)]
     if run.ranking.failures:
         parts.append(_failures(run))
     count = len(run.ranking.rows)
@@ -38,10 +40,20 @@ def ranking_section(run: Run) -> Section | None:
     lead = f"{count} {'model' if count == 1 else 'models'} on {n:,} training {unit} of {run.ranking.task.name}."
     if not count:
         lead = ""
-    if tied > 1:
-        group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "They"
-        lead += f" {group} cannot be told apart from the best."
+    if run.ranking.failures and count:
+        lead += f" {failed_words(run.ranking)}."
+    if tied > 1 and run.ranking.explains_labels is not False:
+        group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "All of them"
+        lead += f" {group} are statistically tied: P(better than the best) is 5% or more."
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
+
+
+def _unfold(count: int) -> Markup:
+    """The button that shows the rows of a long table that the page's script folds away."""
+    if count <= ROWS_SHOWN:
+        return join([])
+    words = f"Show all {count} models"
+    return tag("button", words, type="button", id="unfold", class_="script-only", data_shown=ROWS_SHOWN)
 
 
 def _controls(view: View) -> Markup:
@@ -56,13 +68,13 @@ def _controls(view: View) -> Markup:
         fields.append(
             tag(
                 "label",
-                tag("span", "At most, million parameters"),
+                tag("span", "Max. parameters, in millions"),
                 tag("input", type="number", id="filter-params", min=0, step="any", inputmode="decimal"),
             )
         )
     if len(view.ranking.tied_with_best) > 1:
         fields.append(
-            tag("label", tag("input", type="checkbox", id="filter-tied"), " only the best group", class_="check")
+            tag("label", tag("input", type="checkbox", id="filter-tied"), " tied with the best only", class_="check")
         )
     return tag(
         "form",
@@ -91,21 +103,37 @@ class Column:
 def _columns(view: View) -> list[Column]:
     """The columns after rank, model and score, as far as this ranking knows them."""
     gain = Column("Gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", lambda row: row.gain)
-    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best)
+    explained = view.ranking.explains_labels is not False
+    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best if explained else None)
     prices = [
         Column("Params", lambda row: human_count(row.params), lambda row: row.params),
         Column("FLOPs", lambda row: human_count(row.flops), lambda row: row.flops),
-        Column("Latency", lambda row: human_seconds(row.latency_seconds), lambda row: row.latency_seconds),
+        Column("Latency", latency_text, lambda row: row.latency_seconds),
     ]
+    expected = [_expected_column(view)] if any(row.expected for row in view.rows) else []
     metrics = [_metric_column(name) for name in view.ranking.metrics[1:]]
     speeds = [
         Column("Samples/s", lambda row: significant(row.samples_per_second), lambda row: row.samples_per_second),
         Column("Time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), lambda row: row.seconds),
     ]
-    columns = [column for column in (gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
+    columns = [column for column in (*expected, gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
     if len({row.n for row in view.rows}) > 1:
-        columns.append(Column("Judged on", lambda row: f"{row.n:,}", lambda row: row.n))
+        columns.append(Column("Samples", lambda row: f"{row.n:,}", lambda row: row.n))
     return columns
+
+
+def _expected_column(view: View) -> Column:
+    """The metric of the task for samples left out, with its interval."""
+    return Column(
+        next(row.expected[0].heading for row in view.rows if row.expected),
+        lambda row: _with_interval(row.expected[0]) if row.expected else "–",
+        lambda row: row.expected[0].value if row.expected else None,
+    )
+
+
+def _with_interval(expected: Expected) -> Markup:
+    value, interval = str(expected).split(" ", 1)
+    return join([value, tag("small", interval)])
 
 
 def _metric_column(name: str) -> Column:
@@ -118,26 +146,19 @@ def _table(view: View) -> Markup:
     columns = _columns(view)
     scale = None
     if any(row.standard_error is not None for row in view.rows):
-        scale = linear(_reach(view.rows), 6, BAR_WIDTH - 6, padding=0.02)
-    heads = [_head("#", 0), _head("Model", 1, class_=None), _head(view.metric, 2)]
+        errors = [error_bar(row) for row in view.rows]
+        scale = linear(reach([row.score for row in view.rows], errors), 6, BAR_WIDTH - 6, padding=0.02)
+    heads = [_head("#"), _head("Model", class_="names"), _head(view.metric)]
     if scale is not None:
         heads.append(tag("th", f"{view.metric}, ± {ERRORS_SHOWN:g} standard errors", scope="col", class_="bar"))
-    heads += [_head(column.title, len(heads) + place) for place, column in enumerate(columns)]
+    heads += [_head(column.title) for column in columns]
     body = [_row(view, row, index, columns, scale) for index, row in enumerate(view.rows)]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), id="models", class_="models")
 
 
-def _reach(rows: Sequence[Row]) -> list[float]:
-    """What the little axes must show: every score, and error bars as far as they do not dwarf the scores."""
-    scores = [row.score for row in rows]
-    most = (max(scores) - min(scores)) or float("inf")
-    reach = [min(ERRORS_SHOWN * (row.standard_error or 0.0), most) for row in rows]
-    return [score + sign * error for score, error in zip(scores, reach, strict=True) for sign in (-1, 1)]
-
-
-def _head(name: str, column: int, class_: str | None = "number") -> Markup:
-    button = tag("button", name, tag("i", aria_hidden="true"), type="button", data_column=column)
-    return tag("th", button, scope="col", aria_sort="ascending" if column == 0 else "none", class_=class_)
+def _head(name: str, class_: str = "number") -> Markup:
+    button = tag("button", name, tag("i", aria_hidden="true"), type="button")
+    return tag("th", button, scope="col", aria_sort="ascending" if name == "#" else "none", class_=class_)
 
 
 def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Scale | None) -> Markup:
@@ -152,7 +173,7 @@ def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Sca
         key = column.key(row)
         cells.append(tag("td", column.cell(row), class_="number", data_value=None if key is None else repr(key)))
     following = view.rows[index + 1] if index + 1 < len(view.rows) else None
-    line = row.tied_with_best and following is not None and not following.tied_with_best
+    line = view.group(row) in ("best", "tied") and following is not None and not following.tied_with_best
     architecture = row.card.get("architecture") or ""
     return tag(
         "tr",
@@ -166,8 +187,8 @@ def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Sca
 
 
 def _score(row: Row) -> Markup:
-    doubt = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
-    return join([f"{row.score:.4f}", doubt])
+    error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
+    return join([f"{row.score:.4f}", error])
 
 
 def _probability(value: float | None) -> Markup:
@@ -177,10 +198,10 @@ def _probability(value: float | None) -> Markup:
 
 
 def _model(view: View, row: Row, index: int) -> Markup:
-    remarks: list[Markup] = []
+    footnotes: list[Markup] = []
     if row.dropped is not None:
         leader = row.dropped.leader
-        remarks.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
+        footnotes.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
     pin = tag(
         "button",
         breakable(view.names[index]),
@@ -188,15 +209,15 @@ def _model(view: View, row: Row, index: int) -> Markup:
         class_="pin",
         aria_pressed="false",
         data_model=index,
-        title=f"{row.identifier} (click to pin it in all charts)",
+        title=f"{row.identifier} (click to highlight it in all charts)",
     )
     badge = {"best": "best", "dropped": "dropped"}.get(view.group(row))
     return tag(
         "th",
         pin,
         tag("span", badge, class_=f"badge {badge}") if badge else "",
-        tag("span", "cannot be told apart from the best", class_="unseen") if view.group(row) == "tied" else "",
-        *remarks,
+        tag("span", GROUPS["tied"], class_="unseen") if view.group(row) == "tied" else "",
+        *footnotes,
         scope="row",
         data_value=row.identifier,
     )
@@ -204,39 +225,50 @@ def _model(view: View, row: Row, index: int) -> Markup:
 
 def _bar(view: View, row: Row, scale: Scale) -> Markup:
     middle = scale(row.score)
-    reach = ERRORS_SHOWN * (row.standard_error or 0.0)
-    low, high = scale(max(row.score - reach, scale.low)), scale(min(row.score + reach, scale.high))
+    error = error_bar(row)
+    low, high = scale(max(row.score - error, scale.low)), scale(min(row.score + error, scale.high))
     best = scale(view.rows[0].score)
     return tag(
         "svg",
         tag("path", d=f"M{best:.1f} 0V22", class_="leader"),
-        tag("path", d=f"M{low:.1f} 11H{high:.1f}", class_="error"),
-        tag("circle", cx=middle, cy=11, r=4),
+        tag(
+            "g",
+            tag("path", d=f"M{low:.1f} 11H{high:.1f}", class_="error"),
+            tag("circle", cx=middle, cy=11, r=4, class_=f"mark {view.group(row)}"),
+            class_=f"point {view.group(row)}",
+        ),
         viewBox=f"0 0 {BAR_WIDTH:g} 22",
         width=BAR_WIDTH,
         height=22,
         aria_hidden="true",
-        class_=f"point {view.group(row)}",
     )
 
 
 def _explanation(view: View) -> Markup:
     metric = view.metric
     words = [
-        "P(best) and the line under the best group come from paired comparisons: all models were judged on the same "
-        "blocks of data, so what makes a block hard for all of them cancels. Two error bars may overlap although the "
-        "difference is certain. ",
+        "P(best) and the line come from paired comparisons: all models were scored on the same blocks of data, so a "
+        "block that is hard for all of them counts against none. Two error bars can therefore overlap although the "
+        "difference is significant. ",
     ]
     if metric == "logme":
         words.append(
-            "LogME is the log evidence a sample (in nats) of a linear model on the frozen features; the gain is over "
-            "a model that has no features. It says which model to start from, not what accuracy to expect."
+            "LogME is the log evidence per sample (in nats) of a linear model on the frozen features; the gain counts "
+            "over base rates: how frequent each class or label is, or the mean of a number. "
         )
+    if (best := next((row for row in view.rows if row.expected), None)) is not None:
+        found = best.expected[0]
+        words.append(
+            f"{found.heading} is what such a model gets on samples left out of its fit, with "
+            f"a 95% interval; guessing gets {found.words(found.guess)}. Tuning the whole network usually gets more. "
+        )
+    if any(row.latency_busy for row in view.rows):
+        words.append("A latency with ~ was measured while the machine had other work; it may be shorter.")
     return details("How to read this table", tag("p", *words, class_="note"))
 
 
 def _notes(view: View) -> Markup:
-    """What went otherwise than planned, by what happened: often the same for several models."""
+    """What did not go as planned, by what happened: often the same for several models."""
     models: dict[str, list[str]] = {}
     for index, row in enumerate(view.rows):
         for note in row.notes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hubscout.evaluation.agreement import Agreement
-from hubscout.report.charts.frame import figure
+from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.scatter import Point, scatter
-from hubscout.report.markup import Markup, join, scrolling, table, tag
+from hubscout.report.markup import join, scrolling, table, tag
 from hubscout.report.run import Run
 from hubscout.report.sections.section import TAU, Section, switch
 from hubscout.report.view import View
@@ -23,14 +23,17 @@ def reference_section(run: Run) -> Section | None:
         return None
     found = view.ranking.evaluate(known, better=run.better)
     names = list(found.metrics)
-    panels = [_panel(view, name, known, found.metrics[name]) for name in names]
+    panels = [
+        join([tag("h3", name, ": ", TAU, " = ", _tau(agreement)), reference_chart(view, name, known, agreement).html()])
+        for name, agreement in found.metrics.items()
+    ]
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
     rows = [(name, *agreement.cells) for name, agreement in found.metrics.items()]
     rows += [(f"{name} (baseline)", *agreement.cells) for name, agreement in found.baselines.items()]
-    heads = ("Score", TAU, "95% interval", "p", "τ", "Rel@1", "It chose")
+    heads = ("Score", TAU, "95% interval", "p", "τ", "Rel@1", "Its choice")
     lead = f"Known results of fine-tuning for {len(found.models)} of the models."
     if found.missing:
-        lead += f" {len(found.missing)} have none."
+        lead += f" For {len(found.missing)} there are none."
     return Section(
         anchor="reference",
         title="Scores against fine-tuning",
@@ -47,7 +50,12 @@ def reference_section(run: Run) -> Section | None:
     )
 
 
-def _panel(view: View, metric: str, known: Mapping[str, float], agreement: Agreement) -> Markup:
+def _tau(agreement: Agreement) -> str:
+    return f"{agreement.weighted_tau:.2f} (p = {agreement.p_value:.3f})".replace("-", "−")
+
+
+def reference_chart(view: View, metric: str, known: Mapping[str, float], agreement: Agreement) -> Chart:
+    """The known results against one metric."""
     points = []
     for index, row in enumerate(view.rows):
         if row.dropped is not None or row.identifier not in known or metric not in row.scores:
@@ -65,23 +73,18 @@ def _panel(view: View, metric: str, known: Mapping[str, float], agreement: Agree
                 important=len(known) <= 12,
             )
         )
-    found = f"{agreement.weighted_tau:.2f} (p = {agreement.p_value:.3f})".replace("-", "−")
     numbers = table(
         ("Model", metric, "Reference"),
         [(view.rows[p.model].identifier, f"{p.x:.4f}", f"{p.y:.4g}") for p in points],
     )
-    return join(
-        [
-            tag("h3", f"{metric}: ", TAU, f" = {found}"),
-            figure(
-                lambda frame: scatter(
-                    frame,
-                    points,
-                    label=f"Reference against {metric}: weighted tau {found}",
-                    x_title=metric,
-                    y_title="Reference",
-                ),
-                numbers=numbers,
-            ),
-        ]
+    return Chart(
+        draw=lambda frame: scatter(
+            frame,
+            points,
+            label=f"Reference against {metric}: weighted tau {_tau(agreement)}",
+            x_title=metric,
+            y_title="Result of fine-tuning",
+            keys=view.keys(point.model for point in points),
+        ),
+        numbers=numbers,
     )

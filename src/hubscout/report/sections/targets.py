@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.heat import heat
 from hubscout.report.markup import Markup, join, json_script, scrolling, tag
 from hubscout.report.names import shorten
 from hubscout.report.run import Run
@@ -32,7 +34,7 @@ def targets_section(run: Run) -> Section | None:
     order = order_by_spread(gains)
     shown = order[:TARGETS_SHOWN]
     low, high = colour_range(gains)
-    lead = f"Gain over the null model on each {noun}, in nats a sample; the stronger the colour, the better explained."
+    lead = f"Gain over the base rate of each {noun}, in nats per sample; the darker, the better explained."
     if len(names) > TARGETS_SHOWN:
         lead += f" These are the {TARGETS_SHOWN} of {len(names)} {plural} that the models differ most on."
     data = {
@@ -51,8 +53,27 @@ def targets_section(run: Run) -> Section | None:
         json_script("targets-data", data),
     ]
     if len(rows) > MODELS_SHOWN:
-        parts.insert(2, tag("p", f"The best {MODELS_SHOWN} models are shown; pin another to add it.", class_="note"))
+        parts.insert(
+            2, tag("p", f"The best {MODELS_SHOWN} models are shown; highlight another to add it.", class_="note")
+        )
     return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts))
+
+
+def targets_chart(view: View) -> Chart:
+    """The gain of the best models on the targets that models differ most on."""
+    names = view.ranking.task.target_names
+    rows = [(index, row) for index, row in enumerate(view.rows) if len(row.per_target) == len(names)]
+    gains = np.array([row.per_target for _, row in rows])
+    order = order_by_spread(gains)[: 2 * TARGETS_SHOWN]
+    shown = gains[:MODELS_SHOWN, order].T
+    low, high = colour_range(gains)
+    models = [view.names[index] for index, _ in rows[:MODELS_SHOWN]]
+    targets = [str(names[index]) for index in order]
+    return Chart(
+        draw=lambda frame: heat(
+            frame, targets, models, shown, label="Gain by target", low=low, high=high, unit="nats gained"
+        )
+    )
 
 
 def order_by_spread(gains: np.ndarray) -> np.ndarray:
@@ -61,8 +82,8 @@ def order_by_spread(gains: np.ndarray) -> np.ndarray:
 
 
 def colour_range(gains: np.ndarray) -> tuple[float, float]:
-    """The gains at the two ends of the colours: a few extreme cells must not make all others look alike."""
-    low, high = np.quantile(gains, [0.02, 0.98])
+    """The gains at the two ends of the colours: the least and the most, so that no cell is off the scale."""
+    low, high = gains.min(), gains.max()
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
     return float(low), float(high)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubscout.report.charts.frame import figure
-from hubscout.report.charts.lines import COLOURS, Curve, lines
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.names import listing, short_names
 from hubscout.report.run import Run
@@ -27,7 +27,8 @@ def tuning_section(run: Run) -> Section | None:
     if results is not None:
         parts.append(scrolling(results, "Results of tuning"))
     if primary is not None:
-        parts += _validation(groups, primary)
+        chart = validation_chart(groups, primary)
+        parts += [tag("h3", f"Validation {primary}"), chart.html()] if chart is not None else []
     parts += _losses(groups)
     notes = list(dict.fromkeys(note for found in run.tuning for note in found.notes))
     if notes:
@@ -46,7 +47,7 @@ def _lead(runs: tuple[TuningRun, ...]) -> str:
 
 
 def _results(groups: dict[str, list[TuningRun]]) -> Markup | None:
-    """One line a method: the mean over seeds with its deviation, or the bootstrap interval of the only seed."""
+    """One line per method: the mean over seeds with its deviation, or the bootstrap interval of the only seed."""
     columns = list(
         dict.fromkeys(
             (split, metric)
@@ -80,14 +81,15 @@ def _interval(found: list[tuple[float, float, float]]) -> Markup:
     return join([f"{values.mean():.4f} ", tag("small", f"± {values.std(ddof=1):.4f}")])
 
 
-def _validation(groups: dict[str, list[TuningRun]], metric: str) -> list[Markup]:
+def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart | None:
+    """The validation metric of each method over epochs, with bands over seeds."""
     found = [validation_curve(method, runs, metric) for method, runs in groups.items()]
     curves = [curve for curve in found if curve is not None]
     if not curves:
-        return []
+        return None
     drawn = [_drawn(curve, place, metric, "epoch") for place, curve in enumerate(curves)]
     numbers = table(
-        ("Method", "Epoch", f"{metric}, mean", "Least", "Most"),
+        ("Method", "Epoch", f"{metric}, mean", "Lowest", "Highest"),
         [
             (c.method, f"{epoch:g}", f"{mean:.4f}", f"{low:.4f}", f"{high:.4f}")
             for c in curves
@@ -95,45 +97,47 @@ def _validation(groups: dict[str, list[TuningRun]], metric: str) -> list[Markup]
         ],
     )
     several = any(curve.runs > 1 for curve in curves)
-    return [
-        tag("h3", f"Validation {metric}"),
-        figure(
-            lambda frame: lines(
-                frame,
-                drawn,
-                label=f"Validation {metric} of each method over epochs",
-                x_title="Epoch",
-                whole_x=True,
-                y_title=metric,
-            ),
-            caption="Bands reach from the worst to the best seed." if several else "",
-            numbers=numbers,
+    return Chart(
+        draw=lambda frame: lines(
+            frame,
+            drawn,
+            label=f"Validation {metric} of each method over epochs",
+            x_title="Epoch",
+            whole_x=True,
+            y_title=f"Validation {metric}",
         ),
-    ]
+        caption="Bands reach from the worst to the best seed." if several else "",
+        numbers=numbers,
+    )
 
 
 def _losses(groups: dict[str, list[TuningRun]]) -> list[Markup]:
-    choices, panels = [], []
-    for place, (method, runs) in enumerate(groups.items()):
-        curves = loss_curves(runs)
-        if not curves:
-            continue
-        choices.append((f"loss-{place}", method))
-        panels.append(_loss_panel(method, curves))
-    if not choices:
+    found = {method: curves for method, runs in groups.items() if (curves := loss_curves(runs))}
+    if not found:
         return []
+    drawn = {
+        method: [_drawn(curve, place, "loss", "step", tips=False) for place, curve in enumerate(curves)]
+        for method, curves in found.items()
+    }
+    heights = [height for curves in drawn.values() for height in curve_heights(curves)]
+    choices = [(f"loss-{place}", method) for place, method in enumerate(found)]
+    panels = [_loss_chart(method, found[method], drawn[method], heights).html() for method in found]
     return [tag("h3", "Parts of the loss"), switch("losses", "Method", choices, panels)]
 
 
-def _loss_panel(method: str, curves: list[MethodCurve]) -> Markup:
-    drawn = [_drawn(curve, place, "loss", "step", tips=False) for place, curve in enumerate(curves)]
+def _loss_chart(method: str, curves: list[MethodCurve], drawn: list[Curve], heights: list[float]) -> Chart:
     numbers = table(
         ("Part", "Step", "Mean"),
         [(c.method, f"{step:.0f}", f"{mean:.4g}") for c in curves for step, mean in zip(c.epochs, c.mean, strict=True)],
     )
-    return figure(
-        lambda frame: lines(
-            frame, drawn, label=f"Parts of the loss of {method} over steps", x_title="Step", y_title="Loss"
+    return Chart(
+        draw=lambda frame: lines(
+            frame,
+            drawn,
+            label=f"Parts of the loss of {method} over steps",
+            x_title="Step",
+            y_title="Loss",
+            shared_y=heights,
         ),
         numbers=numbers,
     )

@@ -1,31 +1,8 @@
-"use strict";
-// The pages work without this script; it adds the theme, searching while typing, live panels and tips.
+// Searching while typing and live panels, beside what page.js does.
 // Markup comes from the server alone, where every name was escaped.
 (() => {
-  const root = document.documentElement;
-  root.classList.add("scripted");
-  const store = {
-    get() { try { return localStorage.getItem("hubscout-theme"); } catch { return null; } },
-    set(value) { try { localStorage.setItem("hubscout-theme", value); } catch { /* not kept, still applied */ } },
-  };
-  // Before the page is painted, so that it does not flash in the other theme.
-  if (["light", "dark"].includes(store.get())) root.dataset.theme = store.get();
-  const $ = (selector, from = document) => from.querySelector(selector);
-  const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const { $, $$, theme, copying, switching, sorting, tips } = hubscout;
   const say = (words) => { if ($("#said").textContent !== words) $("#said").textContent = words; };
-
-  const theme = () => {
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const current = () => root.dataset.theme || (dark.matches ? "dark" : "light");
-    const name = () => { $("#theme").textContent = current() === "dark" ? "Light theme" : "Dark theme"; };
-    $("#theme").addEventListener("click", () => {
-      root.dataset.theme = current() === "dark" ? "light" : "dark";
-      store.set(root.dataset.theme);
-      name();
-    });
-    dark.addEventListener("change", name);
-    name();
-  };
 
   const list = () => {
     const form = $("#choose");
@@ -33,12 +10,9 @@
     const chosen = new Set();
     const find = $("#find");
     const ticks = () => {
-      for (const box of $$("input[name=run]", form)) {
-        box.checked = chosen.has(box.value);
-        box.disabled = chosen.size >= 2 && !box.checked;
-      }
-      $("#compare").disabled = chosen.size !== 2;
-      $("#compare-hint").textContent = ["Tick two runs.", "Tick one more.", ""][chosen.size];
+      for (const box of $$("input[name=run]", form)) box.checked = chosen.has(box.value);
+      $("#compare").disabled = chosen.size < 2;
+      $("#compare-hint").textContent = ["Tick two runs or more.", "Tick at least one more."][chosen.size] || `${chosen.size} runs`;
     };
     const rows = async () => {
       const wanted = find.value;
@@ -64,7 +38,7 @@
     form.addEventListener("submit", (event) => {
       // A run that the search hides stays chosen.
       event.preventDefault();
-      if (chosen.size === 2) location.href = `/compare?${new URLSearchParams([...chosen].map((name) => ["run", name]))}`;
+      if (chosen.size > 1) location.href = `/compare?${new URLSearchParams([...chosen].map((name) => ["run", name]))}`;
     });
     $("#search").addEventListener("submit", (event) => { event.preventDefault(); rows(); });
     let waiting;
@@ -100,17 +74,6 @@
     addEventListener("pagehide", () => source.close());
   };
 
-  const copying = () => {
-    for (const button of $$(".copy")) {
-      button.addEventListener("click", async () => {
-        const code = button.previousElementSibling;
-        try { await navigator.clipboard.writeText(code.textContent); } catch { getSelection().selectAllChildren(code); document.execCommand("copy"); }
-        button.textContent = "Copied";
-        setTimeout(() => { button.textContent = "Copy"; }, 1600);
-      });
-    }
-  };
-
   const naming = () => {
     const data = $("#data"), name = $("#name");
     if (!data) return;
@@ -123,23 +86,8 @@
     });
   };
 
-  const tips = () => {
-    const tip = document.createElement("div");
-    tip.id = "tip"; tip.hidden = true; tip.setAttribute("role", "tooltip");
-    document.body.append(tip);
-    const show = (event) => {
-      const point = event.target.closest?.("[data-tip]");
-      tip.hidden = !point;
-      if (!point) return;
-      tip.textContent = point.dataset.tip;
-      const box = point.getBoundingClientRect();
-      tip.style.left = `${Math.max(8, Math.min(box.right + 8, innerWidth - tip.offsetWidth - 12))}px`;
-      tip.style.top = `${Math.max(8, box.top - tip.offsetHeight - 6)}px`;
-    };
-    document.addEventListener("pointerover", show);
-    document.addEventListener("focusin", show);
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-  };
-
-  addEventListener("DOMContentLoaded", () => { theme(); list(); live(); copying(); naming(); tips(); });
+  addEventListener("DOMContentLoaded", () => {
+    theme(); list(); live(); copying(); naming(); switching(); tips();
+    $$("table.sortable").forEach((table) => sorting(table));
+  });
 })();

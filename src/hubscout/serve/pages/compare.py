@@ -1,27 +1,30 @@
-"""Two runs side by side."""
+"""Two runs side by side, or many in one table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from urllib.parse import urlencode
 
 from hubscout.evaluation import weighted_tau
-from hubscout.report.charts.frame import Frame, details, drawing, figure
+from hubscout.report.charts.frame import Frame, drawing, figure
 from hubscout.report.charts.labels import text_width
-from hubscout.report.markup import Markup, breakable, join, scrolling, tag
-from hubscout.report.names import short_names, shorten
+from hubscout.report.markup import Markup, breakable, details, join, scrolling, tag
+from hubscout.report.names import listing, short_names, shorten
 from hubscout.report.run import Run
 from hubscout.report.sections.section import TAU
 from hubscout.report.sections.tuning import tuning_section
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_seconds
+from hubscout.runs.tuning_record import TuningRun
 from hubscout.serve.pages.frame import address, page
+from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts
 
 MOST_DRAWN = 24
 LEAST_FOR_TAU = 3
 ALWAYS_DIFFER = frozenset({"Time", "Started, UTC"})
-ALWAYS_SHOWN = ALWAYS_DIFFER | {"Task", "Training samples", "Metrics", "Models", "Best", "Target", "Methods"}
+ALWAYS_SHOWN = ALWAYS_DIFFER | {"Task", "Training samples", "Metrics", "Models", "Best"}
+ALWAYS_SHOWN |= {"Tuned model", "Methods", "Teachers"}
 
 
 def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
@@ -31,7 +34,7 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
     if first.ranking is not None and second.ranking is not None:
         parts += _rankings(names, first.ranking, second.ranking)
     elif (first.ranking is None) != (second.ranking is None) and not (first.tuning and second.tuning):
-        words = "One of these runs is a ranking and the other a tuning: only what was run can be compared."
+        words = "One of these runs is a ranking and the other a tuning, so only their settings can be compared."
         parts.append(tag("p", words, class_="note"))
     if first.tuning and second.tuning:
         labels = _labels(names)
@@ -41,9 +44,67 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
             for run in opened.tuning
         ]
         found = tuning_section(Run(tuning=tuple(both)))
-        parts.append(Markup(str(found)) if found is not None else "")
+        lead = " ".join(_lead(label, opened.tuning) for label, opened in zip(labels, runs, strict=True))
+        parts.append(Markup(str(replace(found, lead=lead))) if found is not None else "")
     heading = join([breakable(names[0]), tag("span", " and ", class_="between"), breakable(names[1])])
-    return page(f"{names[0]} and {names[1]}", *parts, heading=heading)
+    return page(f"{names[0]} and {names[1]}", *parts, download(names), heading=heading)
+
+
+def _lead(label: str, runs: Sequence[TuningRun]) -> str:
+    """What a run tuned and what taught it."""
+    models = short_names(list(dict.fromkeys(run.model for run in runs if run.model)))
+    teachers = short_names(list(dict.fromkeys(teacher for run in runs for teacher in run.teachers)))
+    words = f"{label}: {listing(models) or 'a model'}"
+    return f"{words}, taught by {listing(teachers)}." if teachers else f"{words}, without teachers."
+
+
+def download(names: Sequence[str]) -> Markup:
+    """The link to the comparison as CSV."""
+    link = f"/compare.csv?{urlencode([('run', name) for name in names])}"
+    return tag("p", tag("a", "Download as CSV", href=link, class_="button"), class_="actions")
+
+
+def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
+    """Many runs in one table: what came out, and the settings in which they differ."""
+    settings = differing_settings(found)
+    several = len({(one.task, one.metric) for one in found}) > 1
+    lead = "Sorted by score. Click a heading to sort by it."
+    if several:
+        lead = "Scores of different tasks or metrics cannot be compared with each other. Click a heading to sort by it."
+    numbers = {"Score", "Error"}
+    heads = [
+        tag(
+            "th",
+            tag("button", title, tag("i", aria_hidden="true"), type="button"),
+            scope="col",
+            aria_sort="none",
+            class_="names" if title == "Run" else "number" if title in numbers else None,
+        )
+        for title in (*RESULTS, *settings)
+    ]
+    body = [_line(one, settings) for one in found]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="models compared sortable")
+    same = "" if settings else tag("p", "All settings are the same.", class_="note")
+    content = tag("section", tag("p", lead, class_="lead"), scrolling(table, "Runs"), same, class_="close")
+    return page(f"{len(names)} runs compared", content, download(names))
+
+
+def _line(one: Result, settings: Sequence[str]) -> Markup:
+    run, kind, task, model, method, teachers, metric, *numbers = one.cells
+    return tag(
+        "tr",
+        tag("th", tag("a", breakable(run), href=address("/run", run)), scope="row", data_value=run),
+        *(_cell(cell) for cell in (kind, task, model, method, teachers, metric)),
+        *(_cell(cell, number=True) for cell in numbers),
+        *(_cell(one.settings.get(key, "")) for key in settings),
+    )
+
+
+def _cell(value: str, *, number: bool = False) -> Markup:
+    shown = f"{float(value):.4f}" if value and number else value or NONE
+    return tag(
+        "td", shown if number else breakable(shown), class_="number" if number else None, data_value=value or None
+    )
 
 
 def _labels(names: tuple[str, str]) -> tuple[str, str]:
@@ -52,11 +113,11 @@ def _labels(names: tuple[str, str]) -> tuple[str, str]:
 
 
 def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
-    told = [dict(_told(run)) for run in runs]
+    told = [run_facts(run) for run in runs]
     shown: list[Markup] = []
     same: list[Markup] = []
     for key in dict.fromkeys([*told[0], *told[1]]):
-        first, second = (facts.get(key, "–") for facts in told)
+        first, second = (facts.get(key, NONE) for facts in told)
         differs = first != second and key not in ALWAYS_DIFFER
         row = tag(
             "tr",
@@ -78,37 +139,6 @@ def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
     )
 
 
-def _told(run: Run) -> list[tuple[str, str]]:
-    if run.ranking is None:
-        methods = list(dict.fromkeys(one.method for one in run.tuning))
-        models = list(dict.fromkeys(one.model for one in run.tuning if one.model))
-        return [
-            ("Task", run.title),
-            ("Model", ", ".join(short_names(models)) or "–"),
-            ("Methods", ", ".join(methods)),
-        ]
-    ranking = run.ranking
-    environment = ranking.environment
-    facts = [
-        ("Task", ranking.task.name),
-        ("Data", ranking.task.fingerprint[:12]),
-        ("Training samples", f"{max((row.n for row in ranking.rows), default=0):,}"),
-        ("Metrics", ", ".join(ranking.metrics)),
-        ("Models", f"{len(ranking)}" + (f", {len(ranking.failures)} failed" if ranking.failures else "")),
-        ("Best", short_names([ranking.best.identifier])[0] if ranking.rows else "–"),
-        ("Complete", "yes" if ranking.complete else "no"),
-        ("Time", human_seconds(ranking.seconds)),
-        ("Device", str(environment.get("device") or "–")),
-        ("Started, UTC", str(environment.get("started") or "–")[:16].replace("T", " ")),
-        ("Seed", str(ranking.seed)),
-    ]
-    shown = {"metrics", "seed"}
-    for key, value in sorted(ranking.settings.items()):
-        if key not in shown and isinstance(value, str | int | float | bool):
-            facts.append((key.replace("_", " "), str(value)))
-    return facts
-
-
 def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[object]:
     comparable = first.metrics[0] == second.metrics[0] and first.task.fingerprint == second.task.fingerprint
     there = {row.identifier: row for row in second.rows}
@@ -126,7 +156,7 @@ def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[o
     rows = [_row(short[name], name, here.get(name), there.get(name), comparable) for name in order]
     labels = _labels(names)
     heads = [
-        tag("th", "Model", scope="col"),
+        tag("th", "Model", scope="col", class_="names"),
         *(tag("th", f"#, {label}", scope="col", class_="number") for label in labels),
         *(
             tag("th", f"{ranking.metrics[0]}, {label}", scope="col", class_="number")
@@ -165,12 +195,12 @@ def _row(short: str, name: str, first: Row | None, second: Row | None, comparabl
 def _score(row: Row | None) -> Markup:
     if row is None:
         return join(["–"])
-    doubt = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
-    return join([f"{row.score:.4f} ", doubt])
+    error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
+    return join([f"{row.score:.4f} ", error])
 
 
 def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> Markup:
-    """Ranks among the shared models, a line a model: lines that cross are models that changed places."""
+    """Ranks among the shared models, a line per model: lines that cross are models that changed places."""
     drawn = list(models)[:MOST_DRAWN]
     height = 50 + 27 * len(drawn)
     orders = (sorted(drawn, key=lambda model: model[1]), sorted(drawn, key=lambda model: model[2]))

@@ -6,8 +6,7 @@ from importlib.resources import files
 from urllib.parse import quote
 
 from hubscout import __version__
-from hubscout.report.markup import Markup, tag
-from hubscout.report.page import asset as report_asset
+from hubscout.report.markup import Markup, asset, style_sheet, tag
 from hubscout.serve.summary import Summary
 
 STATES = {
@@ -22,8 +21,9 @@ def assets() -> dict[str, tuple[str, str]]:
     """The files that pages load: name → (kind, content). The report's style comes first, so that both look alike."""
     here = files("hubscout.serve").joinpath("assets")
     return {
-        "report.css": ("text/css", report_asset("report.css")),
+        "report.css": ("text/css", style_sheet()),
         "serve.css": ("text/css", here.joinpath("serve.css").read_text(encoding="utf-8")),
+        "page.js": ("text/javascript", asset("page.js")),
         "serve.js": ("text/javascript", here.joinpath("serve.js").read_text(encoding="utf-8")),
     }
 
@@ -40,6 +40,7 @@ def page(title: str, *content: object, at: str = "", heading: object = None, sub
         tag("link", rel="icon", href="data:,"),
         tag("link", rel="stylesheet", href="/assets/report.css"),
         tag("link", rel="stylesheet", href="/assets/serve.css"),
+        tag("script", src="/assets/page.js"),
         tag("script", src="/assets/serve.js"),
     ]
     top = tag(
@@ -59,7 +60,8 @@ def page(title: str, *content: object, at: str = "", heading: object = None, sub
         ),
         tag("main", *content, id="content", tabindex=-1),
         tag("p", role="status", aria_live="polite", class_="unseen", id="said"),
-        tag("footer", f"hubscout {__version__} · everything shown is in the run folders; this page keeps nothing."),
+        tag("div", id="tip", role="tooltip", hidden=True),
+        tag("footer", f"hubscout {__version__} · everything is read from the run folders; nothing else is stored."),
     ]
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
@@ -104,6 +106,6 @@ def login_page(wrong: bool = False) -> str:
     )
     return page(
         "Token",
-        alert("That is not the token.") if wrong else "",
-        tag("section", tag("p", "It was printed when the server was started.", class_="lead"), form),
+        alert("Wrong token.") if wrong else "",
+        tag("section", tag("p", "The token was printed when the server started.", class_="lead"), form),
     )

@@ -11,7 +11,7 @@ from hubscout.serve.summary import Summary
 
 
 def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
-    """All runs, to search, open, and choose two of for a comparison."""
+    """All runs, to search, open, and choose some of for a comparison."""
     search = tag(
         "form",
         tag(
@@ -36,7 +36,8 @@ def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
     )
     heads = [
         tag("th", tag("span", "Compare", class_="unseen"), scope="col"),
-        *(tag("th", words, scope="col") for words in ("Run", "State", "Task", "Best")),
+        tag("th", "Run", scope="col", class_="names"),
+        *(tag("th", words, scope="col") for words in ("State", "Task", "Best")),
         *(tag("th", words, scope="col", class_="number") for words in ("Score", "Models", "Time", "When, UTC")),
     ]
     table = tag("table", tag("thead", tag("tr", *heads)), rows(runs), class_="models runs", id="runs")
@@ -45,8 +46,8 @@ def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
         scrolling(table, "Runs"),
         tag(
             "p",
-            tag("button", "Compare two runs", type="submit", class_="button", id="compare"),
-            tag("span", "Tick two runs.", class_="note", id="compare-hint"),
+            tag("button", "Compare runs", type="submit", class_="button", id="compare"),
+            tag("span", "Tick two runs or more.", class_="note", id="compare-hint"),
             class_="actions",
         ),
         action="/compare",

@@ -1,4 +1,4 @@
-"""The page of one run: its state, what can be done with it, and how it goes or went."""
+"""The page of one run: its state, what can be done with it, and its progress or result."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def run_page(
     if problem and summary.state != "running":
         parts.append(alert(problem))
     if summary.state in {"failed", "interrupted"} and log:
-        parts.append(tag("section", tag("h2", "What it said last"), tag("pre", log, class_="log"), class_="close"))
-    if opened is not None and opened.view is not None and summary.state != "running":
+        parts.append(tag("section", tag("h2", "Last output"), tag("pre", log, class_="log"), class_="close"))
+    told = opened is not None and (opened.view is not None or opened.race is not None)
+    if opened is not None and told and summary.state != "running":
         found = answer_section(opened)
         parts.append(Markup(str(found)) if found is not None else "")
     parts.append(_progress(summary, progress))
@@ -43,11 +44,11 @@ def run_page(
 
 def _progress(summary: Summary, progress: Progress) -> Markup:
     going = summary.state == "running"
-    if not going and not progress.models and not progress.curves:
+    if not going and not progress.models and not progress.curves and progress.race is None:
         return join([])
     return tag(
         "section",
-        tag("h2", "How it goes" if going else "How it went", id="live-title"),
+        tag("h2", "Progress" if going else "Result", id="live-title"),
         tag("p", progress.status, class_="lead", id="live-status"),
         tag("div", progress.markup(), id="live", data_stream=address("/live", summary.name) if going else None),
         aria_labelledby="live-title",
@@ -63,12 +64,12 @@ def _actions(summary: Summary, opened: Run | None, request: Mapping[str, Any] | 
         buttons.append(_button("Stop", "/stop", summary.name, csrf))
         buttons.append(_button("Kill", "/stop", summary.name, csrf, force="1"))
     elif summary.state in {"interrupted", "failed"} and request:
-        buttons.append(_button("Go on", "/resume", summary.name, csrf))
+        buttons.append(_button("Resume", "/resume", summary.name, csrf))
     note = ""
     if summary.stoppable:
-        note = "Stop keeps every finished model; Kill is for a process that does not answer."
+        note = "Stop keeps every finished model. Use Kill if the process does not respond."
     elif summary.state == "running":
-        note = "Started in a terminal: stop it there."
+        note = "This run was started in a terminal. Stop it there."
     return tag("div", *buttons, tag("span", note, class_="note") if note else "", class_="actions", id="actions")
 
 
@@ -79,18 +80,28 @@ def _button(words: str, prefix: str, name: str, csrf: str, **more: str) -> Marku
 
 
 def _facts(summary: Summary) -> Markup:
-    facts: list[tuple[str, object]] = [("Started, UTC" if summary.started else "Last written, UTC", summary.day)]
-    if summary.kind == "ranking" and summary.state == "running":
-        pass  # the panel below counts the models as they come
+    facts: list[tuple[str, object]] = []
+    if summary.started or summary.state != "running":
+        facts.append(("Started, UTC" if summary.started else "Last written, UTC", summary.day))
+    if summary.kind == "race":
+        facts += [("Arms", str(summary.models))] if summary.models else []
+        facts += [("Leads" if summary.state != "finished" else "Won", breakable(summary.best))] if summary.best else []
+        facts += [(summary.metric, f"{summary.score:.4f}")] if summary.score is not None else []
+    elif summary.state == "running":  # what changes is in the panel below
+        facts += [("Model and methods", breakable(summary.best))] if summary.kind == "tuning" and summary.best else []
     elif summary.kind == "ranking":
         facts.append(("Models", f"{summary.models}" + (f", {summary.failed} failed" if summary.failed else "")))
         facts.append(("Metric", summary.metric or "–"))
     else:
         facts.append(("Runs", str(summary.models)))
         if summary.best:
-            facts.append(("Target and methods", breakable(summary.best)))
+            facts.append(("Model and methods", breakable(summary.best)))
         if summary.score is not None:
             facts.append((summary.metric, f"{summary.score:.4f}"))
     if summary.seconds is not None:
         facts.append(("Time", human_seconds(summary.seconds)))
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts small")
+    return (
+        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts small")
+        if facts
+        else join([])
+    )

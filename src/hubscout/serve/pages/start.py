@@ -27,9 +27,9 @@ def start_page(
     source = _field(
         "Data",
         tag("select", tag("option", "Choose …", value=""), *chosen, name="data", required=True, id="data"),
-        f"Folders of images with a folder per class, and tables, below {data_folder}."
+        f"Image folders with one folder per class, and tables, in {data_folder}."
         if data
-        else f"Nothing that can be ranked was found below {data_folder}. Start the server with --data FOLDER.",
+        else f"No data was found in {data_folder}. Start the server with --data FOLDER.",
     )
     form = tag(
         "form",
@@ -37,25 +37,33 @@ def start_page(
         source,
         _models(offered, asked.models),
         _field(
-            "Other models, one a line",
+            "Other models, one per line",
             tag("textarea", others, name="models", rows=3, placeholder="timm/resnet50.a1_in1k", spellcheck="false"),
-            "Identifiers or patterns of a hub, such as timm/mobilenetv3*. What is not on this machine is fetched.",
+            "Identifiers or patterns of a hub, such as timm/mobilenetv3*. Models that are not here yet are downloaded.",
         ),
         _field(
             "Name of the run",
             tag("input", type="text", name="name", value=asked.name, required=True, autocomplete="off", id="name"),
-            "A folder of this name is made among the runs.",
+            "The run is saved in a folder of this name.",
         ),
         tag(
             "details",
-            tag("summary", "More"),
+            tag("summary", "More options"),
             tag(
                 "div",
-                _field("Metrics", _text("metrics", asked.metrics), "The first one orders the models: logme,knn"),
-                _field("At most so many samples", _text("limit", asked.limit), "A stratified subset, such as 2k."),
-                _field("Column of labels", _text("label", asked.label), "Of a table, where it is not clear."),
-                _field("Column of texts", _text("text", asked.text), ""),
-                _field("Column of images", _text("image", asked.image), ""),
+                _field(
+                    "Metrics",
+                    _text("metrics", asked.metrics),
+                    "Joined by commas; the first one orders the models: logme,knn",
+                ),
+                _field(
+                    "Number of samples",
+                    _text("limit", asked.limit),
+                    "Rank on a stratified subset of this size, such as 2k.",
+                ),
+                _field("Label column", _text("label", asked.label), "For tables, if it cannot be found by itself."),
+                _field("Text column", _text("text", asked.text), ""),
+                _field("Image column", _text("image", asked.image), ""),
                 class_="fields",
             ),
             open=bool(asked.limit or asked.label or asked.text or asked.image),
@@ -69,14 +77,27 @@ def start_page(
     return page("Start a ranking", content, at="/start")
 
 
+def is_pattern(model: str) -> bool:
+    """Whether an offer stands for several models.
+
+    >>> is_pattern("timm/mobilenetv3*"), is_pattern("timm/resnet50?pooling=*")
+    (True, False)
+    """
+    return bool(set(model.partition("?")[0]) & set("*["))
+
+
 def _models(offered: Sequence[str], chosen: Sequence[str]) -> Markup:
+    patterns = [model for model in offered if is_pattern(model)]
+    models = [model for model in offered if model not in patterns]
+    shown = dict(zip(models, short_names(models), strict=True))
+    shown |= {pattern: f"all models matching {pattern}" for pattern in patterns}
     boxes = [
         tag(
             "label",
             tag("input", type="checkbox", name="models", value=model, checked=model in chosen),
-            tag("span", short, title=model),
+            tag("span", words, title=model),
         )
-        for model, short in zip(offered, short_names(list(offered)), strict=True)
+        for model, words in shown.items()
     ]
     return tag("fieldset", tag("legend", "Models"), *boxes, class_="choices") if boxes else Markup("")
 

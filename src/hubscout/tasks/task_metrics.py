@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.tasks.entities import count_entities, f1_of_counts, tag_scheme
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning.entities import count_entities, f1_of_counts, tag_scheme
 
 ENTITY_F1 = "entity_f1"
 Predicted = np.ndarray
@@ -57,6 +57,13 @@ def primary(kind: str, target_names: Sequence[str] = ()) -> str:
 def accuracy(predicted: Predicted, targets: np.ndarray) -> float:
     """Share of rows whose most probable class is right."""
     return float((predicted.argmax(axis=1) == targets).mean())
+
+
+def balanced_accuracy(predicted: Predicted, targets: np.ndarray) -> float:
+    """Mean over the classes that occur of the share of their rows that are right."""
+    seen = np.bincount(targets)
+    right = np.bincount(targets[predicted.argmax(axis=1) == targets], minlength=len(seen))
+    return float((right[seen > 0] / seen[seen > 0]).mean())
 
 
 def macro_f1(predicted: Predicted, targets: np.ndarray) -> float:
@@ -172,6 +179,28 @@ def values(
     """All metrics of a task, without intervals."""
     data = _Data(kind, predicted, targets, groups, target_names)
     return {name: data.value(name) for name in names_of(kind, target_names)}
+
+
+def guess_values(
+    kind: str,
+    guess: np.ndarray,
+    targets: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    target_names: Sequence[str] = (),
+) -> dict[str, float]:
+    """All metrics of a task for the same prediction `guess`, (C,), of every row: the null model.
+
+    >>> guess_values("classification", np.array([0.25, 0.75]), np.array([1, 0, 1, 1]))["accuracy"]
+    0.75
+    """
+    said = np.broadcast_to(guess, (len(targets), len(guess)))
+    found = values(kind, said, targets, groups=groups, target_names=target_names)
+    if "mean_average_precision" in found:
+        # Of one and the same score for all it is that of a random order.
+        shares = (targets > 0).mean(axis=0)
+        found["mean_average_precision"] = float(shares[shares > 0].mean()) if (shares > 0).any() else 0.0
+    return found
 
 
 class _Data:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from hubscout.tuning import task_metrics
-from hubscout.tuning.task_metrics import values_with_intervals
+from hubscout.tasks import task_metrics
+from hubscout.tasks.task_metrics import values_with_intervals
 
 
 @pytest.fixture

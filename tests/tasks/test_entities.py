@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubscout.errors import InputError
-from hubscout.tuning import task_metrics
-from hubscout.tuning.entities import count_entities, f1_of_counts, tag_scheme
-from hubscout.tuning.task_metrics import values_with_intervals
+from hubscout.tasks import task_metrics
+from hubscout.tasks.entities import count_entities, f1_of_counts, tag_scheme
+from hubscout.tasks.task_metrics import values_with_intervals
 
 
 def entity_f1(said: str, true: str) -> float:

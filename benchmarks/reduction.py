@@ -1,0 +1,132 @@
+"""What the spectrum costs, part by part, and what other ways to it would cost, in times the Gram product: in one run.
+
+    python benchmarks/reduction.py                     # 2048 dimensions, 6667 samples
+    python benchmarks/reduction.py --dim 1024 --one-thread
+
+The score reduces FᵀF to tridiagonal form and takes eigenvalues and eigenvectors of that. A reduction to a band of some
+width is products of matrices throughout, and a band, or the tridiagonal form, could be factorised at every t instead.
+`--one-thread` counts processor seconds of one thread, which others on the machine disturb least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.linalg import eigvals_banded, lapack
+
+TARGETS, GRID = (100, 1000), 66
+FLOPS = 4 / 3
+"""Of any reduction, in units of D³; the Gram product has n/D of them."""
+
+
+def best_of(repeats: int, work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Seconds of the fastest of `repeats` runs."""
+    seconds = []
+    for _ in range(repeats):
+        start = clock()
+        work()
+        seconds.append(clock() - start)
+    return min(seconds)
+
+
+def tridiagonal(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The diagonal of T and what is beside it."""
+    work, _ = lapack.dsytrd_lwork(len(matrix), lower=1)
+    _, diagonal, beside, _, _ = lapack.dsytrd(matrix.copy(order="F"), lower=1, lwork=int(work), overwrite_a=True)
+    return diagonal, beside
+
+
+def band(matrix: np.ndarray, width: int) -> np.ndarray:
+    """The lower band, (width + 1, D), of a matrix with the same eigenvalues: panel by panel, by block reflections."""
+    whole, size = matrix.copy(), len(matrix)
+    for start in range(0, size - width, width):
+        below = slice(start + width, size)
+        panel, factors, _, _ = lapack.dgeqrf(whole[below, start : start + width])
+        count = len(factors)
+        vectors = np.tril(panel, -1)[:, :count] + np.eye(len(panel), count)
+        # I - V S Vᵀ is the product of the panel's reflections.
+        inner = np.eye(count) + factors[:, None] * np.triu(vectors.T @ vectors, 1)
+        scale = np.linalg.solve(inner, np.diag(factors))
+        whole[below, start : start + width] = np.triu(panel)
+        rest = whole[below, below]
+        product = rest @ (vectors @ scale)
+        product -= 0.5 * vectors @ (scale.T @ (vectors.T @ product))
+        rest -= np.hstack([vectors, product]) @ np.hstack([product, vectors]).T
+    found = np.zeros((width + 1, size))
+    for row in range(width + 1):
+        found[row, : size - row] = whole.diagonal(-row)
+    return found
+
+
+def on_grid(diagonal: np.ndarray, beside: np.ndarray, targets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """Evaluate yᵀ(T + tI)⁻¹y of all (D, C) targets at all t, (G, C), without eigenvectors: row by row of T."""
+    pivots = np.empty((len(diagonal), len(ratio)))
+    pivots[0] = diagonal[0] + ratio
+    for row in range(1, len(diagonal)):
+        pivots[row] = diagonal[row] + ratio - beside[row - 1] ** 2 / pivots[row - 1]
+    left, inverse = beside[:, None, None] / pivots[:-1, :, None], 1 / pivots[:, :, None]
+    total, solved = np.zeros((len(ratio), targets.shape[1])), np.zeros((len(ratio), targets.shape[1]))
+    for row in range(len(diagonal)):
+        solved = targets[row] - (left[row - 1] * solved if row else 0.0)
+        total += solved**2 * inverse[row]
+    return total
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """A context in which the linear algebra has one thread."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dim", type=int, default=2048)
+    parser.add_argument("--samples", type=int, default=6667)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--one-thread", action="store_true")
+    arguments = parser.parse_args()
+    generator = np.random.default_rng(0)
+    dim, samples = arguments.dim, arguments.samples
+    features = generator.normal(size=(samples, dim)) * np.arange(1, dim + 1) ** -0.5
+    gram = features.T @ features
+    diagonal, beside = tridiagonal(gram)
+    values = lapack.dsterf(diagonal, beside)[0]
+    ratio = np.geomspace(values[0] / 10, values[-1] * 100, GRID)
+    shifted = gram + values.mean() * np.eye(dim)
+    works: dict[str, Callable[[], object]] = {
+        "Gram product": lambda: features.T @ features,
+        "tridiagonal form": lambda: tridiagonal(gram),
+        "its eigenvalues": lambda: lapack.dsterf(diagonal, beside),
+        "its eigenvectors too": lambda: lapack.dstevd(diagonal, beside),
+    }
+    for count in TARGETS:
+        right = generator.normal(size=(dim, count))
+        works[f"  or {GRID} t without them, {count} targets"] = lambda r=right: on_grid(diagonal, beside, r, ratio)
+    for width in (32, 64, 128):
+        works[f"band of {width}"] = lambda w=width: band(gram, w)
+    works["Cholesky factor"] = lambda: lapack.dpotrf(shifted)
+    works["  and the inverse, float32"] = lambda: lapack.spotri(lapack.spotrf(shifted.astype(np.float32))[0])
+    clock = time.process_time if arguments.one_thread else time.perf_counter
+    with one_thread() if arguments.one_thread else nullcontext():
+        seconds = {name: best_of(arguments.repeats, work, clock) for name, work in works.items()}
+    table = Table("what", "seconds", "times the Gram product", title=f"{samples} × {dim}")
+    for name, taken in seconds.items():
+        table.add_row(name, f"{taken:.3f}", f"{taken / seconds['Gram product']:.2f}")
+    ideal = FLOPS * dim / samples
+    table.add_row(
+        "any reduction at the rate of the Gram product", f"{ideal * seconds['Gram product']:.3f}", f"{ideal:.2f}"
+    )
+    Console(width=120).print(table)
+    error = np.abs(eigvals_banded(band(gram, 32), lower=True) - values).max() / values[-1]
+    print(f"eigenvalues of the band differ from those of the tridiagonal form by {error:.1e} of the largest")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""`check()`: what is wrong with this data?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hubscout.checking.duplicates import equal_groups, near_groups
+from hubscout.checking.looking import Looked, wrong_ending
+from hubscout.checking.mislabelled import mislabelled
+from hubscout.checking.samples import Samples
+from hubscout.runs.data_check import DataCheck, Finding
+from hubscout.tasks import Task, open_task
+from hubscout.tasks.assembly import IMBALANCE
+from hubscout.tasks.folder import walk
+from hubscout.tasks.images import is_image_name
+from hubscout.tasks.kinds import kind_of
+
+FEW = 10
+"""A class with fewer samples in train is pointed out."""
+MOST_SHOWN = 60
+"""Groups of samples that a finding keeps."""
+
+
+def check(task: Any, models: Any = (), *, limit: int | str | None = None, **options: Any) -> DataCheck:
+    """Look at labelled data: what cannot be read, what occurs twice, which classes are small, which labels are odd.
+
+    Args:
+        task: the data, or what `hubscout.open_task` opens.
+        models: models as for `rank`. The best of them says which samples are probably mislabelled: those that it
+            predicts to be of another class when it is fitted to others. Without models, nobody says.
+        limit: rank the models on so many train samples, such as 2000 or "2k"; mislabelled ones are looked for there.
+        options: of `rank`, such as `device`.
+
+    Returns:
+        The findings: `findings`, `to_frame()`, `report("check.html")`.
+
+    Raises:
+        TaskError: the data cannot be opened.
+
+    Example:
+        >>> check((["good", "bad", "good", "fine"] * 10, ["+", "-", "+", "+"] * 10))["duplicates"].count
+        40
+
+    """
+    opened = open_task(task)
+    samples = Samples(opened)
+    looked = Looked(samples)
+    found = [
+        _unreadable(samples, looked),
+        *_duplicates(samples, looked),
+        *_classes(opened),
+        *_endings(opened, samples),
+    ]
+    looked_for = ["unreadable", "duplicates", "conflicts", "near-duplicates", "few-samples", "imbalance", "endings"]
+    notes = list(opened.notes)
+    if models:
+        finding, note = mislabelled(opened, samples, models, limit=limit, most=MOST_SHOWN, **options)
+        found.append(finding)
+        notes.append(note)
+        looked_for.append("mislabelled")
+    else:
+        notes.append("mislabelled samples were not looked for: that takes a model")
+    return DataCheck(
+        task=opened.name,
+        rows={split: len(part) for split, part in opened.splits.items()},
+        findings=tuple(finding for finding in found if finding is not None),
+        looked_for=tuple(looked_for),
+        notes=tuple(notes),
+    )
+
+
+def _unreadable(samples: Samples, looked: Looked) -> Finding | None:
+    if not looked.problems:
+        return None
+    shown = list(looked.problems.items())[:MOST_SHOWN]
+    return Finding(
+        name="unreadable",
+        words=f"{_inputs(len(looked.problems))} cannot be read.",
+        count=len(looked.problems),
+        groups=tuple((samples.describe(number, reason, thumbnail=False),) for number, reason in shown),
+    )
+
+
+def _duplicates(samples: Samples, looked: Looked) -> list[Finding | None]:
+    exact = equal_groups(enumerate(samples.digests()))
+    first_of = {number: group[0] for group in exact for number in group}
+    conflicts = [group for group in exact if len({samples.label(number) for number in group}) > 1]
+    alike = near_groups(looked.sketches) if looked.sketches else equal_groups(looked.texts)
+    near = [group for group in alike if len({first_of.get(number, number) for number in group}) > 1]
+    return [
+        _finding(samples, "duplicates", exact, "occur more than once, exactly the same"),
+        _finding(samples, "conflicts", conflicts, "are exactly the same and have different labels"),
+        _finding(samples, "near-duplicates", near, "are nearly the same as others"),
+    ]
+
+
+def _finding(samples: Samples, name: str, groups: Sequence[tuple[int, ...]], what: str) -> Finding | None:
+    if not groups:
+        return None
+    crossing = [group for group in groups if len({samples[number][0] for number in group}) > 1]
+    count = sum(len(group) for group in groups)
+    words = f"{_inputs(count)} in {_groups(len(groups))} {what}"
+    if crossing:
+        words += (
+            f"; {_groups(len(crossing))} of them {'are' if len(crossing) > 1 else 'is'} in more than one split, so "
+            "that a score on test is too good"
+        )
+    # Those across splits first: they do the most harm.
+    chosen = [*crossing, *(group for group in groups if group not in set(crossing))][:MOST_SHOWN]
+    shown = tuple(tuple(samples.describe(number) for number in group[:8]) for group in chosen)
+    return Finding(name=name, words=words + ".", count=count, groups=shown)
+
+
+def _classes(task: Task) -> list[Finding | None]:
+    kind = kind_of(task.kind)
+    if kind.is_real_valued:
+        return []
+    counts = kind.target_counts(task.train.targets, len(task.target_names))
+    named = sorted(zip(counts.tolist(), task.target_names, strict=True))
+    few = [f"{name!r} {count:,}" for count, name in named if count < FEW]
+    found: list[Finding | None] = []
+    if few:
+        listed = ", ".join(few[:8]) + (f" and {len(few) - 8} more" if len(few) > 8 else "")
+        words = f"{kind.count_targets(len(few))} with fewer than {FEW} {kind.unit} in train: {listed}."
+        found.append(Finding(name="few-samples", words=words, count=len(few)))
+    present = [(count, name) for count, name in named if count]
+    if len(present) > 1 and present[-1][0] >= IMBALANCE * present[0][0]:
+        (least, rare), (most, frequent) = present[0], present[-1]
+        words = (
+            f"{frequent!r} has {most:,} {kind.unit} in train and {rare!r} has {least:,}: {most / least:.0f} times as "
+            "many. Look at the balanced accuracy, not only at the accuracy."
+        )
+        found.append(Finding(name="imbalance", words=words, count=1))
+    return found
+
+
+def _endings(task: Task, samples: Samples) -> list[Finding | None]:
+    if task.modality != "image":
+        return []
+    paths = {number: path for number in range(len(samples)) if (path := _path(samples.stored(number))) is not None}
+    wrong = {number: ending for number, path in paths.items() if (ending := wrong_ending(path)) is not None}
+    others: Counter[str] = Counter()
+    source = task.source or {}
+    if source.get("constructor") == "from_image_folder":
+        files = (file for file in walk(Path(source["arguments"]["folder"])) if not is_image_name(file))
+        others.update(file.suffix.lower() or "no ending" for file in files)
+    if not wrong and not others:
+        return []
+    words = []
+    if wrong:
+        words.append(f"{_inputs(len(wrong))} are of another format than their names say")
+    if others:
+        listed = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(8))
+        words.append(f"other files than images lie in the folder ({listed})")
+    shown = tuple((samples.describe(number, f"is {wrong[number]}"),) for number in list(wrong)[:MOST_SHOWN])
+    count = len(wrong) + sum(others.values())
+    sentence = "; ".join(words) + "."
+    return [Finding(name="endings", words=sentence[0].upper() + sentence[1:], count=count, groups=shown)]
+
+
+def _path(value: Any) -> Path | None:
+    return Path(value) if isinstance(value, str | Path) else None
+
+
+def _inputs(count: int) -> str:
+    return f"{count:,} input{'s' if count != 1 else ''}"
+
+
+def _groups(count: int) -> str:
+    return f"{count:,} group{'s' if count != 1 else ''}"

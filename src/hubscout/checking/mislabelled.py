@@ -1,0 +1,142 @@
+"""Samples that are probably mislabelled: those that all other samples predict to be something else.
+
+The best of the models gives features, and a linear model on them, fitted to nine tenths of the samples, predicts the
+rest, ten times over.
+A sample is suspected of being of class c when c is predicted, and as strongly as it is, on average, for samples that
+are labelled c (confident learning, Northcutt et al., JAIR 70, 2021): classes that are always hard to tell are not all
+suspected. Labels of a multi-label task are taken one by one. A number is suspected when it is missed by far more than
+the others.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hubscout.checking.samples import Samples
+from hubscout.errors import EvidenceWarning, ModelError
+from hubscout.runs.data_check import Finding
+from hubscout.tasks import Task
+from hubscout.tasks.fingerprint import derived_fingerprint
+from hubscout.tasks.kinds import TaskKind, kind_of
+from hubscout.tasks.sequences import Chained, Rows
+from hubscout.tasks.task import Split
+
+FOLDS = 10
+FAR = 5.0
+"""A number is suspected when it is missed by so many robust standard deviations of all misses."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A row, what it probably is, and by how much that is more likely; only the order of margins means anything."""
+
+    row: int
+    remark: str
+    margin: float
+
+
+def mislabelled(
+    task: Task, samples: Samples, models: Any, *, limit: int | str | None, most: int, **options: Any
+) -> tuple[Finding | None, str]:
+    """What the best of the models suspects, strongest first, and a note that says by which model."""
+    from hubscout.features import FeatureCache, extract
+    from hubscout.ranking import rank
+    from hubscout.ranking.candidates import find_candidates
+
+    kind = kind_of(task.kind)
+    if kind.rows_are_words:
+        return None, "mislabelled words are not looked for: only whole samples are"
+    whole = _as_one_split(task)
+    options = {"skip_bad": True, **options}
+    ranking = rank(whole, models, limit=limit, measure_latency=False, **options)
+    if not len(ranking):
+        failure = ranking.failures[0]
+        raise ModelError(
+            f"No model could be used to look for mislabelled samples: {failure.identifier}: {failure.reason}"
+        )
+    chosen = ranking[0].identifier
+    candidate = next(one for one in find_candidates(models).models if one.identifier == chosen)
+    subset = whole if limit is None else whole.subset(limit)
+    run = {name: value for name, value in options.items() if name in ("device", "precision", "batch_size", "skip_bad")}
+    found = extract(candidate.open(), subset, cache=FeatureCache(), statistics=False, **run)
+    features, width = found.features(), len(task.target_names)
+    predicted = held_out_predictions(features, found.targets, kind, width)
+    suspects = sorted(find_suspects(task, predicted, found.targets), key=lambda one: -one.margin)
+    numbers = subset.train.inputs.rows[found.rows] if isinstance(subset.train.inputs, Rows) else found.rows
+    shown = tuple((samples.describe(int(numbers[one.row]), one.remark),) for one in suspects[:most])
+    note = f"mislabelled samples were looked for among {len(features):,} samples with {chosen}"
+    if not suspects:
+        return None, note
+    count = len(suspects)
+    words = (
+        f"{count:,} of {len(features):,} samples {'is' if count == 1 else 'are'} predicted to be something else by "
+        "a model fitted to others, the most certain first. Some are hard and not wrong: look at them."
+    )
+    return Finding(name="mislabelled", words=words, count=count, groups=shown), note
+
+
+def held_out_predictions(features: np.ndarray, targets: np.ndarray, kind: TaskKind, width: int) -> np.ndarray:
+    """(n, C) what linear models, each fitted to all folds but one, predict for the rows of that fold."""
+    from hubscout.evidence import logme
+
+    fold = np.random.default_rng(0).permutation(len(features)) % min(FOLDS, len(features))
+    predicted = np.empty((len(features), width))
+    for one in np.unique(fold):
+        rest = fold != one
+        classes = range(width) if kind.has_classes else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvidenceWarning)  # features that fit every label predict all the same
+            evidence = logme(
+                features[rest], targets[rest], kind=kind.row_kind, classes=classes, center=True, jackknife="none"
+            )
+        predicted[~rest] = evidence.predict(features[~rest])
+    return predicted
+
+
+def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Iterator[Suspect]:
+    """The suspects among rows with predictions (n, C) made without them."""
+    kind, names = kind_of(task.kind), task.target_names
+    if kind.is_real_valued:
+        missed = predicted - targets
+        middle = np.median(missed, axis=0)
+        spread = 1.4826 * np.median(np.abs(missed - middle), axis=0)
+        distance = np.abs(missed - middle) / np.maximum(spread, np.finfo(float).tiny)
+        for row in np.flatnonzero((distance > FAR).any(axis=1)):
+            place = int(distance[row].argmax())
+            yield Suspect(int(row), f"{names[place]} probably about {predicted[row, place]:.4g}", distance[row, place])
+    elif kind.has_label_sets:
+        yes = np.asarray(targets, dtype=bool)
+        for place, name in enumerate(names):
+            column, has = predicted[:, place], yes[:, place]
+            if has.all() or not has.any():
+                continue
+            usual, unusual = column[has].mean(), column[~has].mean()
+            middle = (usual + unusual) / 2
+            for row in np.flatnonzero((has & (column <= unusual)) | (~has & (column >= usual))):
+                remark = f"probably {'not ' if has[row] else ''}{name}"
+                yield Suspect(int(row), remark, abs(float(column[row] - middle)))
+    else:
+        rows = np.arange(len(targets))
+        usual = np.array(
+            [predicted[targets == c, c].mean() if (targets == c).any() else np.inf for c in range(len(names))]
+        )
+        other = np.where(predicted >= usual, predicted, -np.inf)
+        other[rows, targets] = -np.inf
+        best = other.argmax(axis=1)
+        margin = other[rows, best] - predicted[rows, targets]
+        for row in np.flatnonzero(np.isfinite(margin) & (margin > 0)):
+            yield Suspect(int(row), f"probably {names[best[row]]}", float(margin[row]))
+
+
+def _as_one_split(task: Task) -> Task:
+    """The task with all samples of all splits in train, in the order of `Samples`."""
+    parts = list(task.splits.values())
+    targets = np.concatenate([np.asarray(part.targets) for part in parts])
+    fingerprint = derived_fingerprint(task.fingerprint, splits="as one")
+    whole = Split(Chained([part.inputs for part in parts]), targets, derived_fingerprint(fingerprint, part="inputs"))
+    return replace(task, splits={**task.splits, "train": whole}, fingerprint=fingerprint, source=None)

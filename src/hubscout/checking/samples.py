@@ -1,0 +1,107 @@
+"""Samples of a task under one number each, with names, labels and thumbnails for people."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.runs.data_check import Sample
+from hubscout.tasks import Task
+from hubscout.tasks.images import Images
+from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.sequences import Chained, Rows
+
+_SIDE = 112
+_LONGEST_NAME = 90
+
+
+class Samples(Sequence[tuple[str, int]]):
+    """Every sample of every split: `samples[i]` is its split and its row there."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        arguments = (task.source or {}).get("arguments", {})
+        self._root = str(arguments.get("folder") or arguments.get("image_root") or "")
+        self.places = [(split, row) for split, part in task.splits.items() for row in range(len(part))]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.places[index]
+
+    def value(self, number: int) -> Any:
+        """The input, decoded; raises `TaskError` for one that cannot be."""
+        split, row = self.places[number]
+        return self.task.splits[split].inputs[row]
+
+    def digests(self) -> Iterator[bytes]:
+        """A digest of every input as it is stored."""
+        from hubscout.tasks.fingerprint import row_digests
+
+        for part in self.task.splits.values():
+            yield from row_digests(part.inputs)
+
+    def stored(self, number: int) -> Any:
+        """What an input is read from: a path, bytes, or the value itself."""
+        split, row = self.places[number]
+        return stored(self.task.splits[split].inputs, row)
+
+    def label(self, number: int) -> str:
+        """The label, in words."""
+        split, row = self.places[number]
+        kind, target = kind_of(self.task.kind), self.task.splits[split].targets[row]
+        if kind.classes_of_samples:
+            return self.task.target_names[int(target)]
+        if kind.has_label_sets:
+            return ", ".join(self.task.target_names[place] for place in np.flatnonzero(target))
+        return "" if kind.rows_are_words else ", ".join(f"{value:.4g}" for value in np.ravel(target))
+
+    def describe(self, number: int, remark: str = "", *, thumbnail: bool = True) -> Sample:
+        """A sample as it is shown."""
+        split, row = self.places[number]
+        picture = self._thumbnail(number) if thumbnail and self.task.modality == "image" else ""
+        name = _name(self.stored(number), split, row)
+        if self._root:
+            name = name.removeprefix(self._root).lstrip("/\\")
+        return Sample(split=split, row=row, name=name, label=self.label(number), remark=remark, thumbnail=picture)
+
+    def _thumbnail(self, number: int) -> str:
+        try:
+            image = self.value(number).copy()
+        except TaskError:
+            return ""
+        image.thumbnail((_SIDE, _SIDE))
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=80)
+        return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def stored(inputs: Any, row: int) -> Any:
+    """What a row is read from: a path, bytes, or the value itself."""
+    if isinstance(inputs, Rows):
+        return stored(inputs.base, int(inputs.rows[row]))
+    if isinstance(inputs, Chained):
+        return stored(*inputs._locate(row))
+    if not isinstance(inputs, Images):
+        return inputs[row]
+    value = inputs.encoded[row]
+    if isinstance(value, Mapping):
+        value = value.get("path") if value.get("bytes") is None else value["bytes"]
+    return inputs.root / value if inputs.root is not None and isinstance(value, str | Path) else value
+
+
+def _name(value: Any, split: str, row: int) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple | list) and all(isinstance(part, str) for part in value):
+        value = " ".join(value)
+    if not isinstance(value, str):
+        return f"{split}, row {row}"
+    return value if len(value) <= _LONGEST_NAME or Path(value).suffix else value[:_LONGEST_NAME] + "…"

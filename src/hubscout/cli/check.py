@@ -1,0 +1,87 @@
+"""`hubscout check`: a look at the data, before any model is trusted with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_models
+from hubscout.cli.data import (
+    DataArgument,
+    ImageOption,
+    ImageRootOption,
+    KindOption,
+    LabelOption,
+    LimitOption,
+    SplitOption,
+    TextOption,
+    open_data,
+)
+from hubscout.cli.output import JsonOption, QuietOption, print_json, say
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout check flowers/
+
+hubscout check flowers/ -m timm/resnet18.a1_in1k --out check.html      # mislabelled samples too, with thumbnails
+
+hubscout check reviews.csv --label stars --json
+
+Exit status: 0 whatever is found; 2 the data cannot be opened."""
+
+
+@app.command(epilog=EPILOG)
+def check(
+    data: DataArgument,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--models",
+            "-m",
+            help="Models, as for rank: the best of them says which samples are probably mislabelled.",
+            autocompletion=complete_models,
+        ),
+    ] = None,
+    image: ImageOption = None,
+    image_root: ImageRootOption = None,
+    text: TextOption = None,
+    label: LabelOption = None,
+    kind: KindOption = None,
+    split: SplitOption = None,
+    limit: LimitOption = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a page with thumbnails here, such as check.html.")
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Look at labelled data and name what is wrong with it.
+
+    Files that cannot be read, exact and near duplicates within and across splits, the same input with different
+    labels, classes with few samples, imbalance, odd file endings and, with --models, probably mislabelled samples.
+    """
+    from hubscout.checking import check as check_data
+    from hubscout.cli.values import split_models
+    from hubscout.errors import InputError
+
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out must name a page, such as check.html; it was {out}.")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
+    found = check_data(task, split_models(models) if models else (), limit=limit, device=device)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        # What was said when the data was opened is not said again.
+        print(replace(found, notes=found.notes[len(task.notes) :]))
+    if out is not None:
+        say(f"Page written to {found.report(out)}.", quiet=quiet)

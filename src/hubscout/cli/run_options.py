@@ -1,0 +1,34 @@
+"""The options that several commands which run models have, said once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.completion import complete_models
+
+ModelsOption = Annotated[
+    list[str],
+    typer.Option(
+        "--models",
+        "-m",
+        help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line.",
+        autocompletion=complete_models,
+    ),
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Of splits, subsets, order and everything else random.")]
+TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+AccelerateOption = Annotated[
+    str,
+    typer.Option("--accelerate", help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU."),
+]
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="Where the work runs: local, or ray for a cluster of machines.")
+]
+AddressOption = Annotated[str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`."),
+]

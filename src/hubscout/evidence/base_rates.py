@@ -1,0 +1,178 @@
+"""What features add to base rates: the evidence of a model with an intercept over that of the intercept alone.
+
+The null model of a person is the base rate: how frequent a class is, the mean of a number. LogME of the paper has no
+intercept, so part of its score is that features can say "one" at all. The model y = b + Fw + noise with a flat prior
+on b needs no second decomposition. With K = I + FFᵀ/t, s = t/(t + σ²), a = Uᵀ1 and the targets less their mean,
+
+    N(t) = 1ᵀK⁻¹1 = n - ‖a‖² + Σ a²s        M(t) = 1ᵀK⁻¹y = -Σ a z (1 - s)
+    q(t) = ‖y‖² - ‖z‖² + Σ z²s - M²/N       β = (n - 1) / q
+
+    2 L(t)/(n - 1) = log((n - 1)/q) - [Σ log(1 + σ²/t) + log(N/n)] / (n - 1) - 1 - log 2π
+
+which is the evidence of centred features and targets, at the price of one more target: the constant. At t = ∞ it is
+that of the intercept alone. The gain is the difference, and never negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubscout.evidence.arrays import Array, to_host
+from hubscout.evidence.newton import GRID_STEP, LARGEST_RATIO, TIE
+from hubscout.evidence.profile import PART_NUMBERS
+from hubscout.evidence.spectrum import EPSILON, Spectrum
+
+SMALLEST_RATIO = 1e-12
+"""t in units of the smallest σ² that the search begins at."""
+STEPS = 40
+"""Of the secant at most; it takes a handful."""
+STEP_TOLERANCE = 1e-7
+"""In log t. The gain is flat there: an error of this size changes it by its square."""
+
+
+@dataclass(frozen=True)
+class OverBaseRates:
+    """The fit with an intercept. Arrays have one entry per target; an unscored one has gain 0 and ratio ∞."""
+
+    gain: np.ndarray
+    """In nats per sample, over the intercept alone."""
+    ratio: np.ndarray
+    """t = α/β of the fit with an intercept; ∞ where features add nothing."""
+    target_mean: np.ndarray
+    """The base rates."""
+    constant: np.ndarray
+    """a = Uᵀ1, (r,); zero for centred features, which do not reach the constant."""
+    feature_mean: np.ndarray | None
+    """What was taken away from the features of the spectrum."""
+    spectrum: Spectrum | None
+
+
+def constant_of(spectrum: Spectrum, mean: Array) -> np.ndarray:
+    """A = Uᵀ1 of features that have this mean, from V: UᵀU Σ Vᵀ = Vᵀ Fᵀ 1 is n times the mean."""
+    coordinates = spectrum.mean_coordinates
+    if coordinates is None:
+        coordinates = spectrum.vectors.coordinates(mean[None, :])[0]
+    return spectrum.n * to_host(coordinates) / np.sqrt(to_host(spectrum.squared_singular_values))
+
+
+def over_base_rates(
+    spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The gain over an intercept and its t, (C,) each, from the spectrum of features as they came.
+
+    `target_mean` are the means of the targets of the spectrum, `squares` their sums of squares about these.
+    """
+    gain, ratio = np.zeros(len(squares)), np.full(len(squares), np.inf)
+    varied = squares > 8 * np.sqrt(spectrum.n) * EPSILON * to_host(spectrum.target_squares)
+    if spectrum.rank == 0 or spectrum.n < 2 or not varied.any():
+        return gain, ratio
+    profile = _Profile.of(spectrum, constant, target_mean, squares, varied)
+    gain[varied], ratio[varied] = profile.maximize()
+    return gain, ratio
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """2L/(n - 1) less its value at t = ∞ as a function of log t; t in units of the largest σ², targets of ‖y‖ = 1."""
+
+    n: int
+    scale: float
+    values: np.ndarray
+    squares: np.ndarray
+    """z², (C, r)."""
+    unreachable: np.ndarray
+    crossed: np.ndarray
+    """a z, (C, r)."""
+    constant_squares: np.ndarray
+    """a² / n, (r,)."""
+    constant_rest: float
+    """1 - ‖a‖²/n: zero where features reach the constant."""
+
+    @classmethod
+    def of(
+        cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
+    ) -> _Profile:
+        n, size = spectrum.n, np.sqrt(squares[chosen])
+        values = to_host(spectrum.squared_singular_values)
+        projections = to_host(spectrum.projections)[chosen] - target_mean[chosen, None] * constant[None, :]
+        projections = projections / size[:, None]
+        unreachable = np.maximum(1 - (projections**2).sum(1), n * EPSILON)
+        rest = 1 - float(constant @ constant) / n
+        if spectrum.rank == n:
+            unreachable, rest = 0 * unreachable, 0.0
+        elif rest < n * EPSILON:
+            rest = 0.0
+        return cls(
+            n,
+            float(values[-1]),
+            values / values[-1],
+            projections**2,
+            unreachable,
+            projections * (constant / np.sqrt(n))[None, :],
+            constant**2 / n,
+            rest,
+        )
+
+    def maximize(self) -> tuple[np.ndarray, np.ndarray]:
+        """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
+        low, high = np.log(self.values[0] * SMALLEST_RATIO), np.log(LARGEST_RATIO)
+        grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
+        top = self._gain(self.squares, self.crossed, self.unreachable[:, None], self._odds(grid)).argmax(1)
+        left, right = grid[np.maximum(top - 1, 0)], grid[np.minimum(top + 1, len(grid) - 1)]
+        parts = range(0, len(top), max(PART_NUMBERS // len(self.values), 1))
+        found = [self._refine(slice(start, start + parts.step), left, right) for start in parts]
+        gain, place = (np.concatenate(values) for values in zip(*found, strict=True))
+        better = gain > TIE
+        return np.where(better, gain / 2, 0.0), np.where(better, self.scale * np.exp(place), np.inf)
+
+    def _refine(self, part: slice, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The gain times two and its log t, for some targets: the secant of the slope, kept inside its bracket."""
+        left, right = left[part], right[part]
+        rising, falling = self._slope(part, left), self._slope(part, right)
+        place = np.where(rising <= 0, left, right)  # the ends of the grid, where the slope has no zero
+        inside = (rising > 0) & (falling < 0)
+        for _ in range(STEPS):
+            if not inside.any():
+                break
+            before, place = place, np.where(inside, left + (right - left) * rising / (rising - falling), place)
+            slope = self._slope(part, place)
+            up = slope > 0
+            # An end that stays where it is has its slope halved, or the other end would creep up on the zero.
+            rising, falling = np.where(up, slope, rising / 2), np.where(up, falling / 2, slope)
+            left, right = np.where(inside & up, place, left), np.where(inside & ~up, place, right)
+            inside &= (np.abs(place - before) > STEP_TOLERANCE) & (slope != 0)
+        gain = self._gain(self.squares[part], self.crossed[part], self.unreachable[part], self._odds(place))
+        return gain, place
+
+    def _odds(self, log_t: np.ndarray) -> np.ndarray:
+        """σ²/t, (r, G)."""
+        return self.values[:, None] * np.exp(-log_t)[None, :]
+
+    def _gain(self, squares: np.ndarray, crossed: np.ndarray, unreachable: np.ndarray, odds: np.ndarray) -> np.ndarray:
+        """The gain times two: of all targets at all places, (C, G), or with (C,) unreachable at one each, (C,)."""
+        shrunk = 1 / (1 + odds)
+
+        def over(weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
+            return weights @ factors if unreachable.ndim == 2 else np.einsum("cr,rc->c", weights, factors)
+
+        level = self.constant_rest + self.constant_squares @ shrunk
+        # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
+        along = over(crossed, shrunk if self.constant_rest == 0 else -odds * shrunk)
+        q = np.maximum(unreachable + over(squares, shrunk) - along**2 / level, np.finfo(np.float64).tiny)
+        return -np.log(q) - (np.log1p(odds).sum(0) + np.log(level)) / (self.n - 1)
+
+    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        """The derivative of the gain times two in log t, at one place per target."""
+        odds = self.values[None, :] * np.exp(-log_t)[:, None]
+        shrunk = 1 / (1 + odds)
+        kept = odds * shrunk
+        change = kept * shrunk
+        squares, crossed = self.squares[part], self.crossed[part]
+        level, level_change = self.constant_rest + shrunk @ self.constant_squares, change @ self.constant_squares
+        along = (crossed * shrunk).sum(1) if self.constant_rest == 0 else -(crossed * kept).sum(1)
+        ratio = along / level
+        q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, np.finfo(np.float64).tiny)
+        q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
+        return (kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q

@@ -1,0 +1,264 @@
+"""The forward pass as a graph that ONNX Runtime runs, which is faster on a CPU than torch's own.
+
+The graph is exported from the backbone's own `forward`, so taps, poolings and normalisation are in it, with a free
+batch size and, for text, a free length. It is kept in the feature cache by what the network is made of and the shape of
+its inputs. It runs only where it gives what torch gives for samples of the data; otherwise the model runs in torch.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from hubscout.errors import AccelerationError, CacheError, HubscoutError
+from hubscout.evidence import logme
+from hubscout.features.cache import GRAPH
+from hubscout.features.pipeline import collate
+from hubscout.features.precision import relative_error
+from hubscout.features.records import ABOUT, About
+from hubscout.hubs import Batch, Output
+from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORDS
+from hubscout.tasks.kinds import kind_of
+
+if TYPE_CHECKING:
+    from hubscout.features.cache import FeatureCache
+    from hubscout.features.forward import Runner
+    from hubscout.features.job import Job
+    from hubscout.features.preparing import Reader
+    from hubscout.hubs import Backbone
+
+_MOST_CACHED_BYTES = 1 << 28
+"""A larger graph is exported as quickly as it is written and read."""
+_CHECKED_SAMPLES, _EXPORTED_SAMPLES = 16, 3
+_SAFE_RELATIVE_ERROR, _SAFE_NATS = 1e-3, 1e-4
+_FILE = "graph.onnx"
+_LAYER = "layer "
+_TEXT = tuple(prefix + name for prefix in ("", SECOND) for name in (IDS, MASK, TYPES))
+_FREE_LENGTH = (*_TEXT, WORDS)
+
+_graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictionary()
+"""Of each backbone that is in use: its graph, or None where it can have none, so that neither is found out twice."""
+
+
+class Graph:
+    """An exported network, ready to run."""
+
+    def __init__(self, path: Path) -> None:
+        import onnxruntime
+        import torch
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = torch.get_num_threads()
+        # Threads that wait in a loop take the cores from those that decode the next batch.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        # The exporter leaves out inputs that the network does not look at, such as counts for a report.
+        self._inputs = [place.name for place in self._session.get_inputs()]
+        self._outputs = [place.name for place in self._session.get_outputs()]
+
+    def __call__(self, batch: Batch) -> Output:
+        import torch
+
+        found = self._session.run(None, {name: batch[name].numpy() for name in self._inputs})
+        named = dict(zip(self._outputs, map(torch.from_numpy, found), strict=True))
+        layers = {name.removeprefix(_LAYER): value for name, value in named.items() if name.startswith(_LAYER)}
+        return Output(named["features"], named.get("logits"), layers)
+
+
+def open_graph(job: Job, runner: Runner, reader: Reader, cache: FeatureCache | None) -> Graph:
+    """The graph of a model, from the cache or exported, after it has been checked on samples of the data.
+
+    Raises:
+        AccelerationError: the network cannot be exported, or the graph gives something else than torch.
+
+    """
+    name = ""
+    try:
+        rows, samples = _samples(job, reader)
+        about = _describe(job, collate(reader.preprocessing, samples[:1]))
+        name = str(sorted({**about, "data": job.split.fingerprint or job.task.fingerprint}.items()))
+        known, graph = _graphs.get(job.backbone, ("", None))
+        if known != name:
+            graph = _make(job, runner, rows, samples, about, cache)
+            _graphs[job.backbone] = (name, graph)
+    except Exception as error:
+        _graphs[job.backbone] = (name, None)
+        if isinstance(error, AccelerationError):
+            raise
+        # Torch will meet it again, and say it better.
+        raise AccelerationError(f"it cannot be checked ({_first_line(error)})") from error
+    if graph is None:
+        raise AccelerationError("")  # why was said before
+    return graph
+
+
+def _make(
+    job: Job,
+    runner: Runner,
+    rows: np.ndarray,
+    samples: Sequence[Any],
+    about: Mapping[str, str],
+    cache: FeatureCache | None,
+) -> Graph:
+    longest_first = np.argsort([-len(sample) if hasattr(sample, "__len__") else 0 for sample in samples], kind="stable")
+    parts = np.split(longest_first, [len(samples) * 5 // 8])
+    batches = [collate(job.backbone.preprocessing, [samples[place] for place in part]) for part in parts]
+    batches[1] = _shorter_and_padded(batches[1])
+    files = None if cache is None or not job.identity else cache.graph_folder(about)
+    if files is not None and files.local is not None and (files.local / _FILE).is_file():
+        try:
+            return _checked(job, runner, Graph(files.local / _FILE), batches, rows[longest_first])
+        except Exception:
+            pass  # of another time, or broken: it is made again
+    example = {name: value[:_EXPORTED_SAMPLES] for name, value in batches[1].items()}
+    with tempfile.TemporaryDirectory(prefix="hubscout-") as temporary:
+        path = Path(temporary) / _FILE
+        try:
+            _export(job.backbone, job.layers, example, path)
+            graph = Graph(path)
+        except Exception as error:  # whatever a network does that the exporter does not know
+            raise AccelerationError(f"the network cannot be exported ({_first_line(error)})") from error
+        graph = _checked(job, runner, graph, batches, rows[longest_first])
+        if files is not None and path.stat().st_size <= _MOST_CACHED_BYTES:
+            try:
+                files.write(_FILE, path.read_bytes())
+                files.write(ABOUT, About(about, GRAPH, ()).encode())
+            except CacheError as error:
+                runner.tell(f"the exported network is not kept: {error}")
+    return graph
+
+
+def _samples(job: Job, reader: Reader) -> tuple[np.ndarray, list[Any]]:
+    """Samples from all over the split, whichever of its rows are asked for."""
+    places = np.unique(np.linspace(0, len(job.split) - 1, _CHECKED_SAMPLES).astype(int))
+    found = {int(row): sample for row in places if (sample := reader(int(row))) is not None}
+    if len(found) < 2:
+        raise AccelerationError("there are no two samples to check it with")
+    return np.array(list(found)), list(found.values())
+
+
+def _describe(job: Job, batch: Batch) -> dict[str, str]:
+    """What a graph depends on."""
+    import onnxruntime
+    import torch
+
+    shapes = {name: "free" if name in _FREE_LENGTH else str(tuple(value.shape[1:])) for name, value in batch.items()}
+    return {
+        "model": job.backbone.card.identifier,
+        "weights": job.identity,
+        "layers": ", ".join(job.layers),
+        "inputs": ", ".join(f"{name} {value.dtype} {shapes[name]}" for name, value in batch.items()),
+        "versions": f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}",
+    }
+
+
+def _shorter_and_padded(batch: Batch) -> Batch:
+    """Texts with a token less and one of them half empty: what was fixed to a length or to full rows shows."""
+    changed = dict(batch)
+    for name in set(_TEXT) & set(batch):
+        value = batch[name]
+        if WORDS not in batch and value.shape[1] > 2:
+            value = value[:, :-1]
+        changed[name] = value.clone()
+        if name.endswith(MASK):
+            changed[name][0, (value.shape[1] + 1) // 2 :] = 0
+    return changed
+
+
+def _export(backbone: Backbone, layers: Sequence[str], batch: Batch, path: Path) -> None:
+    import torch
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = backbone.module
+
+        def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            output = backbone.forward(dict(zip(batch, values, strict=True)), layers)
+            outputs.clear()
+            outputs["features"] = output.features
+            outputs.update({_LAYER + name: value for name, value in output.layers.items()})
+            if output.logits is not None:
+                outputs["logits"] = output.logits
+            return tuple(outputs.values())
+
+    outputs: dict[str, torch.Tensor] = {}
+    whole = Whole().eval()
+    with torch.no_grad(), warnings.catch_warnings(), _nothing_printed():
+        warnings.simplefilter("ignore")
+        whole(*batch.values())
+        torch.onnx.export(
+            whole,
+            tuple(batch.values()),
+            str(path),
+            input_names=list(batch),
+            output_names=list(outputs),
+            dynamic_axes={
+                name: {axis: f"{name} {axis}" for axis in range(2 if name in _FREE_LENGTH else 1)} for name in batch
+            },
+            dynamo=False,
+        )
+
+
+@contextmanager
+def _nothing_printed() -> Iterator[None]:
+    """Keep the exporter from printing the whole graph, past Python, where it does not know an operator."""
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _checked(job: Job, runner: Runner, graph: Graph, batches: Sequence[Batch], rows: np.ndarray) -> Graph:
+    """The graph, if it gives what torch gives."""
+    expected, found = [], []
+    for batch in batches:
+        exact = runner.eager(batch)
+        try:
+            given = graph(batch)
+        except Exception as error:
+            raise AccelerationError(f"it fails ({_first_line(error)})") from error
+        pairs = [(exact.features, given.features), *((exact.layers[name], given.layers[name]) for name in job.layers)]
+        if exact.logits is not None and given.logits is not None:
+            pairs.append((exact.logits, given.logits))
+        for one, other in pairs:
+            if one.shape != other.shape:
+                raise AccelerationError(f"it gives the shape {tuple(other.shape)} instead of {tuple(one.shape)}")
+            if not (change := relative_error(other, one)) <= _SAFE_RELATIVE_ERROR:
+                raise AccelerationError(f"it changes the features by {change:.2%}")
+        expected.append(exact.features.float().numpy())
+        found.append(given.features.float().numpy())
+    difference = abs(_score(job, rows, expected) - _score(job, rows, found))
+    if not difference <= _SAFE_NATS:
+        raise AccelerationError(f"it changes LogME of {len(rows)} samples by {difference:.1g} nats")
+    return graph
+
+
+def _score(job: Job, rows: np.ndarray, features: Sequence[np.ndarray]) -> float:
+    """LogME of a few samples; 0 where they are too few to say, such as those of one class."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = logme(
+                np.concatenate(features), job.targets(rows), kind=kind_of(job.task.kind).row_kind, keep_spectrum=False
+            )
+        except HubscoutError:
+            return 0.0
+    return float(found.score)
+
+
+def _first_line(error: Exception) -> str:
+    return (next(iter(str(error).splitlines()), "") or type(error).__name__)[:200]

@@ -1,0 +1,114 @@
+"""`DataCheck`: what a look at labelled data found, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.optional import require
+from hubscout.runs.hooks import call
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One sample of a finding: where it is, what it is called, and what is said of it."""
+
+    split: str
+    row: int
+    name: str
+    label: str = ""
+    remark: str = ""
+    thumbnail: str = field(default="", repr=False)
+    """A small picture as a data URL; empty for other inputs than images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One sort of thing that was found. `groups` are the samples, those that belong together side by side."""
+
+    name: str
+    """What was looked for: unreadable, duplicates, near-duplicates, conflicts, few-samples, imbalance, endings,
+    mislabelled."""
+    words: str
+    """What was found, as a sentence."""
+    count: int
+    groups: tuple[tuple[Sample, ...], ...] = ()
+    """At most as many as are shown; `count` counts all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataCheck:
+    """What `hubscout.check` found: `findings`, empty where nothing is wrong, and `looked_for`, what it looked for."""
+
+    task: str
+    rows: Mapping[str, int]
+    findings: tuple[Finding, ...]
+    looked_for: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Finding | None:
+        return next((finding for finding in self.findings if finding.name == name), None)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas data frame with one line per sample of a finding; `group` numbers those that belong together."""
+        pandas = require("pandas", extra="tables", purpose="DataCheck.to_frame")
+        records = [
+            {"finding": finding.name, "group": number, **_plain(sample)}
+            for finding in self.findings
+            for number, group in enumerate(finding.groups)
+            for sample in group
+        ]
+        return pandas.DataFrame(records)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the thumbnails, in plain values."""
+        return {
+            "task": self.task,
+            "rows": dict(self.rows),
+            "looked_for": list(self.looked_for),
+            "notes": list(self.notes),
+            "findings": [
+                {
+                    "name": finding.name,
+                    "words": finding.words,
+                    "count": finding.count,
+                    "groups": [[_plain(sample) for sample in group] for group in finding.groups],
+                }
+                for finding in self.findings
+            ],
+        }
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page with the findings and thumbnails of the samples."""
+        return call("write_check", self, path)
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{finding.count:,} {finding.name}" for finding in self.findings) or "nothing"
+        return f"DataCheck({self.task!r}: {found})"
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{split} {count:,}" for split, count in self.rows.items())
+        lines = [f"{self.task}: {sizes}"]
+        for finding in self.findings:
+            lines.append(f"{finding.name}: {finding.words}")
+            for group in finding.groups[:3]:
+                lines.append("    " + " = ".join(_line(sample) for sample in group[:4]))
+            if len(finding.groups) > 3:
+                lines.append("    …")
+        if not self.findings:
+            lines.append(f"Nothing found. Looked for: {', '.join(self.looked_for)}.")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def _plain(sample: Sample) -> dict[str, Any]:
+    return {name: value for name, value in asdict(sample).items() if name != "thumbnail"}
+
+
+def _line(sample: Sample) -> str:
+    said = ", ".join(part for part in (sample.split, sample.label, sample.remark) if part)
+    return f"{sample.name} ({said})"

@@ -1,0 +1,216 @@
+"""Races on disk: the lines of `race.jsonl`, written while a race goes on, and its outcome in `race.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from hubscout.credentials import strip_credentials
+from hubscout.errors import RunError
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.file_names import RACE, RACE_LINES
+from hubscout.runs.json_files import read_json, read_lines
+from hubscout.runs.record_types import Migrations, check_types, in_version
+
+FORM = "hubscout-race"
+VERSION = 1
+MIGRATIONS: Migrations = {}
+MOST_RUNGS = 50
+
+
+@dataclass(frozen=True, order=True)
+class Arm:
+    """A model with a learning rate."""
+
+    model: str
+    learning_rate: float
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.learning_rate:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a rung showed of an arm.
+
+    `metric` is the task's own and `log_likelihoods` one number for each of the first held-out samples, both after a
+    cool-down, so that they are those of a network that was tuned for `steps` steps. An arm that broke down has a
+    `failure` and neither.
+    """
+
+    arm: Arm
+    rung: int
+    steps: int
+    metric: float | None
+    log_likelihoods: tuple[float, ...]
+    seconds: float
+    seconds_per_step: float
+    judging_seconds: float = 0.0
+    """Of `seconds`: what the held-out samples took."""
+    failure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One model in the order of the race: its best arm, how far it came, and what was seen there."""
+
+    model: str
+    rank: int
+    evidence_rank: int | None
+    learning_rate: float | None
+    steps: int
+    metric: float | None
+    p_best: float | None
+    """Chance to be the best once tuned, of those in the last rung."""
+    failure: str = ""
+
+
+@dataclass
+class RaceRecord:
+    """What the folder of a race tells; while it goes on, what is known so far.
+
+    `going_on` has for each rung that is over the arms that stayed, the best first. `final` is the arm that is, or was,
+    tuned to its end; `order`, `seconds`, `notes` and `answer` are there when the race is over (`complete`).
+    """
+
+    task: str = ""
+    metric: str = ""
+    steps: int = 0
+    rungs: tuple[int, ...] = ()
+    """The steps after which arms are judged."""
+    arms: tuple[Arm, ...] = ()
+    looks: tuple[Look, ...] = ()
+    going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
+    final: Arm | None = None
+    deploy: str = ""
+    """The model that the winners teach, where one was asked for."""
+    order: tuple[Contestant, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    answer: str = ""
+    complete: bool = False
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Count one line of `race.jsonl` in; a `RunError` where it is none of ours."""
+        try:
+            self._take(line)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{RACE_LINES} has a line that is no part of a race: {error!r}.") from error
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        event = line.get("event")
+        if event == "race":
+            self.task, self.metric = str(line["task"]), str(line["metric"])
+            self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
+            self.arms = tuple(map(_arm, line["arms"]))
+        elif event == "look":
+            self.looks = (*self.looks, look_of(line))
+        elif event == "rung":
+            self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
+        elif event == "winner":
+            self.final = _arm(line["arm"])
+        elif event == "deploy":
+            self.deploy = str(line["model"])
+        elif event == "finished":
+            self.complete = True
+
+    def seen(self, arm: Arm) -> dict[int, Look]:
+        """Rung → what it showed of an arm."""
+        return {look.rung: look for look in self.looks if look.arm == arm}
+
+    def out_after(self, arm: Arm) -> int | None:
+        """The rung after which an arm was given up; None while it is racing, or waits."""
+        for rung, look in sorted(self.seen(arm).items()):
+            if look.failure or (rung in self.going_on and arm not in self.going_on[rung]):
+                return rung
+        return None
+
+    def state(self, arm: Arm) -> str:
+        """Where an arm stands, in a word or two."""
+        seen, out = self.seen(arm), self.out_after(arm)
+        if any(look.failure for look in seen.values()):
+            return "failed"
+        if arm == self.final:
+            return "winner" if self.complete else "finishing"
+        if out is not None:
+            return f"out after {self.rungs[out]} steps" if out < len(self.rungs) else "out"
+        if self.final is not None:
+            return "beaten"
+        return "racing" if seen else "waiting"
+
+    def standing(self) -> list[Arm]:
+        """All arms, those that came furthest first, then by what was last seen of them."""
+
+        def place(arm: Arm) -> tuple[Any, ...]:
+            seen = self.seen(arm)
+            last = seen[max(seen)] if seen else None
+            metric = last.metric if last is not None else None
+            came = -1 if last is None else -2 if last.failure else last.rung
+            return (arm != self.final, -came, -(metric if metric is not None else -1e300))
+
+        return sorted(self.arms, key=place)
+
+
+def look_of(line: Mapping[str, Any]) -> Look:
+    """A look out of its line."""
+    known = {part.name for part in fields(Look)} - {"arm"}
+    told = {name: value for name, value in line.items() if name in known}
+    look = Look(arm=_arm(line["arm"]), **{**told, "log_likelihoods": tuple(told["log_likelihoods"])})
+    check_types(look, RACE_LINES)
+    if not 0 <= look.rung <= MOST_RUNGS:
+        raise ValueError(f"there is no rung {look.rung}")
+    return look
+
+
+def _arm(record: Mapping[str, Any]) -> Arm:
+    arm = Arm(record["model"], record["learning_rate"])
+    check_types(arm, RACE_LINES)
+    return arm
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 40:
+        raise ValueError(f"{value!r} is no number of steps or of a rung")
+    return value
+
+
+def write_race(folder: Path, record: Mapping[str, Any]) -> None:
+    """The outcome of a race, beside its lines."""
+    text = json.dumps({"format": FORM, "version": VERSION, **record}, indent=1)
+    write_atomically(folder / RACE, strip_credentials(text) + "\n")
+
+
+def read_race(folder: Path) -> RaceRecord:
+    """The race in a folder, over or going on.
+
+    Raises:
+        RunError: a file is damaged, or of another version.
+
+    """
+    found = RaceRecord()
+    take_lines(found, read_lines(folder / RACE_LINES, tolerant=True))
+    path = folder / RACE
+    if found.complete and path.is_file():
+        told = in_version(read_json(path), FORM, VERSION, MIGRATIONS, origin=str(path))
+        try:
+            found.order = tuple(Contestant(**one) for one in told["order"])
+            found.notes, found.answer = tuple(told["notes"]), told["answer"]
+            found.seconds = dict(told["seconds"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{path} is no outcome of a race: {error!r}.") from error
+    check_types(found, str(path))
+    return found
+
+
+def take_lines(record: RaceRecord, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Count several lines in."""
+    for line in lines:
+        record.take(line)
+
+
+def plain(arm: Arm) -> dict[str, Any]:
+    """An arm as JSON has it."""
+    return asdict(arm)

@@ -1,0 +1,190 @@
+"""What was run and what came out, as names and values: for comparisons of runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any
+
+from hubscout.report.names import short_names
+from hubscout.report.run import Run
+from hubscout.report.tuning_runs import by_method
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.texts import human_seconds
+from hubscout.runs.tuning_record import TuningRun
+
+NONE = "–"
+RESULTS = ("Run", "Kind", "Task", "Model", "Method", "Teachers", "Metric", "Score", "Error")
+"""The columns of every comparison, before those of the settings that differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One line of a comparison: a ranking with its best model, or a method of a tuning with the mean over its seeds."""
+
+    run: str
+    kind: str
+    task: str
+    data: str
+    model: str
+    method: str = ""
+    teachers: str = ""
+    metric: str = ""
+    score: float | None = None
+    error: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The values under `RESULTS`."""
+        numbers = ("" if value is None else f"{value:.6g}" for value in (self.score, self.error))
+        return (self.run, self.kind, self.task, self.model, self.method, self.teachers, self.metric, *numbers)
+
+
+def run_facts(run: Run) -> dict[str, str]:
+    """The facts and settings of a run, for a look at two side by side."""
+    return _ranking_facts(run.ranking) if run.ranking is not None else _tuning_facts(run)
+
+
+def _tuning_facts(run: Run) -> dict[str, str]:
+    runs = run.tuning
+    facts = {
+        "Task": run.title,
+        "Data": _several(one.task_fingerprint[:12] for one in runs),
+        "Training samples": _several(f"{one.sizes['train']:,}" for one in runs if "train" in one.sizes),
+        "Tuned model": ", ".join(short_names(list(dict.fromkeys(one.model for one in runs if one.model)))) or NONE,
+        "Methods": _several(one.method for one in runs),
+        "Teachers": _teachers(runs) or NONE,
+        "Seeds": _several(str(one.seed) for one in runs if one.seed is not None),
+    }
+    return {**facts, **_settings(runs)}
+
+
+def _ranking_facts(ranking: Ranking) -> dict[str, str]:
+    environment = ranking.environment
+    facts = {
+        "Task": ranking.task.name,
+        "Data": ranking.task.fingerprint[:12],
+        "Training samples": f"{max((row.n for row in ranking.rows), default=0):,}",
+        "Metrics": ", ".join(ranking.metrics),
+        "Models": f"{len(ranking)}" + (f", {len(ranking.failures)} failed" if ranking.failures else ""),
+        "Best": short_names([ranking.best.identifier])[0] if ranking.rows else NONE,
+        "Complete": "yes" if ranking.complete else "no",
+        "Time": human_seconds(ranking.seconds),
+        "Device": str(environment.get("device") or NONE),
+        "Started, UTC": str(environment.get("started") or NONE)[:16].replace("T", " "),
+        "Seed": str(ranking.seed),
+    }
+    return {**facts, **_named(ranking.settings, without=("metrics", "seed"))}
+
+
+def _settings(runs: Sequence[TuningRun]) -> dict[str, str]:
+    """The arguments of tunings; one that differs among them has all its values."""
+    found = [_named(one.arguments, without=("seed",)) for one in runs]
+    return {
+        key: _several(one.get(key, NONE) for one in found) for key in dict.fromkeys(k for one in found for k in one)
+    }
+
+
+def _named(settings: Mapping[str, Any], without: Sequence[str]) -> dict[str, str]:
+    """Settings in words; those that are not set are left out."""
+    return {
+        key.replace("_", " "): _words(value)
+        for key, value in sorted(settings.items())
+        if key not in without and value is not None and not isinstance(value, Mapping)
+    }
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _several(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(value for value in values if value)) or NONE
+
+
+def _teachers(runs: Sequence[TuningRun]) -> str:
+    return ", ".join(short_names(list(dict.fromkeys(teacher for one in runs for teacher in one.teachers))))
+
+
+def results(name: str, run: Run) -> list[Result]:
+    """What a run has to show in a table of many runs."""
+    if run.ranking is not None:
+        ranking = run.ranking
+        best = ranking.best if ranking.rows else None
+        return [
+            Result(
+                run=name,
+                kind="ranking",
+                task=ranking.task.name,
+                data=ranking.task.fingerprint,
+                model=short_names([best.identifier])[0] if best else "",
+                metric=ranking.metrics[0],
+                score=best.score if best else None,
+                error=best.standard_error if best else None,
+                settings=_named(ranking.settings, without=()) | {"seed": str(ranking.seed)},
+            )
+        ]
+    return [_tuned(name, run, method, runs) for method, runs in by_method(run.tuning).items()]
+
+
+def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Result:
+    """A method; its score is on test where that was measured, else on validation."""
+    first = runs[0]
+    metric, values = "", []
+    for split in ("test", "validation"):
+        found = next((one.metrics[split] for one in runs if one.metrics.get(split)), None)
+        if found:
+            wanted = next(iter(found))
+            metric = f"{wanted}, {split}"
+            values = [one.metrics[split][wanted][0] for one in runs if wanted in one.metrics.get(split, {})]
+            break
+    return Result(
+        run=name,
+        kind="tuning",
+        task=run.title,
+        data=first.task_fingerprint,
+        model=short_names([first.model])[0] if first.model else "",
+        method=method.partition(",")[0],
+        teachers=_teachers(runs),
+        metric=metric,
+        score=fmean(values) if values else None,
+        error=stdev(values) if len(values) > 1 else None,
+        settings=_settings(runs) | {"seed": _several(str(one.seed) for one in runs if one.seed is not None)},
+    )
+
+
+def sorted_results(found: Iterable[Result]) -> list[Result]:
+    """By task and metric, the best first: scores of different ones cannot be compared."""
+    return sorted(found, key=lambda one: (one.task, one.metric, -(one.score if one.score is not None else -1e300)))
+
+
+def differing_settings(found: Sequence[Result]) -> list[str]:
+    """The settings that are not the same in all runs that have them."""
+    keys = dict.fromkeys(key for one in found for key in one.settings)
+    return [key for key in keys if len({one.settings.get(key) for one in found}) > 1]
+
+
+def as_csv(found: Sequence[Result]) -> str:
+    """The comparison as a table for other programs, with every setting."""
+    keys = list(dict.fromkeys(key for one in found for key in one.settings))
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow([*(name.lower() for name in RESULTS), "data", *keys])
+    for one in found:
+        writer.writerow(
+            [_harmless(cell) for cell in (*one.cells, one.data, *(one.settings.get(key, "") for key in keys))]
+        )
+    return file.getvalue()
+
+
+def _harmless(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if cell[:1] in {"=", "+", "@", "\t", "\r"} else cell

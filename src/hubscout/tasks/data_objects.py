@@ -1,0 +1,234 @@
+"""Data that is an object in memory already: pairs, data frames, the data sets of `datasets` and of torch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubscout.errors import TaskError
+from hubscout.tasks.arrays import from_arrays
+from hubscout.tasks.pixels import as_array, is_array
+from hubscout.tasks.sequences import Rows
+from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.task import Task
+
+_INPUT_KEYS = ("image", "img", "pixel_values", "text", "sentence", "audio", "tokens", "input", "inputs", "x")
+_LABEL_KEYS = ("label", "labels", "target", "targets", "y")
+
+
+def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None:
+    """The constructor for an object; None for a path or a name."""
+    from hubscout.tasks.table import is_frame
+
+    if isinstance(source, str | Path) and "labels" not in options:
+        return None
+    if _is_of("datasets", source):
+        return "from_hf"
+    if is_frame(source):
+        return "from_table"
+    if _is_torch_dataset(source):
+        return "from_torch_dataset"
+    if isinstance(source, Mapping):
+        _check_splits(source)
+        first = next(iter(source.values()))
+        if _is_of("datasets", first):
+            return "from_hf"
+        return "from_torch_dataset" if _is_torch_dataset(first) or _is_pair(first) else "from_table"
+    if "labels" in options or _is_pair(source):
+        return "from_pair"
+    raise TaskError(
+        f"This is no data that is understood: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
+        "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."
+    )
+
+
+def from_pair(source: Any, *, labels: Any = None, **options: Any) -> Task:
+    """A task out of `(inputs, labels)`, or out of inputs with `labels` beside them; see `from_arrays`."""
+    inputs, found = source if labels is None else (source, labels)
+    return from_arrays(inputs, found, **options)
+
+
+def from_torch_dataset(source: Any, *, target_names: Sequence[str] | None = None, **options: Any) -> Task:
+    """A task out of a torch `Dataset` or `DataLoader`, or a mapping from splits to those or to `(inputs, labels)`.
+
+    Args:
+        source: gives pairs of an input and a label, or dictionaries of them. A `transform` of torchvision's kind is
+            left out, because every model prepares images in its own way; so are the batches of a loader.
+        target_names: names of the classes, where labels are numbers; by default the `classes` of the data set.
+        options: of `from_arrays`.
+
+    Returns:
+        The task. Images are read when they are asked for.
+
+    Raises:
+        TaskError: a data set without a length, or whose items are not pairs.
+
+    """
+    parts = source if isinstance(source, Mapping) else {"train": source}
+    pairs: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, part in parts.items():
+        split = canonical_split(name)
+        assert split is not None
+        pairs[split] = part if _is_pair(part) else _pair_of(part, notes)
+        if target_names is None and not _is_pair(part):
+            target_names = _classes(_innermost(part))
+    if "train" not in pairs:
+        raise TaskError(f"There is no train split; there are {', '.join(pairs)}. Models are ranked on train.")
+    if target_names is not None and not _are_whole(pairs["train"][1]):
+        target_names = None
+    inputs, labels = pairs.pop("train")
+    return from_arrays(inputs, labels, target_names=target_names, notes=tuple(dict.fromkeys(notes)), **pairs, **options)
+
+
+class DatasetInputs(Sequence[Any]):
+    """The inputs of a torch data set, read one by one; tensors as NumPy arrays."""
+
+    def __init__(self, dataset: Any, place: Any) -> None:
+        self.dataset, self.place = dataset, place
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        value = self.dataset[range(len(self))[index]][self.place]
+        return as_array(value) if is_array(value) else value
+
+
+def _pair_of(source: Any, notes: list[str]) -> tuple[Any, Any]:
+    """Inputs and labels of a data set or loader."""
+    dataset, rows = _rows_of_loader(source, notes)
+    if not hasattr(dataset, "__len__"):
+        raise TaskError(
+            f"{type(dataset).__name__} is a stream without a length. Read it into a list first, and give "
+            "(inputs, labels)."
+        )
+    if not len(dataset):
+        raise TaskError(f"The {type(dataset).__name__} is empty: it has no samples.")
+    dataset = _without_transform(dataset, notes)
+    tensors = getattr(dataset, "tensors", None)
+    files = getattr(dataset, "samples", None)
+    inputs: Any
+    labels: Any
+    if isinstance(tensors, tuple) and len(tensors) == 2:
+        inputs, labels = (as_array(tensor) for tensor in tensors)
+    elif isinstance(files, list) and isinstance(files[0], tuple) and hasattr(dataset, "class_to_idx"):
+        inputs, labels = [Path(path) for path, _ in files], [label for _, label in files]
+    else:
+        inputs, labels = _read_pairs(dataset)
+    if rows is None:
+        return inputs, labels
+    chosen: Any = Rows(inputs, np.asarray(rows))
+    return chosen, [labels[row] for row in rows]
+
+
+def _read_pairs(dataset: Any) -> tuple[Any, list[Any]]:
+    first = dataset[0]
+    if isinstance(first, Mapping):
+        keys = [[key for key in names if key in first] for names in (_INPUT_KEYS, _LABEL_KEYS)]
+        if not all(keys):
+            raise TaskError(
+                f"An item of {type(dataset).__name__} has the keys {', '.join(map(str, first))}; one of "
+                f"{', '.join(_INPUT_KEYS)} and one of {', '.join(_LABEL_KEYS)} were expected."
+            )
+        places: tuple[Any, Any] = keys[0][0], keys[1][0]
+    elif isinstance(first, tuple | list) and len(first) == 2:
+        places = (0, 1)
+    else:
+        raise TaskError(
+            f"An item of {type(dataset).__name__} must be a pair of an input and a label; it is "
+            f"{type(first).__name__} {first!r:.60}."
+        )
+    known = getattr(dataset, "targets", None)
+    if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
+        known = [dataset[row][places[1]] for row in range(len(dataset))]
+    inputs = DatasetInputs(dataset, places[0])
+    is_image = hasattr(inputs[0], "convert") or is_array(inputs[0])
+    return inputs if is_image else list(inputs), [_plain(label) for label in known]
+
+
+def _rows_of_loader(source: Any, notes: list[str]) -> tuple[Any, Sequence[int] | None]:
+    """The data set of a loader, and the rows that its sampler chooses; a data set as it is."""
+    if not _is_loader(source):
+        return source, None
+    notes.append("the batches, the order and the collate function of the DataLoader are not used")
+    chosen = getattr(source.sampler, "indices", None)
+    return source.dataset, None if chosen is None else sorted(int(row) for row in chosen)
+
+
+def _without_transform(dataset: Any, notes: list[str]) -> Any:
+    """The data set, and those that it is made of, without the transform of their inputs; the user's stay as it is."""
+    changed: dict[str, Any] = {}
+    for name in ("dataset", "datasets"):
+        inner = getattr(dataset, name, None)
+        if isinstance(inner, list):
+            changed[name] = [_without_transform(one, notes) for one in inner]
+        elif _is_torch_dataset(inner):
+            changed[name] = _without_transform(inner, notes)
+    if getattr(dataset, "transform", None) is not None and hasattr(dataset, "target_transform"):
+        changed |= {"transform": None, "transforms": None}
+        notes.append("the transform of the data set is left out: every model prepares its inputs in its own way")
+    if not changed:
+        return dataset
+    copied = copy.copy(dataset)
+    for name, value in changed.items():
+        setattr(copied, name, value)
+    return copied
+
+
+def _innermost(source: Any) -> Any:
+    """The data set behind loaders and subsets."""
+    while True:
+        inner = getattr(source, "dataset", None) or next(iter(getattr(source, "datasets", None) or ()), None)
+        if not _is_torch_dataset(inner):
+            return source
+        source = inner
+
+
+def _classes(dataset: Any) -> list[str] | None:
+    names = getattr(dataset, "classes", None)
+    return [str(name) for name in names] if isinstance(names, list | tuple) and names else None
+
+
+def _plain(label: Any) -> Any:
+    """A label without its tensor: a number, or a row of them."""
+    if not is_array(label):
+        return label
+    array = as_array(label)
+    return array.item() if array.size == 1 else array.tolist()
+
+
+def _are_whole(labels: Any) -> bool:
+    return all(isinstance(label, int | np.integer) for label in labels)
+
+
+def _check_splits(source: Mapping[Any, Any]) -> None:
+    unknown = next((name for name in source if canonical_split(name) is None), None)
+    if unknown is not None:
+        raise TaskError(f"There is no split {unknown!r}. Known names: {known_split_names()}.")
+    if not source:
+        raise TaskError("The mapping from splits to data is empty.")
+
+
+def _is_of(package: str, value: Any) -> bool:
+    return any(kind.__module__.partition(".")[0] == package for kind in type(value).__mro__)
+
+
+def _is_loader(value: Any) -> bool:
+    return any(kind.__name__ == "DataLoader" for kind in type(value).__mro__)
+
+
+def _is_torch_dataset(value: Any) -> bool:
+    return _is_loader(value) or any(
+        kind.__name__ == "Dataset" and kind.__module__.startswith("torch.") for kind in type(value).__mro__
+    )
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], str | Path)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import hubscout as hs
+from hubscout.cli.app import app
+
+
+def picture(seed: int, side: int = 48) -> Image.Image:
+    coarse = np.random.default_rng(seed).integers(0, 256, (6, 6, 3)).astype(np.uint8)
+    return Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two classes in two splits, with one fault of each sort."""
+    root = tmp_path / "flowers"
+    number = 0
+    sizes = {
+        "train": {"daisy": 120, "rose": 12, "tulip": 4},
+        "val": {"daisy": 3, "rose": 3},
+        "test": {"daisy": 6, "rose": 6},
+    }
+    for split, counts in sizes.items():
+        for name, count in counts.items():
+            (root / split / name).mkdir(parents=True)
+            for row in range(count):
+                picture(number).save(root / split / name / f"{row:03d}.png")
+                number += 1
+    (root / "test" / "rose" / "000.png").write_bytes((root / "train" / "rose" / "001.png").read_bytes())
+    (root / "train" / "daisy" / "007.png").write_bytes((root / "train" / "rose" / "003.png").read_bytes())
+    Image.open(root / "train" / "daisy" / "010.png").save(root / "train" / "daisy" / "011.jpg", quality=60)
+    (root / "train" / "rose" / "005.png").write_bytes(b"not an image at all")
+    picture(999).save(root / "train" / "rose" / "006.png", "JPEG")
+    (root / "train" / "rose" / "notes.docx").write_bytes(b"x")
+    return root
+
+
+def test_every_fault_is_found_by_name(folder: Path) -> None:
+    found = hs.check(folder)
+    assert tuple(finding.name for finding in found.findings) == (
+        *("unreadable", "duplicates", "conflicts", "near-duplicates"),
+        *("few-samples", "imbalance", "endings"),
+    )
+    assert [sample.name for group in found["unreadable"].groups for sample in group] == [
+        str(Path("train", "rose", "005.png"))
+    ]
+    crossing = found["duplicates"].groups[0]
+    assert {sample.split for sample in crossing} == {"train", "test"}
+    assert "more than one split" in found["duplicates"].words
+    assert found["duplicates"].count == 4
+    assert {sample.label for sample in found["conflicts"].groups[0]} == {"daisy", "rose"}
+    near = {Path(sample.name).name for group in found["near-duplicates"].groups for sample in group}
+    assert near == {"010.png", "011.jpg"}
+    assert "'tulip' 4" in found["few-samples"].words
+    assert "'daisy'" in found["imbalance"].words
+    assert "1 .docx" in found["endings"].words
+    assert found["endings"].groups[0][0].remark == "is .jpg"
+    assert "\n" not in repr(found)
+    assert "005.png" in str(found)
+    assert len(found.to_frame()) == 1 + 4 + 2 + 2 + 1
+
+
+def test_good_data_has_no_findings() -> None:
+    texts = [f"a sentence of its own, number {row}" for row in range(60)]
+    found = hs.check((texts, ["a", "b"] * 30))
+    assert found.findings == ()
+    assert "Nothing found" in str(found)
+
+
+def test_texts_that_differ_in_case_and_marks_are_near_duplicates() -> None:
+    texts = [f"a sentence of its own, number {row}" for row in range(60)]
+    texts[7] = "A sentence of its OWN - number 5!"
+    found = hs.check((texts, ["a", "b"] * 30))
+    assert [finding.name for finding in found.findings] == ["near-duplicates"]
+    assert sorted(sample.name for sample in found["near-duplicates"].groups[0]) == sorted([texts[5], texts[7]])
+
+
+def test_a_task_says_the_cheap_part_by_itself(folder: Path) -> None:
+    notes = hs.open_task(folder).notes
+    assert any("2 inputs occur again" in note and "1 of test are in train too" in note for note in notes)
+    assert any("imbalanced" in note for note in notes)
+
+
+def test_the_command_names_findings_and_writes_a_page(folder: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    page = tmp_path / "check.html"
+    result = CliRunner().invoke(app, ["check", str(folder), "--out", str(page)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    for part in ("unreadable", "005.png", "near-duplicates", "mislabelled samples were not looked for"):
+        assert part in result.output, part
+    assert page.read_text().count("<figure>") >= 9
+    as_json = CliRunner().invoke(app, ["check", str(folder), "--json", "--quiet"])
+    assert {one["name"] for one in json.loads(as_json.stdout)["findings"]} >= {"unreadable", "duplicates"}
+    refused = CliRunner().invoke(app, ["check", str(folder), "--out", "check.pdf"])
+    assert refused.exit_code == 2

@@ -1,0 +1,99 @@
+"""Labels that were exchanged on purpose are found, and few others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from torch import nn
+
+import hubscout as hs
+from hubscout.checking.mislabelled import find_suspects
+from hubscout.errors import ModelError
+from hubscout.tasks import Task
+
+
+class Same(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.num_features = width
+        self.layer = nn.Linear(width, width, bias=False)
+        nn.init.eye_(self.layer.weight)
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+
+def flowers(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    classes = draw.integers(0, 3, n)
+    centres = 3 * draw.standard_normal((3, 8))
+    return (centres[classes] + draw.standard_normal((n, 8))).astype(np.float32), classes
+
+
+def rows_of(task: Task, inputs: np.ndarray, samples: list) -> set[int]:
+    """The numbers that the samples of a finding had in the arrays that the task was made of."""
+    found = (task.splits[sample.split].inputs[sample.row] for sample in samples)
+    return {int(np.flatnonzero((inputs == value).all(axis=1))[0]) for value in found}
+
+
+def test_exchanged_classes_are_found_in_every_split() -> None:
+    inputs, classes = flowers()
+    wrong = np.random.default_rng(1).choice(len(classes), 24, replace=False)
+    labels = classes.copy()
+    labels[wrong] = (labels[wrong] + 1) % 3
+    task = Task.from_arrays(inputs, labels, target_names=["a", "b", "c"])
+    finding = hs.check(task, Same(8))["mislabelled"]
+    samples = [sample for group in finding.groups for sample in group]
+    found = rows_of(task, inputs, samples)
+    # Not all of them: one must look as much like its other class as samples of that class usually do.
+    assert len(found & set(wrong.tolist())) >= 16
+    assert len(found - set(wrong.tolist())) <= 4
+    assert {sample.split for sample in samples} == {"train", "validation", "test"}
+    assert samples[0].remark in ("probably a", "probably b", "probably c")
+
+
+def test_right_labels_are_hardly_suspected() -> None:
+    inputs, classes = flowers()
+    clean = hs.check((inputs, classes), {"same": Same(8)})["mislabelled"]
+    assert clean is None or clean.count <= 6
+
+
+def test_labels_and_numbers_that_are_wrong() -> None:
+    inputs, classes = flowers()
+    labels = np.stack([classes == 0, inputs[:, 0] > 0], axis=1).astype(int)
+    labels[5] = 1 - labels[5]
+    several = hs.check(Task.from_arrays(inputs, labels, kind="multilabel", target_names=["x", "y"]), Same(8))
+    remarks = {sample.remark for group in several["mislabelled"].groups for sample in group}
+    assert any(remark.startswith("probably ") for remark in remarks)
+    numbers = inputs @ np.arange(8.0) + 0.1 * np.random.default_rng(2).standard_normal(len(inputs))
+    numbers[[3, 9]] += 40.0
+    finding = hs.check((inputs, numbers), Same(8))["mislabelled"]
+    assert finding.count == 2
+    assert "probably about" in finding.groups[0][0].remark
+
+
+def test_a_subset_names_the_samples_of_the_whole() -> None:
+    inputs, classes = flowers()
+    labels = classes.copy()
+    labels[:40] = (labels[:40] + 1) % 3
+    task = Task.from_arrays(inputs, labels)
+    finding = hs.check(task, Same(8), limit=300)["mislabelled"]
+    found = rows_of(task, inputs, [sample for group in finding.groups for sample in group])
+    assert found
+    assert len([row for row in found if row < 40]) >= 0.8 * len(found)
+
+
+def test_a_class_that_is_always_hard_is_not_all_suspected() -> None:
+    """Predictions of class b are weak for every b: only one as strong as usual for the other class is suspected."""
+    task = Task.from_arrays(np.eye(8), ["a", "b"] * 4)
+    predicted = np.tile([[0.9, 0.1], [0.55, 0.45]], (4, 1))
+    targets = np.array([0, 1] * 4)
+    assert not list(find_suspects(task, predicted, targets))
+    predicted[3] = [0.95, 0.05]
+    assert [suspect.row for suspect in find_suspects(task, predicted, targets)] == [3]
+
+
+def test_models_that_all_fail_are_an_error() -> None:
+    inputs, classes = flowers(60)
+    with pytest.raises(ModelError, match="No model could be used"):
+        hs.check((inputs, classes), Same(5))

@@ -1,0 +1,82 @@
+"""`hubscout race` from the command to the model that predicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+NETWORKS = """
+import torch
+from torch import nn
+
+
+def make(width=8, seed=0):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Conv2d(3, width, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    net.num_features = width
+    net.pretrained_cfg = {"input_size": (3, 16, 16), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0}
+    return net
+"""
+QUICK = ("--set", "steps=40", "--set", "batch_size=16", "--set", "learning_rate=0.05", "--device", "cpu")
+
+
+@pytest.fixture
+def networks(tmp_path: Path) -> str:
+    (tmp_path / "nets.py").write_text(NETWORKS)
+    return f"python:{tmp_path / 'nets.py'}:make"
+
+
+def test_rank_race_and_teach_in_one_command(hubscout: Run, images: Path, networks: str, tmp_path: Path) -> None:
+    big, small = f"{networks}?width=16", f"{networks}?seed=1&width=4"
+    command = ("race", images, "-m", big, "--deploy", small, "--out", tmp_path / "run", *QUICK)
+    result = hubscout(*command)
+    assert result.exit_code == 0, result.stderr
+    assert "P(best)" in result.stdout
+    assert "taught by" in result.stdout
+    assert "deploy" in result.stderr
+    for folder in ("winner", "deployed"):
+        told = hubscout("predict", tmp_path / "run" / folder, next(images.glob("red/*")), "--allow-code", "--json")
+        assert told.exit_code == 0, told.stderr
+    page = hubscout("report", tmp_path / "run")
+    assert page.exit_code == 0, page.stderr
+    assert "Learning curves" in (tmp_path / "run" / "report.html").read_text()
+    again = hubscout(*command, "--json")
+    record = json.loads(again.stdout)
+    assert record["deployed"]["model"] == small
+    assert record["deployed"]["teachers"] == [big]
+    assert set(record["seconds"]) == {"evidence", "rungs", "winner", "deploy"}
+
+
+def test_a_pattern_races_all_that_it_matches_and_limits_hold(
+    hubscout: Run, images: Path, networks: str, tmp_path: Path
+) -> None:
+    models = ("-m", f"{networks}?width=4", "-m", f"{networks}?width=16")
+    result = hubscout("race", images, *models, "--max-params", "200", "--out", tmp_path / "run", "--json", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["winner"]["model"].endswith("width=4")
+    none = hubscout("race", images, *models, "--max-params", "1", "--out", tmp_path / "none", *QUICK)
+    assert none.exit_code == 2
+    assert "keeps the limits" in none.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--deploy", "timm/no-such-model"), "no-such-model"),
+        (("--folds", "0"), "--folds"),
+        (("--set", "epoch=3"), "Did you mean"),
+        (("--budget", "soon"), "soon"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_runs(
+    hubscout: Run, images: Path, networks: str, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    result = hubscout("race", images, "-m", networks, "--out", tmp_path / "run", *options)
+    assert result.exit_code in (1, 2)
+    assert words in result.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,70 @@
+"""The gain over an intercept, from the spectrum of features as they came, against a fit that centres them."""
+
+import numpy as np
+import pytest
+
+from hubscout.evidence import Statistics, logme, maximize_evidence
+
+
+def labels_for(features: np.ndarray, generator: np.random.Generator, classes: int = 4) -> np.ndarray:
+    """Classes of different frequency that the first features explain in part."""
+    scores = features[:, :classes] + generator.normal(size=(len(features), classes)) - np.arange(classes)
+    return scores.argmax(1)
+
+
+@pytest.mark.parametrize(("n", "dim"), [(200, 8), (60, 60), (61, 60), (40, 100)])
+@pytest.mark.parametrize("offset", [0.0, 0.3, 3.0, 50.0])
+def test_the_gain_is_that_of_centred_features_and_labels(n: int, dim: int, offset: float) -> None:
+    generator = np.random.default_rng(n + dim)
+    features = generator.normal(size=(n, dim))
+    labels = labels_for(features, generator)
+    shifted = features + offset * generator.uniform(0.5, 1.5, size=dim)
+    oracle = logme(shifted, labels, center=True)
+    found = logme(shifted, labels)
+    assert found.gain == pytest.approx(oracle.score - oracle.null_score, rel=1e-6, abs=1e-9)
+    np.testing.assert_allclose(found.per_target_gain, oracle.per_target - oracle.per_target_null, rtol=1e-5, atol=1e-8)
+    finite = np.isfinite(oracle.ratio)
+    np.testing.assert_array_equal(np.isfinite(found.over_base_rates.ratio), finite)
+    np.testing.assert_allclose(found.over_base_rates.ratio[finite], oracle.ratio[finite], rtol=1e-3)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e7])
+def test_sums_and_rows_have_the_same_gain(offset: float) -> None:
+    generator = np.random.default_rng(1)
+    features = generator.normal(size=(300, 12)) + offset
+    labels = labels_for(features - offset, generator)
+    sums = Statistics("classification", ["0", "1", "2", "3"])
+    for block in range(5):
+        sums.update(features[block::5], labels[block::5], block=block)
+    found = maximize_evidence(sums)
+    assert found.gain == pytest.approx(logme(features, labels, center=True).gain, rel=1e-6)
+    assert found.gain > 0.05
+
+
+@pytest.mark.parametrize("offset", [0.0, 5.0])
+def test_a_model_that_knows_base_rates_alone_gains_nothing(offset: float) -> None:
+    generator = np.random.default_rng(2)
+    features = generator.normal(size=(500, 20)) + offset
+    rare = (generator.uniform(size=(500, 6)) < 0.1).astype(int)
+    found = logme(features, rare, kind="multilabel")
+    assert 0 <= found.gain < 0.004
+    assert found.score - found.null_score > -1e-12  # against a model that predicts 0, a constant is worth something
+    assert logme(np.ones((500, 1)), rare, kind="multilabel").gain == pytest.approx(0, abs=1e-12)
+
+
+def test_a_label_that_all_samples_have_gains_nothing() -> None:
+    generator = np.random.default_rng(3)
+    features = generator.normal(size=(50, 4))
+    labels = np.stack([np.ones(50, dtype=int), (features[:, 0] > 0).astype(int)], axis=1)
+    found = logme(features, labels, kind="multilabel")
+    assert found.per_target_gain[0] == 0
+    assert found.per_target_gain[1] > 0.1
+
+
+def test_classes_that_do_not_occur_have_no_part_in_the_mean() -> None:
+    generator = np.random.default_rng(4)
+    features = generator.normal(size=(80, 5))
+    labels = (features[:, 0] > 0).astype(int)
+    few = logme(features, labels, classes=[0, 1])
+    many = logme(features, labels, classes=[0, 1, 2, 3])
+    assert many.gain == pytest.approx(few.gain, rel=1e-9)

@@ -1,0 +1,126 @@
+"""After the rungs: a refit, and a model to deploy that the winners teach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from racing_networks import QUICK, names
+
+from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
+from hubscout.racing import race
+from hubscout.racing.elimination import better_rate
+from hubscout.runs.events import Raced
+from hubscout.tasks import Task
+from hubscout.tuning import Tuned
+
+OPTIONS = {**QUICK, "learning_rate": 0.05}
+
+
+def lines(folder: Path, event: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, (folder / "race.jsonl").open()) if line["event"] == event]
+
+
+def test_the_rates_of_the_winner_are_compared_again_where_it_has_won(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **OPTIONS)
+    last = max(look.rung for look in found.looks)
+    looks = [look for look in found.looks if look.rung == last and look.arm.model == found.winner.model]
+    assert {look.arm.learning_rate for look in looks} == {0.05, 0.2}
+    assert found.winner == better_rate(looks)
+    assert found.order[0].learning_rate == found.winner.learning_rate
+
+
+def test_the_winners_teach_a_model_that_has_not_raced(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "seed=3&width=8")
+    found = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert found.deployed is not None
+    assert (found.deployed.method, found.deployed.model, found.deployed.teachers) == ("b-tuning", small, (big,))
+    assert found.deployed.metric("test").value > 0.6
+    assert len(lines(tmp_path / "run", "lesson")) == 2  # a learning rate of its own
+    again = Tuned.load(tmp_path / "run" / "deployed", allow_code=True)
+    assert again.model == small
+    assert "deploy" in found.seconds
+    assert "taught by" in found.answer
+    assert json.loads((tmp_path / "run" / "race.json").read_text())["deployed"]["teachers"] == [big]
+
+
+def test_one_that_diverges_is_taught_more_slowly(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "seed=3&width=8")
+    found = race(task, big, out=tmp_path / "run", deploy=small, **{**OPTIONS, "trade_off": 3000.0})
+    told = lines(tmp_path / "run", "lesson")
+    assert all("DivergedError" in line["failure"] for line in told[:2])
+    assert found.deployed is not None
+    assert found.deployed.arguments.learning_rate == told[-1]["arm"]["learning_rate"] < 0.05
+
+
+def test_one_that_cannot_be_taught_leaves_the_winner(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "broken=true&width=8")
+    found = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert found.deployed is None
+    assert any("could not be taught" in note for note in found.notes)
+    assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).model == big
+
+
+def test_one_that_has_raced_keeps_its_rate(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "width=3")
+    found = race(task, [big, small], out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert found.winner.model == big
+    assert found.deployed is not None
+    assert not lines(tmp_path / "run", "lesson")
+    raced = next(one for one in found.order if one.model == small)
+    assert found.deployed.arguments.learning_rate == raced.learning_rate
+
+
+def test_one_that_has_won_is_the_winner(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "width=2")
+    found = race(task, [big, small], out=tmp_path / "run", deploy=big, **OPTIONS)
+    assert found.deployed is found.tuned
+    assert any("nobody teaches it" in note for note in found.notes)
+    assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).model == big
+
+
+def test_a_stop_in_the_middle_of_teaching_costs_nothing_that_was_done(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    whole = race(task, big, out=tmp_path / "whole", deploy=small, **OPTIONS)
+
+    def stop(event: Any) -> None:
+        if isinstance(event, Raced) and event.line["event"] == "lesson":
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="The best so far"):
+        race(task, big, out=tmp_path / "cut", deploy=small, observer=stop, **OPTIONS)
+    looks = len(lines(tmp_path / "cut", "look"))
+    found = race(task, big, out=tmp_path / "cut", deploy=small, **OPTIONS)
+    assert len(lines(tmp_path / "cut", "look")) == looks
+    assert found.deployed is not None
+    assert found.deployed.metric("test") == whole.deployed.metric("test")  # type: ignore[union-attr]
+
+
+def test_teaching_can_be_asked_for_after_the_race(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    first = race(task, big, out=tmp_path / "run", **OPTIONS)
+    found = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert found.winner == first.winner
+    assert found.deployed is not None
+    assert len(lines(tmp_path / "run", "look")) == len(first.looks)
+
+
+def test_a_model_to_deploy_that_is_not_there_is_said_before_the_race(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    with pytest.raises((InputError, ModelNotFoundError)):
+        race(task, names(networks, "width=8"), out=tmp_path / "run", deploy="timm/no-such-model", **OPTIONS)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refit_learns_from_the_held_out_samples_too(task: Task, networks: Path, tmp_path: Path) -> None:
+    found = race(task, names(networks, "width=32"), out=tmp_path / "run", refit=True, **OPTIONS)
+    assert found.tuned is not None
+    assert found.tuned.sizes["train"] == len(task.train) + len(task.validation)
+    assert set(found.seconds) == {"evidence", "rungs", "winner", "refit"}

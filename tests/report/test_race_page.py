@@ -1,0 +1,100 @@
+"""The page of a real race: the answer in a sentence, curves with the moment each arm went, places, what was spent."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubscout.racing import Race, race
+from hubscout.report import open_run, render
+from hubscout.tasks import Task
+
+ARMS = ("name=digits", "name=wide&width=128", "name=narrow&width=8", "name=untrained&steps=0")
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory: pytest.TempPathFactory, zoo: str, task: Task) -> tuple[Path, Race]:
+    folder = tmp_path_factory.mktemp("races") / "digits"
+    models = [zoo + arm for arm in ARMS]
+    found = race(task, models, out=folder, deploy=models[3], steps=40, batch_size=32, learning_rate=0.02, device="cpu")
+    return folder, found
+
+
+def section(page: str, anchor: str) -> str:
+    return re.search(rf'<section id="{anchor}".*?</section>', page, re.DOTALL).group()  # type: ignore[union-attr]
+
+
+def test_the_answer_comes_first_and_is_that_of_the_race(raced: tuple[Path, Race]) -> None:
+    folder, found = raced
+    page = render(open_run(folder))
+    answer = section(page, "answer")
+    assert found.answer in answer.replace("&#x27;", "'").replace("&quot;", '"')
+    assert f"hubscout predict {folder}/deployed/ INPUTS" in answer
+    assert "Start from" not in answer  # that is the answer of a ranking
+    for stage in ("Evidence of all models", "Rungs", "The winner, to its end", "taught by the winners"):
+        assert stage in answer
+    assert page.index('id="answer"') < page.index('id="race"') < page.index('id="ranking"')
+
+
+def test_curves_end_where_an_arm_went_out(raced: tuple[Path, Race]) -> None:
+    folder, found = raced
+    part = section(render(open_run(folder)), "race")
+    wide = part[: part.index('class="narrow"')]
+    arms = {look.arm for look in found.looks}
+    assert wide.count('class="curve') == len(arms)
+    out = [arm for arm in arms if found.told.out_after(arm) == 0]
+    assert out
+    assert wide.count(f"out after {found.told.rungs[0]} steps") >= len(out)
+    assert f"after {found.tuned.steps} steps" in wide  # type: ignore[union-attr]
+    assert "Places by evidence and in the race" in part
+    first = found.order[0]
+    assert f"{first.evidence_rank} by evidence, 1 in the race" in part
+
+
+def test_a_race_in_memory_has_the_same_page(raced: tuple[Path, Race], tmp_path: Path) -> None:
+    folder, found = raced
+    page = found.report(tmp_path / "race.html").read_text()
+    saved = render(open_run(folder))
+    assert section(page, "race") == section(saved, "race")
+    assert found.answer.split(".")[0] in section(page, "answer")
+
+
+def test_a_race_that_goes_on_has_a_page_too(raced: tuple[Path, Race], tmp_path: Path) -> None:
+    folder, _ = raced
+    half = tmp_path / "half"
+    shutil.copytree(folder, half)
+    (half / "race.json").unlink()
+    lines = (half / "race.jsonl").read_text().splitlines()
+    (half / "race.jsonl").write_text("\n".join(lines[:4]) + '\n{"event": "lo')
+    page = render(open_run(half))
+    assert "Rung 1 of 3" in section(page, "answer")
+    assert 'id="race"' in page
+
+
+def test_what_a_race_names_is_no_markup(raced: tuple[Path, Race], tmp_path: Path) -> None:
+    folder, _ = raced
+    bad = tmp_path / "bad"
+    shutil.copytree(folder, bad)
+    for name in ("race.json", "race.jsonl"):
+        text = (bad / name).read_text()
+        (bad / name).write_text(text.replace("DivergedError", "<script>").replace("name=narrow", "name=<b>x</b>"))
+    page = render(open_run(bad))
+    assert "<b>x</b>" not in page
+
+
+@pytest.mark.browser
+def test_the_page_in_a_browser(raced: tuple[Path, Race], browser: Any, tmp_path: Path) -> None:
+    _, found = raced
+    path = found.report(tmp_path / "race.html")
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#race svg.narrow").first.is_visible()
+    assert not problems
+    page.close()

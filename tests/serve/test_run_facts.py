@@ -1,0 +1,47 @@
+import csv
+import io
+
+from hubscout.report import Run
+from hubscout.runs.tuning_record import TuningRun
+from hubscout.serve.run_facts import Result, as_csv, differing_settings, results, sorted_results
+
+
+def tuned(seed: int, score: float, **arguments: object) -> TuningRun:
+    return TuningRun(
+        name=f"fine-tune-{seed}",
+        method="fine-tune",
+        model="timm/small",
+        task="pets",
+        seed=seed,
+        metrics={"test": {"accuracy": (score, score, score)}},
+        arguments={"seed": seed, **arguments},
+    )
+
+
+def test_seeds_are_averaged_and_what_differs_between_them_is_named() -> None:
+    (found,) = results("run", Run(tuning=(tuned(0, 0.5, rate=1), tuned(1, 0.7, rate=2))))
+    assert (found.score, found.metric) == (0.6, "accuracy, test")
+    assert round(found.error or 0, 4) == 0.1414
+    assert found.settings == {"rate": "1, 2", "seed": "0, 1"}
+
+
+def result(run: str, task: str, score: float | None, **settings: str) -> Result:
+    return Result(run=run, kind="tuning", task=task, data="", model="m", metric="a", score=score, settings=settings)
+
+
+def test_the_order_is_by_task_then_score_and_runs_without_one_come_last() -> None:
+    found = sorted_results(
+        [result("a", "x", None), result("b", "y", 0.9), result("c", "x", 0.1), result("d", "x", 0.2)]
+    )
+    assert [one.run for one in found] == ["d", "c", "a", "b"]
+
+
+def test_settings_that_only_some_runs_have_differ() -> None:
+    same = {"batch": "8"}
+    assert differing_settings([result("a", "x", 1, **same), result("b", "x", 1, **same, rate="2")]) == ["rate"]
+
+
+def test_no_cell_of_a_table_becomes_a_formula() -> None:
+    text = as_csv([result("=cmd()", "@x", -0.5, note="-1")])
+    line = next(csv.DictReader(io.StringIO(text)))
+    assert (line["run"], line["task"], line["score"], line["note"]) == ("'=cmd()", "'@x", "-0.5", "-1")
