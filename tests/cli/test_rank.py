@@ -284,6 +284,21 @@ def test_passwords_in_urls_are_written_nowhere(
     assert record["task"]["source"]["arguments"]["url"] == "memory://***@store/colours"
 
 
+def test_without_models_those_on_this_machine_are_ranked_where_there_is_no_hub(
+    hubscout: Run, images: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from hubscout.hubs import list_models
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    wanted = "pypi/alexnet-features"
+    if not any(entry.identifier == wanted and entry.on_this_machine for entry in list_models("pypi/*")):
+        pytest.skip("no model is installed")
+    result = hubscout("rank", images, "--limit", "12", "--no-cache", "--budget", "1s", "--out", tmp_path / "run")
+    assert "on this machine, not the list 'small': the hub is switched off (HF_HUB_OFFLINE)." in result.stderr
+    assert "minilm" not in result.stdout
+    assert wanted in result.stdout
+
+
 def test_labels_that_no_model_explains_are_said_in_the_table_and_beside_json(
     hubscout: Run, images: Path, zoo: str, tmp_path: Path
 ) -> None:

@@ -95,6 +95,27 @@ def test_without_a_hub_what_is_here_opens_and_what_is_not_fails_at_once(client, 
     assert took < 10
 
 
+def test_many_models_without_a_network_wait_once_and_have_one_line_each(silent, tmp_path):
+    """As a user runs it, on a network that swallows every packet, for both hosts that models come from."""
+    data = tmp_path / "points.csv"
+    data.write_text("text,label\n" + "good day,a\nbad night,b\n" * 10, encoding="utf-8")
+    names = ["timm/resnet18.a1_in1k", "timm/resnet34.a1_in1k", "hf/facebook/dinov2-small"]
+    names += ["torchvision/resnet18", "torchvision/resnet34"]
+    words = [sys.executable, "-m", "hubscout", "rank", str(data), "--no-cache", "-m", ",".join(names)]
+    settings = {"https_proxy": silent, "TORCH_HOME": str(tmp_path / "torch"), "no_proxy": ""}
+    began = time.monotonic()
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=environment(silent, tmp_path, **settings), timeout=120
+    )
+    took = time.monotonic() - began
+    assert done.returncode == 1
+    failed = [line for line in done.stderr.splitlines() if "failed:" in line]
+    assert len(failed) == len(names)
+    assert all("does not answer within 3 seconds" in line for line in failed)
+    assert "etry" not in done.stderr
+    assert took < 60, "five models that each wait until a connection is given up take minutes"
+
+
 def test_a_part_of_a_model_is_not_the_model(client, hub, nobody, tmp_path):
     """An interrupted download leaves settings without weights."""
     with hub.fault("/storage/", status=500):

@@ -33,6 +33,7 @@ def test_what_the_hub_tells_is_listed(client, shelf):
         {
             "identifier": "hf/shelf/net-299", "params": 2990, "flops": None, "source_data": "wikipedia",
             "licence": "mit", "downloads": 299, "input_size": None, "on_this_machine": False,
+            "modalities": [],
         }
     ]  # fmt: skip
     assert notes == []
@@ -100,3 +101,17 @@ def test_the_command_lists_by_size(shelf, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, env=environment(shelf.url, tmp_path), timeout=100)
     assert "No model matches 'hf/shelf/*' with so many parameters." in done.stderr
     assert "--limit" in done.stderr
+
+
+def test_what_a_model_is_for_tells_what_it_takes(client, hub):
+    uses = {"pictures": "image-classification", "speech": "audio-classification", "words": "fill-mask", "some": None}
+    for name, use in uses.items():
+        facts = {} if use is None else {"pipeline_tag": use}
+        hub.add(f"uses/{name}", hub.repositories["acme/bert"].folders["main"], **facts)
+    try:
+        entries, _ = listing(client, "list_models('hf/uses/*')")
+    finally:
+        for name in uses:
+            del hub.repositories[f"uses/{name}"]
+    taken = {entry["identifier"].removeprefix("hf/uses/"): entry["modalities"] for entry in entries}
+    assert taken == {"pictures": ["image"], "speech": ["audio"], "words": ["text", "text-pair", "tokens"], "some": []}

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,11 @@ from hubscout.errors import (
 from hubscout.evidence import logme
 from hubscout.features import extract
 from hubscout.features.cache import FeatureCache
-from hubscout.hubs import load
+from hubscout.hubs import Backbone, load
+from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.listing import ModelEntry, ModelListing
 from hubscout.ranking import Ranking, rank
+from hubscout.ranking.candidates import find_candidates
 from hubscout.runs.events import Event, Finished, Started
 from hubscout.tasks import Task
 
@@ -402,3 +407,55 @@ def test_a_file_of_the_same_name_in_another_project_is_another_model(
         found.append(rank(array_task, "python:mine.py:make", cache=tmp_path / "cache").best)
     assert [row.from_cache for row in found] == [False, False, True]
     assert found[0].score == found[2].score != found[1].score
+
+
+@pytest.fixture
+def mixed_hub(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub with a model for arrays, one for texts, and one of which only opening it shows that it takes images."""
+    from hubscout.hubs.registry import HUBS
+
+    class Mixed:
+        def load(self, identifier: Identifier) -> Backbone:
+            late = identifier.name == "seen-late"
+            return load("timm/test_resnet?pretrained=false" if late else models["strong"])
+
+        def list_models(self, pattern: str) -> ModelListing:
+            late = ModelEntry(identifier="mixed/seen-late")
+            known = ModelEntry(identifier="mixed/known", modalities=("text",))
+            return ModelListing([ModelEntry(identifier="mixed/columns"), late, known])
+
+    monkeypatch.setitem(HUBS._entries, "mixed", Mixed())
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.usefixtures("mixed_hub")
+def test_a_pattern_leaves_out_models_of_another_modality_without_a_word(array_task: Task, progressive: bool) -> None:
+    heard: list[Event] = []
+    ranking = rank(array_task, "mixed/*", cache=False, observer=heard.append, progressive=progressive)
+    assert ranking.identifiers == ("mixed/columns",)
+    assert not ranking.failures
+    assert {event.model for event in heard} <= {"mixed/columns", "engine"}
+    named = rank(array_task, ["mixed/seen-late", "mixed/columns"], cache=False)
+    assert [failure.identifier for failure in named.failures] == ["mixed/seen-late"]
+
+
+def test_a_pattern_of_which_no_model_takes_the_inputs_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"none of the 2 models that match 'pypi/\*minilm\*' takes image inputs"):
+        find_candidates("pypi/*minilm*", "image")
+
+
+def test_models_must_be_named_where_there_is_no_list(array_task: Task) -> None:
+    with pytest.raises(InputError, match="no list of models for inputs of the kind 'array'"):
+        rank(array_task)
+
+
+def test_progress_is_shown_in_a_terminal_unless_it_is_unwanted(array_task: Task, models: dict[str, str]) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as screen, redirect_stderr(screen):
+        rank(array_task, models["strong"], cache=False, progress=False)
+        assert not select.select([ours], [], [], 0.2)[0]
+        rank(array_task, models["strong"], cache=False)
+        screen.flush()
+        assert "models" in os.read(ours, 1 << 16).decode()
+    os.close(ours)

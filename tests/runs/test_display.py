@@ -1,13 +1,27 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import select
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 
 import pytest
 
-from hubscout.runs.display import LineDisplay, display
-from hubscout.runs.events import Advanced, Downloading, Finished, Message, Observer, Progress, Started, Validated
+from hubscout.runs.display import LineDisplay, display, showing, shown
+from hubscout.runs.events import (
+    Advanced,
+    Downloading,
+    Event,
+    Finished,
+    Message,
+    Observer,
+    Progress,
+    Started,
+    Validated,
+)
 
 
 class Terminal(io.StringIO):
@@ -129,3 +143,87 @@ def test_a_tuning_is_a_bar_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fine-tune" in last
     assert "20/100" in last
     assert "loss 1.750" in last
+
+
+@contextmanager
+def terminal() -> Iterator[Callable[[], str]]:
+    """Standard error is a terminal; gives what it shows."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as screen, redirect_stderr(screen):
+
+        def read() -> str:
+            screen.flush()
+            ready, _, _ = select.select([ours], [], [], 0.2)
+            return os.read(ours, 1 << 16).decode() if ready else ""
+
+        yield read
+    os.close(ours)
+
+
+def test_a_call_in_python_shows_progress_in_a_terminal() -> None:
+    with terminal() as read:
+        with shown(None, True, 1, notes=["the list 'small'"]) as observer:
+            assert observer is not None
+            extraction(observer)
+        said = read()
+    assert "the list 'small'" in said
+    assert "models" in said
+
+
+def test_who_has_an_observer_or_wants_none_or_is_not_the_first_process_sees_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[Event] = []
+    with terminal() as read:
+        with shown(heard.append, True) as observer:
+            assert observer is not None
+            extraction(observer)
+        with shown(None, False) as observer:
+            assert observer is None
+        monkeypatch.setenv("RANK", "1")
+        with shown(None, True) as observer:
+            assert observer is None
+        assert read() == ""
+    assert len(heard) == 3
+
+
+def test_a_log_file_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown(None, True) as observer:
+        assert observer is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_function_that_shows_its_progress() -> None:
+    @showing("tuning")
+    def work(*, observer: Observer | None = None, progress: bool = True) -> bool:
+        if observer is not None:
+            tuning(observer)
+        return observer is not None
+
+    with terminal() as read:
+        assert not work(progress=False)
+        assert read() == ""
+        assert work()
+        assert "micro-batches of [4]" in read()
+
+
+@pytest.mark.slow
+def test_a_notebook_has_lines() -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    code = """
+from hubscout.runs.display import shown
+from hubscout.runs.events import Finished, Started
+with shown(None, True, 1) as observer:
+    observer(Started("test/conv", 700))
+    observer(Finished("test/conv", 0.4))
+"""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(book, timeout=60).execute()
+    outputs = book.cells[0].outputs
+    assert {output["name"] for output in outputs} == {"stdout"}, outputs
+    assert (
+        "".join(output["text"] for output in outputs)
+        == "[1/1] test/conv: 700 samples\n[1/1] test/conv: done in 0.4 s\n"
+    )

@@ -38,6 +38,15 @@ def run(*arguments, status=0):
     return result
 
 
+def test_tune_ends_with_a_sentence_against_the_probes(folder, tmp_path):
+    last = run("tune", folder, *TAUGHT, "--out", tmp_path, *QUICK).stdout.strip().replace("\n", " ")
+    _, found, sentence = last.rpartition("Test accuracy ")
+    assert found
+    assert "against the linear probe of the frozen features (" in sentence
+    assert "against that of the best teacher, python:tuning_networks:images?seed=" in sentence
+    assert sentence.endswith(").")
+
+
 def test_tune_then_predict(folder, tmp_path):
     out = tmp_path / "model"
     told = json.loads(run("tune", folder, *TAUGHT, "--out", out, "--json", *QUICK).stdout)

@@ -10,6 +10,8 @@ from tuning_networks import make_task, perceptron
 
 from hubscout.features import FeatureCache, extract, one_pass
 from hubscout.features.precision import Precision, pick_precision
+from hubscout.runs.events import Message
+from hubscout.tuning import tune
 from hubscout.tuning.knowledge import Library
 
 
@@ -40,6 +42,18 @@ def test_a_reduced_format_that_was_not_checked_is_not_taken(monkeypatch: pytest.
     extract(teacher, task, device="cpu", cache=cache, precision="float16")
     Library(task, "cpu", cache).features(teacher)
     assert len(cache.entries()) == 2
+
+
+def test_each_teacher_is_named_before_it_is_fitted() -> None:
+    """Fitting them takes minutes, in which nothing else is heard."""
+    task, heard = make_task(), []
+    teachers = [perceptron(1), perceptron(2)]
+    tune(task, perceptron(0), teachers, observer=heard.append, steps=2, batch_size=16, bootstrap_resamples=10)
+    told = [event.text if isinstance(event, Message) else type(event).__name__ for event in heard]
+    for name in [teacher.card.identifier for teacher in teachers]:
+        said = told.index(f"Computing the features of {name} for the {len(task.train)} training samples.")
+        assert told[said + 1] == "Started"
+        assert "Finished" in told[said + 1 : told.index("Progress")]
 
 
 def test_a_posterior_has_no_error_bar_that_nobody_reads() -> None:

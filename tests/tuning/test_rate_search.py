@@ -11,8 +11,11 @@ from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import difference_error
 from hubscout.tuning import tune
-from hubscout.tuning.rate_search import FACTORS, SHARE, steps_per_rate
+from hubscout.tuning.rate_search import FACTORS, SHARE, round_rate, steps_per_rate
+from hubscout.tuning.rates import rates_of
 
+DEFAULT = rates_of("sgd", "array").default
+FASTER = round_rate(3 * DEFAULT)
 LONG = {"method": "fine-tune", "steps": 240, "batch_size": 16, "optimizer": "sgd"}
 
 
@@ -33,13 +36,13 @@ def same_weights(one, other) -> bool:
 def test_the_run_goes_on_with_the_best_rate_as_if_it_had_been_given():
     task, heard = large_task(), []
     found = tune(task, perceptron(0), observer=heard.append, **LONG)
-    assert found.arguments.learning_rate == 0.009  # short runs from a random head: the default is far too slow here
+    assert found.arguments.learning_rate == FASTER  # short runs from a random head: the default is far too slow here
     (note,) = [note for note in found.notes if "Short runs" in note]
-    assert all(f"at {rate}" in note for rate in ("0.001", "0.003", "0.009"))
-    assert "goes on with the best, learning_rate=0.009" in note
+    assert all(f"at {rate}" in note for rate in (f"{DEFAULT / 3:.3g}", f"{DEFAULT:g}", f"{FASTER:g}"))
+    assert f"goes on with the best, learning_rate={FASTER:g}" in note
     assert note in {event.text for event in heard if isinstance(event, Message)}
     assert [line["text"] for line in found.curves if line["event"] == "note"] == [note]
-    given = tune(task, perceptron(0), learning_rate=0.009, **LONG)
+    given = tune(task, perceptron(0), learning_rate=FASTER, **LONG)
     assert same_weights(found, given)
     assert not [note for note in given.notes if "Short runs" in note]
 
@@ -58,11 +61,12 @@ def test_the_search_is_cheap():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"rate_search": False}, {"learning_rate": 0.003}, {"head_learning_rate": 0.03}, {"steps": 100}]
+    "changes",
+    [{"rate_search": False}, {"learning_rate": DEFAULT}, {"head_learning_rate": 10 * DEFAULT}, {"steps": 100}],
 )
 def test_no_search_where_a_rate_is_given_or_the_run_is_short_or_it_is_not_wanted(changes):
     tuned = tune(large_task(), perceptron(0), **{**LONG, **changes})
-    assert (tuned.arguments.learning_rate, tuned.arguments.head_learning_rate) == (0.003, 0.03)
+    assert (tuned.arguments.learning_rate, tuned.arguments.head_learning_rate) == (DEFAULT, 10 * DEFAULT)
     assert not [note for note in tuned.notes if "Short runs" in note]
 
 
@@ -71,7 +75,7 @@ def test_no_search_without_validation():
     blind = Task(
         "blind", task.kind, "array", task.target_names, {**task.splits, "validation": task.train.take([])}, "b"
     )
-    assert tune(blind, perceptron(0), **LONG).arguments.learning_rate == 0.003
+    assert tune(blind, perceptron(0), **LONG).arguments.learning_rate == DEFAULT
 
 
 def test_a_rate_that_diverges_is_not_chosen():
@@ -139,4 +143,4 @@ def test_a_lead_within_the_noise_does_not_unseat_the_default():
     )
     tuned = tune(few, perceptron(0), **LONG)
     (note,) = [note for note in tuned.notes if "Short runs" in note]
-    assert tuned.arguments.learning_rate == 0.003, note
+    assert tuned.arguments.learning_rate == DEFAULT, note

@@ -38,6 +38,8 @@ app = typer.Typer(add_completion=False)
 
 EPILOG = """Examples:
 
+hubscout race flowers/ --budget 30min --out run/
+
 hubscout race flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --budget 30min --out run/
 
 hubscout race reviews.csv --text review --label stars -m @encoders.txt --budget 2h --max-params 50M --out run/
@@ -55,8 +57,8 @@ the folder that OUT lies in shows it live."""
 @app.command(epilog=EPILOG)
 def race(
     data: DataArgument,
-    models: ModelsOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the race; the winner is in OUT/winner.")],
+    models: ModelsOption = None,
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for everything, the winner's tuning included, such as 30min.")
     ] = None,
@@ -115,15 +117,18 @@ def race(
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
-    wanted = find_candidates(split_models(models, allow_code=allow_code)).models
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
     options: dict[str, Any] = read_settings(settings or [])
-    with display(len(wanted), quiet=quiet, title="race") as observer:
+    named = split_models(models, allow_code=allow_code) if models else None
+    candidates = find_candidates(named, task.modality, device)
+    for note in candidates.notes:
+        say(note, quiet=quiet)
+    with display(len(candidates.models), quiet=quiet, title="race") as observer:
         found = run(
             task,
-            wanted,
+            candidates.models,
             budget=budget,
             out=out,
             resume=resume,

@@ -54,6 +54,8 @@ METRICS = (
 
 EPILOG = """Examples:
 
+hubscout rank flowers/
+
 hubscout rank flowers/ -m 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/
 
 hubscout rank trec/ -m hf/bert-base-uncased -m sentence-transformers/all-MiniLM-L6-v2 --metrics logme,knn
@@ -73,7 +75,7 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 @app.command(epilog=EPILOG)
 def rank(
     data: DataArgument,
-    models: ModelsOption,
+    models: ModelsOption = None,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -171,13 +173,14 @@ def rank(
     options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
-    found = find_candidates(split_models(models, allow_code=allow_code))
-    wanted = [candidate.identifier for candidate in found.models]
-    for note in found.notes:
-        say(note, quiet=quiet)
+    named = split_models(models, allow_code=allow_code) if models else None
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
+    found = find_candidates(named, task.modality, device if engine == "local" else "auto")
+    wanted = [candidate.identifier for candidate in found.models]
+    for note in found.notes:
+        say(note, quiet=quiet)
     layer_names = split_list(layers or [])
     with display(len(wanted), quiet=quiet) as observer:
         ranking = rank_models(

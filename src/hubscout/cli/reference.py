@@ -106,7 +106,8 @@ def reference(
         grid = replace(grid, learning_rates=_numbers(learning_rates, "--learning-rates"), beyond=())
     if weight_decays:
         grid = replace(grid, weight_decays=_numbers(weight_decays, "--weight-decays"))
-    wanted = [candidate.identifier for candidate in find_candidates(split_models(models, allow_code=allow_code)).models]
+    given = find_candidates(split_models(models or [], allow_code=allow_code), task.modality, device)
+    wanted = [candidate.identifier for candidate in given.models]
     with display(quiet=quiet, title="reference") as observer:
         found = run(
             task,

@@ -9,11 +9,13 @@ import typer
 from hubscout.cli.completion import complete_models
 
 ModelsOption = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--models",
         "-m",
-        help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line.",
+        help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line; small, base or "
+        "large is a list of hubscout's own (where none is named: small on a CPU, base on a GPU).",
+        show_default=False,
         autocompletion=complete_models,
     ),
 ]

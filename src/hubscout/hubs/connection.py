@@ -26,7 +26,7 @@ def hub_silence() -> str | None:
         if os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}:
             return f"the hub is switched off ({name})"
     if not _silence:
-        _silence.append(_try_to_connect())
+        _silence.append(silence_of(endpoint()))
     return _silence[-1]
 
 
@@ -40,14 +40,15 @@ def hub_reachable() -> bool:
     return hub_silence() is None
 
 
-def _try_to_connect() -> str | None:
+def silence_of(address: str) -> str | None:
+    """Why the host of `address` cannot be asked, in words; None where it answers. Waits for three seconds at most."""
     # In a thread, because looking up a name cannot be given a time limit.
     answer: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    threading.Thread(target=lambda: answer.put(_connect(endpoint())), daemon=True).start()
+    threading.Thread(target=lambda: answer.put(_connect(address)), daemon=True).start()
     try:
         return answer.get(timeout=_SECONDS_TO_WAIT)
     except queue.Empty:
-        return f"the hub cannot be reached ({endpoint()} does not answer within {_SECONDS_TO_WAIT:.0f} seconds)"
+        return f"the hub cannot be reached ({address} does not answer within {_SECONDS_TO_WAIT:.0f} seconds)"
 
 
 def _connect(address: str) -> str | None:

@@ -7,8 +7,22 @@ from typing import Any
 
 from hubscout.hubs.connection import hub_silence, local_repositories
 from hubscout.hubs.failures import explain_hub_failure
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.listing import TEXT_MODALITIES, ModelEntry, ModelListing
 
+_MODALITIES = {
+    "image-classification": ("image",),
+    "image-feature-extraction": ("image",),
+    "object-detection": ("image",),
+    "image-segmentation": ("image",),
+    "audio-classification": ("audio",),
+    "automatic-speech-recognition": ("audio",),
+    "fill-mask": TEXT_MODALITIES,
+    "sentence-similarity": TEXT_MODALITIES,
+    "text-classification": TEXT_MODALITIES,
+    "token-classification": TEXT_MODALITIES,
+    "text-generation": TEXT_MODALITIES,
+}
+"""What the Hub says a model is for, where that tells what it takes."""
 MOST_LISTED = 200
 """How many models of the Hub a pattern is compared with, unless the caller says otherwise."""
 
@@ -27,7 +41,7 @@ def search(pattern: str, limit: int | None = None) -> ModelListing:
 
     most = MOST_LISTED if limit is None else limit
     search = max(pattern.replace("?", "*").split("*"), key=len)
-    facts: list[Any] = ["downloads", "safetensors", "tags"]
+    facts: list[Any] = ["downloads", "pipeline_tag", "safetensors", "tags"]
     try:
         found = list(ask(search=search or None, filter="transformers", sort="downloads", limit=most + 1, expand=facts))
     except Exception as error:
@@ -61,4 +75,5 @@ def _entry(info: Any, on_this_machine: bool) -> ModelEntry:
         licence=next(iter(named["license"]), None),
         downloads=info.downloads,
         on_this_machine=on_this_machine,
+        modalities=_MODALITIES.get(getattr(info, "pipeline_tag", None) or "", ()),
     )

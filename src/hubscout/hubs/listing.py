@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+TEXT_MODALITIES = ("text", "text-pair", "tokens")
+"""What a model of texts takes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
@@ -19,6 +22,12 @@ class ModelEntry:
     input_size: int | None = None
     """Pixels on a side, for image models."""
     on_this_machine: bool = False
+    modalities: tuple[str, ...] = ()
+    """The kinds of input that it takes; empty where the hub does not tell."""
+
+    def takes(self, modality: str) -> bool:
+        """Whether it may take such inputs."""
+        return not self.modalities or modality in self.modalities
 
 
 class ModelListing(list[ModelEntry]):

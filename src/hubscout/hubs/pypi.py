@@ -18,7 +18,7 @@ from hubscout.hubs import pypi_weights
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.listing import TEXT_MODALITIES, ModelEntry, ModelListing
 
 _HALVES = (0.5, 0.5, 0.5)
 
@@ -211,6 +211,7 @@ def list_models(pattern: str) -> ModelListing:
             licence=model.licence,
             input_size=model.config.input_size[-1] if model.config else None,
             on_this_machine=model.installed,
+            modalities=("image",) if model.config else TEXT_MODALITIES,
         )
         for name, model in MODELS.items()
         if fnmatch.fnmatch(name, pattern)

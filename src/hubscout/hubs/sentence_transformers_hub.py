@@ -17,7 +17,7 @@ from hubscout.hubs.failures import explain_failure, needs_code
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json, read_settings
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.listing import TEXT_MODALITIES, ModelListing
 from hubscout.hubs.pooling import join_pair, pool, select_words
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.saving import read_description
@@ -220,7 +220,11 @@ def list_models(pattern: str, limit: int | None = None) -> ModelListing:
     full = pattern if "/" in pattern else f"sentence-transformers/{pattern}"
     found = search(full, limit)
     return ModelListing(
-        (replace(entry, identifier=_identifier(entry.identifier.removeprefix("hf/"))) for entry in found), found.notes
+        (
+            replace(entry, identifier=_identifier(entry.identifier.removeprefix("hf/")), modalities=TEXT_MODALITIES)
+            for entry in found
+        ),
+        found.notes,
     )
 
 

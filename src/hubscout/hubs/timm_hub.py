@@ -211,6 +211,7 @@ def _entry(name: str, *, on_this_machine: bool, downloads: int | None) -> ModelE
         input_size=config.get("input_size", (0, 0, None))[-1],
         downloads=downloads,
         on_this_machine=on_this_machine,
+        modalities=("image",),
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError
 from hubscout.hubs.checkpoints import fit_state
-from hubscout.hubs.connection import hub_reachable
-from hubscout.hubs.failures import explain_failure
+from hubscout.hubs.connection import hub_reachable, silence_of
+from hubscout.hubs.failures import absent, explain_failure
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.listing import ModelEntry, ModelListing
@@ -37,6 +38,8 @@ def load(identifier: Identifier) -> TorchBackbone:
     try:
         module = models.get_model(name, weights=None, **{**_quiet_options(name), **options})
         if pretrained:
+            if not _file(weights).is_file() and (silence := _silence("/".join(weights.url.split("/")[:3]))) is not None:
+                raise absent(str(identifier), silence)
             state = torch.hub.load_state_dict_from_url(
                 weights.url, map_location="cpu", check_hash=True, weights_only=True
             )
@@ -187,10 +190,19 @@ def _source_data(weights: Any) -> str | None:
     return "ImageNet-1k" if "IMAGENET1K" in weights.name else None
 
 
-def _entry(full: str, weights: Any) -> ModelEntry:
+def _file(weights: Any) -> Path:
     import torch
 
-    file = Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name
+    return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name
+
+
+@functools.cache
+def _silence(host: str) -> str | None:
+    """Why torchvision's host, which is not that of the Hugging Face Hub, cannot be asked; found out once."""
+    return silence_of(host)
+
+
+def _entry(full: str, weights: Any) -> ModelEntry:
     operations = weights.meta.get("_ops")
     return ModelEntry(
         identifier=f"torchvision/{full}",
@@ -199,5 +211,6 @@ def _entry(full: str, weights: Any) -> ModelEntry:
         flops=int(2e9 * operations) if operations else None,
         source_data=_source_data(weights),
         licence="BSD-3-Clause",
-        on_this_machine=file.is_file(),
+        on_this_machine=_file(weights).is_file(),
+        modalities=("image",),
     )

@@ -26,6 +26,7 @@ from hubscout.racing.race_clock import Clock
 from hubscout.racing.race_journal import evidence_seconds
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.candidates import find_candidates
+from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
 from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
 from hubscout.runs.folder_lock import FolderLock
@@ -45,7 +46,7 @@ EVIDENCE_SHARE = 0.25
 
 def race(
     task: Any,
-    models: Any,
+    models: Any = None,
     *,
     budget: float | str | None = None,
     out: str | Path | None = None,
@@ -66,6 +67,7 @@ def race(
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
     observer: Any = None,
+    progress: bool = True,
     **options: Any,
 ) -> Race:
     """Find the model that will be best once tuned, and tune it, within a budget of time.
@@ -76,7 +78,7 @@ def race(
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.
-        models: identifiers, patterns or models in memory, as for `rank`.
+        models: identifiers, patterns, models in memory or a size, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
@@ -97,7 +99,8 @@ def race(
         skip_bad: leave out samples that cannot be read.
         engine: where arms run: "local", "ray", or an engine.
         engine_options: for the engine, such as `address`.
-        observer: hears of progress, of ranking and of tuning alike.
+        observer: hears of progress, of ranking and of tuning alike, in place of the display.
+        progress: show progress in a terminal or a notebook; False shows nothing.
         options: fields of `TuningArguments`, such as `epochs`, `steps` or `batch_size`.
 
     Returns:
@@ -124,10 +127,13 @@ def race(
     opened = open_task(task)
     if deploy is not None:
         _check_deployable(deploy, opened)
-    heard = observer or silent
-    candidates = find_candidates(models).models  # they hold what is in memory until the race is over
-    wanted = [candidate.identifier for candidate in candidates]
+    candidates = find_candidates(models, opened.modality, device)  # they hold what is in memory until the race is over
+    wanted = [candidate.identifier for candidate in candidates.models]
     with ExitStack() as stack:
+        observer = stack.enter_context(
+            shown(observer, progress, len(candidates.models), title="race", notes=candidates.notes)
+        )
+        heard = observer or silent
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
         lock = FolderLock(folder)
         lock.take()
@@ -135,7 +141,7 @@ def race(
         share = evidence_seconds(folder, None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds)
         ranking = rank(
             opened,
-            candidates,
+            candidates.models,
             device=device,
             accelerate=accelerate,
             limit=limit,
@@ -146,6 +152,7 @@ def race(
             engine=engine,
             engine_options=engine_options,
             observer=observer,
+            progress=progress,
             budget=share,
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )

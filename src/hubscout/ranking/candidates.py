@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
+from hubscout.hubs.default_models import SIZES, default_models
+from hubscout.hubs.listing import ModelListing
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
@@ -45,15 +47,20 @@ class Candidates:
     notes: tuple[str, ...] = ()
 
 
-def find_candidates(models: Any) -> Candidates:
-    """Models may be identifiers, patterns with `*` such as `timm/mobilenetv3*`, backbones or other models in memory.
+def find_candidates(models: Any, modality: str | None = None, device: str = "auto") -> Candidates:
+    """Models may be identifiers, patterns such as `timm/mobilenetv3*`, models in memory, or a size of our own lists.
 
     A mapping gives models in memory their names. Options behind a pattern, as in `pypi/a*?input_size=64`, are those of
     every model that it matches.
 
     A pattern that matches nothing, and an empty list, are errors: the user meant something by it. The same model
-    twice is tried once.
+    twice is tried once. None is a list: `small` where `device` is a CPU, `base` where it is a GPU. Models of a pattern
+    that are known to take something else than `modality`, the inputs of the task, are left out.
     """
+    if models is None:
+        from hubscout.features.precision import pick_device
+
+        models = "small" if pick_device(device) == "cpu" else "base"
     found: dict[str, Candidate] = {}
     notes: list[str] = []
     for name, model in _given(models):
@@ -62,11 +69,11 @@ def find_candidates(models: Any) -> Candidates:
         elif not isinstance(model, str):
             candidate = _in_memory(model, name, found)
             found.setdefault(candidate.identifier, candidate)
-        elif _is_pattern(model):
-            from hubscout.hubs import Identifier, list_models
+        elif model in SIZES or _is_pattern(model):
+            from hubscout.hubs import Identifier
 
             pattern, _, options = model.partition("?")
-            listing = list_models(pattern)
+            listing = _look_up(pattern, modality)
             notes += listing.notes
             if not listing:
                 said = f" ({' '.join(listing.notes)})" if listing.notes else ""
@@ -82,6 +89,23 @@ def find_candidates(models: Any) -> Candidates:
     if not found:
         raise InputError("models is empty: give at least one identifier, such as timm/resnet50.a1_in1k, or a pattern.")
     return Candidates(tuple(found.values()), tuple(dict.fromkeys(notes)))
+
+
+def _look_up(name: str, modality: str | None) -> ModelListing:
+    """The models of a size, or those that match a pattern; of these only such as may take the inputs of the task."""
+    from hubscout.hubs import list_models
+
+    if name in SIZES:
+        return default_models(str(modality), name)
+    found = list_models(name)
+    if modality is None or not found:
+        return found
+    taken = ModelListing((entry for entry in found if entry.takes(modality)), found.notes)
+    if not taken:
+        raise InputError(
+            f"models: none of the {len(found)} models that match {name!r} takes {modality} inputs, which the task has."
+        )
+    return taken
 
 
 def _is_pattern(text: str) -> bool:

@@ -18,6 +18,7 @@ from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.run import Run
+from hubscout.runs.display import shown
 from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.run_folder import check_folder
@@ -34,7 +35,7 @@ _JOB_SECONDS = 3600.0
 
 def rank(
     task: Any,
-    models: Any,
+    models: Any = None,
     *,
     metrics: Sequence[str] | str = ("logme",),
     layer: Literal["final", "best"] = "final",
@@ -53,6 +54,7 @@ def rank(
     resume: bool = False,
     overwrite: bool = False,
     observer: Observer | None = None,
+    progress: bool = True,
     extraction: ExtractionOptions | None = None,
     **options: Any,
 ) -> Ranking:
@@ -63,7 +65,10 @@ def rank(
             frame, `(X, y)`, a `Dataset` or `DataLoader`.
         models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), models in memory (a torch module,
             a model of timm or transformers, a `SentenceTransformer`, a backbone), one or a list of any of these; or a
-            mapping from names to models in memory. Such a model is copied, not changed.
+            mapping from names to models in memory. Such a model is copied, not changed. "small", "base" or "large" is
+            a list of hubscout's own (`hubscout.hubs.default_models`); None is "small" on a CPU and "base" on a GPU.
+            Without a network a list is replaced by the models on this machine. Models of a pattern or a list that take
+            another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
             of which has a LogME of its own in the row.
@@ -90,7 +95,8 @@ def rank(
             metrics or settings) is refused. One process at a time writes a folder.
         resume: refuse to start where `out` holds no ranking to go on with.
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
-        observer: hears of progress; see `hubscout.runs.events`.
+        observer: hears of progress in place of the display; see `hubscout.runs.events`.
+        progress: show progress in a terminal or a notebook; False shows nothing.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
             `accelerate`, `blocks`, `skip_bad`.
@@ -121,11 +127,12 @@ def rank(
     if layer not in ("final", "best"):
         raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
     subset = _subset(opened, limit, seed)
-    candidates = find_candidates(models)
+    candidates = find_candidates(models, opened.modality, chosen.device)
     seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
     journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
+        observer = stack.enter_context(shown(observer, progress, len(candidates.models), notes=candidates.notes))
         settings = Settings(
             metrics=names,
             layer=layer,
@@ -179,6 +186,8 @@ def rank(
                 run.at_once()
         except KeyboardInterrupt:
             raise run.interrupted() from None
+        if len(run.skipped) == len(run.candidates):
+            raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()
 
 

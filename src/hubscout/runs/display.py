@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
 from hubscout.credentials import strip_credentials
 from hubscout.runs.events import (
@@ -30,6 +32,8 @@ from hubscout.runs.texts import download_text, finished_text, losses_text, metri
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -56,6 +60,57 @@ def display(
             yield BarDisplay(bars, models, title)
     else:
         yield LineDisplay(out, models, title)
+
+
+@contextmanager
+def shown(
+    observer: Observer | None, progress: bool, models: int = 0, *, title: str = "", notes: Iterable[str] = ()
+) -> Iterator[Observer | None]:
+    """The observer of a call in Python: the one given, or a display where a person looks on.
+
+    That is a terminal, which has bars, or a notebook, which has lines. A program, a log file, a process that is not
+    the first of several are told nothing.
+
+    Args:
+        observer: the caller's own; it hears everything and nothing is shown.
+        progress: whether to show anything.
+        models: how many models will be worked on.
+        title: what the tuning of one model is called.
+        notes: what to say first.
+
+    """
+    notebook = _in_notebook()
+    watched = (notebook or sys.stderr.isatty()) and os.environ.get("RANK", "0") == "0"
+    if observer is not None or not progress or not watched:
+        yield observer
+        return
+    # A notebook puts standard error on a red ground.
+    with display(models, title=title, stream=sys.stdout if notebook else None) as shower:
+        for note in notes:
+            shower(Message("", note))
+        yield shower
+
+
+def showing(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator for a function with the arguments `observer` and `progress`: as `shown`, for the time of a call."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            observer: Any = options.get("observer")
+            with shown(observer, bool(options.get("progress", True)), title=title) as hearer:
+                if hearer is not None:
+                    options["observer"] = hearer
+                return function(*arguments, **options)
+
+        return call
+
+    return decorate
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 @dataclass
@@ -138,7 +193,7 @@ class LineDisplay:
         self._last = time.monotonic()
         place = self._seen.setdefault(model, len(self._seen) + 1) if model else 0
         start = f"[{place}/{max(self._models, place)}] {model}" if model else self._title
-        print(strip_credentials(f"{start}: {text}"), file=self._stream, flush=True)
+        print(strip_credentials(f"{start}: {text}" if start else text), file=self._stream, flush=True)
 
 
 class BarDisplay:

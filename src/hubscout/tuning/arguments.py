@@ -128,7 +128,7 @@ class TuningArguments:
     """`posterior`: start the head from the posterior weights m of the model's frozen features."""
     linear_probe: bool | None = None
     """Measure the linear probe of the frozen features (and of the teachers') before tuning, and keep it as the result
-    where validation never reaches it, if `keep_best`. None: where no learning rate is given."""
+    where validation never reaches it, if `keep_best`. None: where `rate_search` looks for a rate."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 
@@ -236,7 +236,6 @@ class TuningArguments:
             learning_rate=rate,
             head_learning_rate=self.head_learning_rate or 10 * rate,
             rate_search=self.rate_search and left_to_us,
-            linear_probe=left_to_us if self.linear_probe is None else self.linear_probe,
         )
 
     def at_rate(self, rate: float | None) -> TuningArguments:

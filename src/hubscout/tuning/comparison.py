@@ -192,7 +192,8 @@ def _run(
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
-    tuned = tune(reference.open(), model, teachers, method, **{"bootstrap_resamples": 1, **options, "seed": seed})
+    settings = {"bootstrap_resamples": 1, "progress": False, **options, "seed": seed}
+    tuned = tune(reference.open(), model, teachers, method, **settings)
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}

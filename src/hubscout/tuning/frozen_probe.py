@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from hubscout.tuning.knowledge import Library
     from hubscout.tuning.tuned import Tuned
 
-EVENT = "probe"
-"""Of the lines in the journal that hold what a probe achieves."""
-
 
 @dataclass(frozen=True)
 class FrozenProbe:
@@ -58,9 +55,10 @@ class FrozenProbe:
 
 
 def read_probes(curves: tuple[Mapping[str, Any], ...]) -> tuple[FrozenProbe | None, FrozenProbe | None]:
-    """The probe of the model and that of its best teacher, from the lines of a run."""
-    found = {line["of"]: FrozenProbe(line["model"], line["metrics"]) for line in curves if line["event"] == EVENT}
-    return found.get("model"), found.get("teacher")
+    """The probe of the model and that of its best teacher, from the last line of a run."""
+    probes = next((line.get("probes", {}) for line in reversed(curves) if line["event"] == "result"), {})
+    own, teacher = (FrozenProbe(**probes[of]) if of in probes else None for of in ("model", "teacher"))
+    return own, teacher
 
 
 def conclusion(tuned: Tuned) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hubscout.evidence import Evidence, maximize_evidence
 from hubscout.features import Extraction, extract
+from hubscout.runs.events import Message
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class Library:
         self._extractions.clear()
 
     def _extraction(self, backbone: Backbone) -> Extraction:
+        if id(backbone) not in self._extractions and self.observer is not None:
+            name, rows = backbone.card.identifier, len(self.task.train)
+            self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))
         # The backbone is kept beside its extraction so that its id stays its own.
         if id(backbone) not in self._extractions:
             self._extractions[id(backbone)] = (backbone, self._extract(backbone, "train"))

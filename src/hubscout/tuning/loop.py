@@ -44,6 +44,8 @@ class Standing:
     stopped: bool = False
     floor: float = -math.inf
     """The validation metric of `best_state` before the first step; weights below it are not kept."""
+    probes: dict[str, Any] = field(default_factory=dict)
+    """What linear probes of frozen features achieve: of the model, and of its best teacher."""
     rate: float | None = None
     """The learning rate that a search chose, and why."""
     rate_reason: str = ""

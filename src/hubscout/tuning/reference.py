@@ -213,7 +213,7 @@ def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[st
     started = time.perf_counter()
     settings = {"bootstrap_resamples": 1, **options, "learning_rate": rate, "weight_decay": decay, "restarts": 0}
     try:
-        tuned = tune(sent.open(), model, method="fine-tune", **settings)
+        tuned = tune(sent.open(), model, method="fine-tune", progress=False, **settings)
     except DivergedError as error:
         return Trial(model, rate, decay, None, None, time.perf_counter() - started, str(error))
     validation, test = tuned.metric("validation").value, tuned.metric("test").value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.data import MODEL, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.evaluate import Judge
-from hubscout.tuning.frozen_probe import EVENT, FrozenProbe
+from hubscout.tuning.frozen_probe import FrozenProbe
 from hubscout.tuning.guessing import Verdict, null_loss
 from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
@@ -110,14 +110,18 @@ class SingleRun:
         check_trainable(self.task)
         self.judge = Judge(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
-        self.library = Library(self.task, device, cache, arguments.workers, self.shared, untouched=self.model)
+        self.library = Library(
+            self.task, device, cache, arguments.workers, self.shared, self.observer, untouched=self.model
+        )
 
     def execute(self, *, resume: bool) -> Tuned:
         """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
         self.begin(resume)
-        if self.asked.linear_probe and self.loop.standing.step == 0:
+        searches = self._searches()
+        wanted = self.asked.linear_probe
+        if self.loop.standing.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
             self._probe()
-        if self._searches():
+        if searches:
             self._search()
         self.loop.run()
         return self.finish()
@@ -135,11 +139,9 @@ class SingleRun:
 
         own, others, head = self.shared(measured)
         library.forget()
-        if self.accelerator.is_main_process:
-            self.loop.journal.add(EVENT, step=0, of="model", model=own.model, metrics=own.metrics)
-            if others:
-                best = max(others, key=lambda probe: probe.merit)
-                self.loop.journal.add(EVENT, step=0, of="teacher", model=best.model, metrics=best.metrics)
+        standing.probes = {"model": asdict(own)}
+        if others:
+            standing.probes["teacher"] = asdict(max(others, key=lambda probe: probe.merit))
         value = own.metric("validation")
         # A mixture is not the model alone, not even before its first step.
         if value is not None and np.isfinite(value) and self.arguments.keep_best and not is_mixture(network.body):
@@ -368,7 +370,8 @@ class SingleRun:
             self._note(warning)
         tuned = replace(tuned, metrics=metrics, merged_metrics=merged, warning=warning, notes=tuple(self.notes))
         if self.accelerator.is_main_process:
-            loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record())
+            probes = {"probes": loop.standing.probes} if loop.standing.probes else {}
+            loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)
         return replace(tuned, curves=tuple(loop.journal.lines))
 
     def clear(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
 from hubscout.hubs.model_objects import is_model
+from hubscout.runs.display import showing
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hubscout.features import FeatureCache
 
 
+@showing("tuning")
 def tune(
     task: Any,
     model: Any,
@@ -34,6 +36,7 @@ def tune(
     skip_bad: bool = False,
     cache: FeatureCache | None = None,
     observer: Observer | None = None,
+    progress: bool = True,
     arguments: TuningArguments | None = None,
     **options: Any,
 ) -> Tuned:
@@ -53,7 +56,8 @@ def tune(
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept.
-        observer: hears of progress; see `hubscout.runs.events`.
+        observer: hears of progress in place of the display; see `hubscout.runs.events`.
+        progress: show progress in a terminal or a notebook; False shows nothing.
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
@@ -108,7 +112,7 @@ def tune(
             run.clear()
         told(Message("", restarts[-1]))
     if tuned.warning and observer is None:
-        warnings.warn(tuned.warning, stacklevel=2)
+        warnings.warn(tuned.warning, stacklevel=3)
     return tuned
 
 

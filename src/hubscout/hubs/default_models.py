@@ -1,0 +1,158 @@
+"""`default_models`: which models to try where the user named none, by kind of input and size.
+
+Each list mixes ways of pre-training and architectures, because what suits a task is what a ranking is to find out.
+`small` runs on a laptop, `base` and `large` want a GPU. The lists are a start, not a measured choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hubscout.errors import InputError, MissingDependencyError
+from hubscout.hubs.connection import hub_silence
+from hubscout.hubs.listing import TEXT_MODALITIES, ModelEntry, ModelListing
+from hubscout.hubs.registry import HUBS
+
+
+@dataclass(frozen=True)
+class DefaultModel:
+    """A model of a list, and why it is there."""
+
+    identifier: str
+    reason: str
+
+
+SIZES = ("small", "base", "large")
+_Lists = dict[str, tuple[DefaultModel, ...]]
+
+_IMAGE: _Lists = {
+    "small": (
+        DefaultModel("timm/mobilenetv3_large_100.miil_in21k_ft_in1k", "4M; for phones, ImageNet-21k"),
+        DefaultModel("timm/mobilenetv4_conv_small.e2400_r224_in1k", "2M; the least latency of the list"),
+        DefaultModel("timm/efficientnet_b0.ra_in1k", "4M; much accuracy per operation"),
+        DefaultModel("timm/convnext_atto.d2_in1k", "3M; a modern convolutional network"),
+        DefaultModel("timm/resnet18.a1_in1k", "11M; the usual baseline"),
+        DefaultModel("timm/vit_tiny_patch16_224.augreg_in21k", "6M; a transformer, ImageNet-21k"),
+    ),
+    "base": (
+        DefaultModel("timm/resnet50.a1_in1k", "24M; the usual baseline"),
+        DefaultModel("timm/resnetv2_50x1_bit.goog_in21k", "24M; trained for transfer, ImageNet-21k"),
+        DefaultModel("timm/convnext_tiny.in12k_ft_in1k", "28M; a modern convolutional network, ImageNet-12k"),
+        DefaultModel("timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k", "28M; windows of attention, ImageNet-22k"),
+        DefaultModel("timm/tf_efficientnetv2_s.in21k_ft_in1k", "20M; quick to train, ImageNet-21k"),
+        DefaultModel(
+            "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224",
+            "22M; without labels, on 142M images; at 224 pixels: its own 518 are five times as many patches",
+        ),
+        DefaultModel("timm/vit_base_patch16_224.augreg2_in21k_ft_in1k", "86M; the usual transformer, ImageNet-21k"),
+        DefaultModel("timm/vit_base_patch16_clip_224.openai", "86M; images with their captions"),
+    ),
+    "large": (
+        DefaultModel("timm/convnext_large.fb_in22k", "196M; convolutional, ImageNet-22k"),
+        DefaultModel("timm/swin_large_patch4_window7_224.ms_in22k", "195M; windows of attention, ImageNet-22k"),
+        DefaultModel("timm/vit_large_patch16_224.augreg_in21k", "303M; the usual transformer, ImageNet-21k"),
+        DefaultModel("timm/beitv2_large_patch16_224.in1k_ft_in22k", "303M; masked patches, then ImageNet-22k"),
+        DefaultModel("timm/vit_large_patch14_clip_224.openai", "303M; images with their captions"),
+        DefaultModel(
+            "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224",
+            "304M; without labels, on 142M images; at 224 pixels for the same reason",
+        ),
+    ),
+}
+_TEXT: _Lists = {
+    "small": (
+        DefaultModel("sentence-transformers/all-MiniLM-L6-v2", "23M; sentences by meaning"),
+        DefaultModel("hf/BAAI/bge-small-en-v1.5", "33M; retrieval"),
+        DefaultModel("hf/intfloat/e5-small-v2", "33M; retrieval, other pairs of texts"),
+        DefaultModel("hf/distilbert/distilbert-base-uncased", "66M; half of BERT, for masked words"),
+    ),
+    "base": (
+        DefaultModel("hf/google-bert/bert-base-uncased", "110M; the usual baseline"),
+        DefaultModel("hf/FacebookAI/roberta-base", "125M; keeps upper case, ten times the text of BERT"),
+        DefaultModel("hf/answerdotai/ModernBERT-base", "149M; long texts and code"),
+        DefaultModel("hf/FacebookAI/xlm-roberta-base", "278M; a hundred languages"),
+        DefaultModel("sentence-transformers/all-mpnet-base-v2", "109M; sentences by meaning"),
+        DefaultModel("hf/BAAI/bge-base-en-v1.5", "109M; retrieval"),
+    ),
+    "large": (
+        DefaultModel("hf/google-bert/bert-large-uncased", "335M; the usual baseline"),
+        DefaultModel("hf/FacebookAI/roberta-large", "355M; keeps upper case, ten times the text of BERT"),
+        DefaultModel("hf/answerdotai/ModernBERT-large", "395M; long texts and code"),
+        DefaultModel("hf/FacebookAI/xlm-roberta-large", "560M; a hundred languages"),
+        DefaultModel("hf/BAAI/bge-large-en-v1.5", "335M; retrieval"),
+        DefaultModel("hf/intfloat/e5-large-v2", "335M; retrieval, other pairs of texts"),
+    ),
+}
+_AUDIO: _Lists = {
+    "small": (
+        DefaultModel("hf/openai/whisper-tiny", "8M in the encoder; speech of many languages"),
+        DefaultModel("hf/openai/whisper-base", "21M in the encoder; the next larger one"),
+    ),
+    "base": (
+        DefaultModel("hf/facebook/wav2vec2-base-960h", "94M; waves without labels, then English speech"),
+        DefaultModel("hf/openai/whisper-small", "88M in the encoder; speech of many languages"),
+    ),
+    "large": (
+        DefaultModel("hf/facebook/wav2vec2-large-960h-lv60-self", "315M; waves without labels, then English speech"),
+        DefaultModel("hf/openai/whisper-medium", "307M in the encoder; speech of many languages"),
+    ),
+}
+DEFAULTS: dict[str, _Lists] = {
+    "image": _IMAGE,
+    "audio": _AUDIO,
+    **dict.fromkeys(TEXT_MODALITIES, _TEXT),
+}
+"""Kind of input → size → models."""
+
+
+def default_models(modality: str, size: str) -> ModelListing:
+    """The models to try for a kind of input; with no hub to reach, those that are installed or in the local cache.
+
+    Args:
+        modality: the kind of input, such as "image".
+        size: "small", "base" or "large".
+
+    Returns:
+        The models; `notes` say which list was taken, or why it was not.
+
+    Raises:
+        InputError: there is no list for this kind of input, or no hub and no model on this machine.
+
+    Example:
+        >>> default_models("image", "huge")
+        Traceback (most recent call last):
+        hubscout.errors.InputError: models must be a size (small, base, large), identifiers or patterns, not 'huge'.
+
+    """
+    if size not in SIZES:
+        raise InputError(f"models must be a size ({', '.join(SIZES)}), identifiers or patterns, not {size!r}.")
+    if modality not in DEFAULTS:
+        raise InputError(
+            f"models: there is no list of models for inputs of the kind {modality!r}, only for {', '.join(DEFAULTS)}. "
+            "Name them, such as python:module:function for a torch module of your own."
+        )
+    if (silence := hub_silence()) is None:
+        entries = [ModelEntry(identifier=one.identifier, modalities=(modality,)) for one in DEFAULTS[modality][size]]
+        return ModelListing(entries, [f"Models: the {len(entries)} of the list '{size}' for {modality} inputs."])
+    here = list(_on_this_machine(modality))
+    if not here:
+        raise InputError(
+            f"models: {silence}, and no model for {modality} inputs is installed or in the local cache. Connect once, "
+            "install some (pip install 'hubscout[demo]'), or name one on this machine as file:PATH."
+        )
+    there = f"the {len(here)} that are" if len(here) > 1 else "the one that is"
+    return ModelListing(here, [f"Models: {there} on this machine, not the list '{size}': {silence}."])
+
+
+def _on_this_machine(modality: str) -> Iterator[ModelEntry]:
+    for hub in ("pypi", "timm", "torchvision", "sentence-transformers", "hf"):
+        try:
+            found = HUBS[hub].list_models("*")
+        except MissingDependencyError:
+            continue
+        for entry in found:
+            # What the hubs of timm and sentence-transformers have found is in the same cache.
+            again = entry.identifier.startswith(("hf/timm/", "hf/sentence-transformers/"))
+            if entry.on_this_machine and not again and entry.takes(modality):
+                yield entry
