@@ -71,7 +71,7 @@ def test_runs_in_other_processes_give_the_same(tmp_path):
     network = f"python:{Path(__file__).parent / 'tuning_networks.py'}:images"
     options = {"methods": ("fine-tune", "kd"), "seeds": (0,), "epochs": 1, "batch_size": 6}
     here = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], **options)
-    there = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], engine_options={"processes": 2}, **options)
+    there = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], engine_options={"workers": 2}, **options)
     assert not there.failures
     for method in ("fine-tune", "kd"):
         assert here.values(method) == there.values(method)
@@ -84,6 +84,6 @@ def test_data_in_memory_is_sent_along():
     network = f"python:{Path(__file__).parent / 'tuning_networks.py'}:images"
     options = {"methods": ("fine-tune",), "seeds": (0,), "epochs": 1, "batch_size": 6}
     here = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], **options)
-    there = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], engine_options={"processes": 2}, **options)
+    there = compare(task, f"{network}?seed=1", [f"{network}?seed=2"], engine_options={"workers": 2}, **options)
     assert not there.failures
     assert here.values("fine-tune") == there.values("fine-tune")
