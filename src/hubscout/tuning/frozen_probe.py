@@ -56,7 +56,9 @@ class FrozenProbe:
 
 def read_probes(curves: tuple[Mapping[str, Any], ...]) -> tuple[FrozenProbe | None, FrozenProbe | None]:
     """The probe of the model and that of its best teacher, from the last line of a run."""
-    probes = next((line.get("probes", {}) for line in reversed(curves) if line["event"] == "result"), {})
+    probes: Mapping[str, Any] = next(
+        (line.get("probes", {}) for line in reversed(curves) if line["event"] == "result"), {}
+    )
     own, teacher = (FrozenProbe(**probes[of]) if of in probes else None for of in ("model", "teacher"))
     return own, teacher
 

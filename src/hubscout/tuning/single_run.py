@@ -131,7 +131,7 @@ class SingleRun:
         network, standing, library = self.loop.network, self.loop.standing, self.library
 
         def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
-            head = copy.deepcopy(network.head).cpu()
+            head = new_head(self.model.card.feature_dim, network.loss, self.arguments.seed)
             posterior, features = library.posterior(self.model), library.features(self.model)
             start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
             own, others = FrozenProbe.of(library, self.model), [FrozenProbe.of(library, t) for t in self.teachers]
