@@ -45,6 +45,7 @@ _TITLES = {
     "ranking": "Ranking",
     "tuning": "Tuning",
     "racing": "Race",
+    "checking": "Checking: a look at the data first",
     "evaluation": "Evaluation: is a ranking any good",
     "engines": "Engines: where the work runs",
     "report": "Report",

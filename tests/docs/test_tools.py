@@ -81,7 +81,7 @@ def test_a_block_that_fails_fails() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["hubscout rank d/ --modles x", "hubscout rnak d/", "hubscout rank d/", "hubscout tune d/ --model a --epochs x"],
+    ["hubscout rank d/ --modles x", "hubscout rnak d/", "hubscout tune d/", "hubscout tune d/ --model a --epochs x"],
 )
 def test_a_wrong_command_is_found(line: str) -> None:
     with pytest.raises((Exception, SystemExit)):
