@@ -124,5 +124,7 @@ def _models() -> dict[str, str]:
 def _write(file: Path, record: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps(record, default=str))
+    # Identifiers name the file that builds the models: by its place in the repository, not on this machine.
+    repository = f"{Path(__file__).resolve().parents[2]}/"
+    partial.write_text(json.dumps(record, default=str).replace(repository, ""))
     partial.replace(file)
