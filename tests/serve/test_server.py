@@ -147,7 +147,8 @@ def test_a_ranking_is_started_and_its_events_followed_to_the_end(serve: Serve, r
         with client.stream("GET", "/api/events/new", timeout=120) as stream:
             lines = [line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: ")]
     events = [json.loads(line)["line"]["event"] for line in lines[:-1]]
-    assert events == [
+    # How many samples are done is told every two seconds: how often depends on the machine.
+    assert [event for event in events if event != "model-advanced"] == [
         "started",
         "model-started",
         "model-finished",

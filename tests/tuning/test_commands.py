@@ -39,7 +39,7 @@ def run(*arguments, status=0):
 
 
 def test_tune_ends_with_a_sentence_against_the_probes(folder, tmp_path):
-    last = run("tune", folder, *TAUGHT, "--out", tmp_path, *QUICK).stdout.strip().replace("\n", " ")
+    last = " ".join(run("tune", folder, *TAUGHT, "--out", tmp_path, *QUICK).stdout.split())
     _, found, sentence = last.rpartition("Test accuracy ")
     assert found
     assert "against the linear probe of the frozen features (" in sentence

@@ -176,7 +176,8 @@ def test_a_full_disk_is_a_clear_error_and_keeps_the_last_checkpoint(tmp_path):
 
 
 def test_early_stopping_and_the_best_weights(task, tmp_path):
-    tuned = tune(task, perceptron(0), method="fine-tune", epochs=50, batch_size=16, patience=2, out=tmp_path)
+    options = {"epochs": 50, "batch_size": 16, "patience": 2, "learning_rate": 0.003}
+    tuned = tune(task, perceptron(0), method="fine-tune", out=tmp_path, **options)
     checks = [line for line in tuned.curves if line["event"] == "validation"]
     assert len(checks) < 50
     accuracies = [line["metrics"]["accuracy"] for line in checks]

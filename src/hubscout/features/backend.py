@@ -34,8 +34,9 @@ def check_acceleration(accelerate: str) -> None:
     """Refuse an acceleration that does not exist, or whose packages are missing."""
     if accelerate not in ACCELERATIONS:
         raise InputError(f"accelerate must be one of {', '.join(ACCELERATIONS)}; got {accelerate!r}.")
-    for name in _NEEDED if accelerate == ONNXRUNTIME else ():
-        require(name, extra="onnx", purpose="accelerate='onnxruntime'")
+    if accelerate == ONNXRUNTIME:
+        require("onnxruntime", extra="onnx", purpose="accelerate='onnxruntime'")
+        require("onnx", extra="onnx", purpose="accelerate='onnxruntime'")
 
 
 def pick_backend(accelerate: str, job: Job, device: str, precision: Precision) -> str:
