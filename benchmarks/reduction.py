@@ -20,19 +20,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy.linalg import eigvals_banded, lapack
 
+from evidence import best_of
+
 TARGETS, GRID = (100, 1000), 66
 FLOPS = 4 / 3
 """Of any reduction, in units of D³; the Gram product has n/D of them."""
-
-
-def best_of(repeats: int, work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds of the fastest of `repeats` runs."""
-    seconds = []
-    for _ in range(repeats):
-        start = clock()
-        work()
-        seconds.append(clock() - start)
-    return min(seconds)
 
 
 def tridiagonal(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from hubscout.cli.data import (
     open_data,
 )
 from hubscout.cli.output import JsonOption, QuietOption, print_json, say
+from hubscout.cli.run_options import DeviceOption
 
 app = typer.Typer(add_completion=False)
 
@@ -54,7 +55,7 @@ def check(
     kind: KindOption = None,
     split: SplitOption = None,
     limit: LimitOption = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: DeviceOption = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a page with thumbnails here, such as check.html.")
     ] = None,

@@ -23,7 +23,16 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import AccelerateOption, ModelsOption, SeedOption, SkipBadOption
+from hubscout.cli.run_options import (
+    AccelerateOption,
+    AddressOption,
+    CacheOption,
+    DeviceOption,
+    EngineOption,
+    ModelsOption,
+    SeedOption,
+    SkipBadOption,
+)
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -111,30 +120,20 @@ def rank(
         bool | None,
         typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: DeviceOption = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
     accelerate: AccelerateOption = "auto",
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
-    cache: Annotated[
-        str | None,
-        typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
-    ] = None,
+    cache: CacheOption = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
     ] = False,
-    engine: Annotated[
-        str, typer.Option("--engine", help="Where models run: local (this machine), or ray for a cluster of machines.")
-    ] = "local",
+    engine: EngineOption = "local",
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=0, help="With --engine local: run models in so many processes at the same time."),
     ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address", help="With --engine ray: auto (the cluster here), local (one for this) or HOST:PORT."
-        ),
-    ] = None,
+    address: AddressOption = None,
     time_limit: Annotated[
         str | None,
         typer.Option(

@@ -21,15 +21,23 @@ ModelsOption = Annotated[
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Of splits, subsets, order and everything else random.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 AccelerateOption = Annotated[
     str,
     typer.Option("--accelerate", help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU."),
 ]
+CacheOption = Annotated[
+    str | None,
+    typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
+]
 EngineOption = Annotated[
     str, typer.Option("--engine", help="Where the work runs: local, or ray for a cluster of machines.")
 ]
-AddressOption = Annotated[str | None, typer.Option("--address", help="With --engine ray: auto, local or HOST:PORT.")]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="With --engine ray: auto (the cluster here), local (one for this) or HOST:PORT."),
+]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`."),

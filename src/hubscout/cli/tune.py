@@ -25,7 +25,14 @@ from hubscout.cli.data import (
 )
 from hubscout.cli.engine import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import AddressOption, SeedOption, SettingsOption, SkipBadOption, TuningDeviceOption
+from hubscout.cli.run_options import (
+    AddressOption,
+    CacheOption,
+    SeedOption,
+    SettingsOption,
+    SkipBadOption,
+    TuningDeviceOption,
+)
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -97,10 +104,7 @@ def tune(
         bool, typer.Option("--in-memory", help="Decode the data once and hold it, images on the device.")
     ] = False,
     address: AddressOption = None,
-    cache: Annotated[
-        str | None,
-        typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
-    ] = None,
+    cache: CacheOption = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute the features of frozen models anew.")] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
