@@ -15,16 +15,19 @@ from tuning_networks import make_task, perceptron
 from hubscout.tuning import tune
 
 
-def main(out: Path, steps: int, resume: bool, method: str) -> None:
+def main(out: Path, steps: int, resume: bool, method: str, learning_rate: float | None = None) -> None:
     torch.set_num_threads(1)
-    tuned = tune(
-        make_task(n=50), perceptron(0), [perceptron(1), perceptron(2, width=24)], method=method, trade_off=1.0,
-        steps=12, batch_size=16, keep_best=False, out=out, resume=resume, checkpoint_every_steps=6, l2_sp=0.01,
-        bootstrap_resamples=20, observer=_stopper(steps),
-    )  # fmt: skip
+    settings: dict = {"steps": 12, "batch_size": 16, "keep_best": False, "checkpoint_every_steps": 6, "l2_sp": 0.01}
+    settings |= {"trade_off": 1.0, "bootstrap_resamples": 20, "observer": _stopper(steps)}
+    if learning_rate is not None:
+        settings |= {"learning_rate": learning_rate, "head_learning_rate": learning_rate}
+    teachers = [perceptron(1), perceptron(2, width=24)]
+    tuned = tune(make_task(n=50), perceptron(0), teachers, method=method, out=out, resume=resume, **settings)
     rank = os.environ.get("RANK", "0")
     weights = [value.tolist() for value in tuned.head.parameters()]
-    (out / f"result-{rank}.json").write_text(json.dumps({"metrics": tuned.metrics_record(), "head": weights}))
+    (out / f"result-{rank}.json").write_text(
+        json.dumps({"metrics": tuned.metrics_record(), "head": weights, "notes": list(tuned.notes)})
+    )
 
 
 def _stopper(steps: int):
@@ -36,4 +39,5 @@ def _stopper(steps: int):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume", sys.argv[4])
+    rate = float(sys.argv[5]) if len(sys.argv) > 5 else None
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume", sys.argv[4], rate)

@@ -13,10 +13,11 @@ import pytest
 SCRIPT = Path(__file__).parent / "distributed_run.py"
 
 
-def run_two(out, *, until=99, resume=False):
+def run_two(out, *, until=99, resume=False, learning_rate=None):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += [str(SCRIPT), str(out), str(until), "resume" if resume else "new", "b-tuning"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    command += [str(learning_rate)] if learning_rate is not None else []
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def run_alone(out, *, resume=False):
@@ -49,3 +50,13 @@ def test_two_processes_do_what_one_does_and_one_resumes_what_two_began(tmp_path)
     assert finished.returncode == 0, finished.stderr[-2000:]
     gathered = [json.loads((tmp_path / "again" / f"result-{rank}.json").read_text()) for rank in (0, 1)]
     assert gathered[0]["metrics"] == gathered[1]["metrics"] == results[1]["metrics"]
+
+
+@pytest.mark.slow
+def test_two_processes_that_diverge_start_anew_together(tmp_path):
+    run = run_two(tmp_path / "run", learning_rate=30.0)
+    assert run.returncode == 0, run.stderr[-2000:]
+    results = [json.loads((tmp_path / "run" / f"result-{rank}.json").read_text()) for rank in (0, 1)]
+    assert any("starts anew" in note for note in results[0]["notes"])
+    assert results[0]["metrics"] == results[1]["metrics"]
+    assert results[0]["head"] == results[1]["head"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ def make_accelerator(arguments: TuningArguments, folder: Path | None) -> Acceler
     precision = arguments.mixed_precision
     if precision == "auto":
         precision = "bf16" if not on_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
-    return accelerate.Accelerator(
+    accelerator = accelerate.Accelerator(
         cpu=on_cpu,
         mixed_precision=precision,
         log_with=list(arguments.trackers) or None,
@@ -38,6 +39,9 @@ def make_accelerator(arguments: TuningArguments, folder: Path | None) -> Acceler
         # Norm statistics follow the main process, whose weights are the ones that are saved.
         kwargs_handlers=[utils.DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
     )
+    if accelerator.num_processes > 1 and not distributed:
+        atexit.register(accelerator.state.destroy_process_group)
+    return accelerator
 
 
 def asked_for_several() -> bool:
@@ -91,6 +95,16 @@ def gather_in_order(accelerator: Accelerator, part: Any) -> list[Any]:
     if accelerator.num_processes == 1:
         return [part]
     return require("accelerate.utils", extra="tuning", purpose="Tuning").gather_object([part])
+
+
+def end_run(accelerator: Accelerator) -> None:
+    """Wait until every process is done with the run, then end its trackers.
+
+    The process group stays: a second one of the same launch would meet at the addresses of the first and wait for ever.
+    """
+    accelerator.wait_for_everyone()
+    for tracker in accelerator.trackers:
+        tracker.finish()
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.models import fingerprint, open_model, open_model_to_tune, same_model
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
 from hubscout.tuning.plan import BatchPlan
-from hubscout.tuning.processes import make_accelerator, plain_values, share_from_main
+from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
 from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.rows import Rows
@@ -328,7 +328,7 @@ class SingleRun:
             except NotImplementedError as error:
                 self._note(f"The model itself is not written: {error}")
         tuned = self._measured(tuned, network, loop, self.validation)
-        self.accelerator.end_training()
+        end_run(self.accelerator)
         if folder is not None:
             save_record(tuned, folder)
         return tuned
@@ -376,10 +376,9 @@ class SingleRun:
 
     def clear(self) -> None:
         """Give up this run, for one that starts anew in its place."""
-        self.accelerator.end_training()
         if self.accelerator.is_main_process and self.folder is not None:
             Checkpoints(self.folder / CHECKPOINTS, {}).clear()
-        self.accelerator.wait_for_everyone()
+        end_run(self.accelerator)
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
