@@ -138,7 +138,7 @@ class Job:
 def work(job: Job) -> str:
     """All trials of a model on a set."""
     from hubscout.errors import TuningError
-    from hubscout.tuning.reference import reference
+    from hubscout.tuning.reference_search import reference
 
     protocol = job.protocol
     task, opened = open_set(job.set_name), tuned_identifier(job.model, job.set_name)

@@ -31,8 +31,8 @@ MORE = {
             "arrays": "from_arrays",
         }.items()
     ],
-    "ranking": ["hubscout.runs.comparison.compare"],
-    "tuning": ["hubscout.tuning.teachers.mixing_weights"],
+    "ranking": ["hubscout.runs.paired_comparison.compare"],
+    "tuning": ["hubscout.tuning.teacher_panel.mixing_weights"],
 }
 """Functions that the docstrings point to and that are no public names."""
 

@@ -69,7 +69,7 @@ class Encoded:
 
 def encode(model: str) -> Encoded:
     """Features of the frozen encoder, from the cache where they are there."""
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.hubs import load
     from hubscout.tasks import Task
 

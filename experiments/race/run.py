@@ -154,11 +154,11 @@ class Arm:
 
         def look(name: str, *, tested: bool = False) -> None:
             network = run.loop.network
-            predicted, targets, _ = run.judge.outcome(network, run.validation, task.validation)
+            predicted, targets, _ = run.evaluator.outcome(network, run.validation, task.validation)
             kept[f"{name}_loglik"] = np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12)).astype("f2")
             kept[f"{name}_right"] = predicted.argmax(axis=1) == targets
             if tested:
-                predicted, targets, _ = run.judge.outcome(network, test, task.test)
+                predicted, targets, _ = run.evaluator.outcome(network, test, task.test)
                 kept[f"{name}_test"] = np.array((predicted.argmax(axis=1) == targets).mean())
 
         if self.schedule != "wsd":

@@ -132,7 +132,7 @@ def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
     from hubscout.features import FeatureCache
     from hubscout.tuning import tune
-    from hubscout.tuning.teachers import TeacherPanel
+    from hubscout.tuning.teacher_panel import TeacherPanel
 
     case, options = CASES[setting.case], dict(METHODS[setting.method])
     method, taught_by = options.pop("method"), options.pop("teachers", None)

@@ -12,7 +12,7 @@ from run import HERE, MOBILENETS, TARGET, open_task, vision_identifier
 
 from hubscout.hubs import load
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.knowledge import Library
+from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.methods import METHODS, Preparation
 
 SHARES = (0.95, 0.99, 0.999)
@@ -26,7 +26,7 @@ def main() -> None:
         plain, target, *teachers = (load(vision_identifier(name)) for name in (TARGET, TARGET, *MOBILENETS))
         arguments = TuningArguments(zoo_lite=True, zoo_start=share)
         METHODS["zoo"]().prepare(
-            Preparation(task, target, teachers, arguments, torch.device("cpu"), Library(task, "cpu"))
+            Preparation(task, target, teachers, arguments, torch.device("cpu"), FrozenFeatures(task, "cpu"))
         )
         prepared = [plain.preprocessing(task.train.inputs[row]) for row in range(IMAGES)]
         batch = plain.preprocessing.collate(prepared)

@@ -5,7 +5,7 @@
     python experiments/tuning/run.py second --workers 12     # the best four of them again, with another seed
     python experiments/tuning/run.py final --workers 12      # the best setting of each method over fresh seeds
     python experiments/tuning/run.py studies --workers 12    # number of teachers, joint ones, combinations for KD
-    python experiments/tuning/table.py                       # table.md and figure.png from results/
+    python experiments/tuning/tuned_table.py                       # table.md and figure.png from results/
 
 Three sets: Pets with all its train images and 500 images of CIFAR-10, where data is scarce, for a MobileNetV2; and 500
 images of Fashion-MNIST for a ResNet-20 among others of its architecture, the ones that `contrastive/pretrain.py` makes.

@@ -16,8 +16,8 @@ from hubscout.features import FeatureCache, extract
 from hubscout.hubs import Identifier, prepare_torchvision
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
-from hubscout.tuning.data import MODEL, StreamedBatches
-from hubscout.tuning.memory import HeldBatches
+from hubscout.tuning.batches import MODEL, StreamedBatches
+from hubscout.tuning.decoded_batches import HeldBatches
 
 QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 10, "workers": 0}
 Pictures = dict[str, tuple[bytes, np.ndarray]]

@@ -10,8 +10,8 @@ import pytest
 from hubscout.engines import RayEngine
 from hubscout.runs.events import Message
 from hubscout.tasks import Task
-from hubscout.tuning.comparison import compare
-from hubscout.tuning.reference import Grid, reference
+from hubscout.tuning.method_comparison import compare
+from hubscout.tuning.reference_search import Grid, reference
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-import hubscout.evidence.arrays as arrays
+import hubscout.evidence.array_backend as arrays
 
 settings.register_profile(
     "hubscout", deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

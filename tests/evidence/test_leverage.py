@@ -7,7 +7,7 @@ import pytest
 
 from hubscout.evidence import leverage as module
 from hubscout.evidence import logme
-from hubscout.evidence.arrays import add_product, upper_zeros
+from hubscout.evidence.array_backend import add_product, upper_zeros
 from hubscout.evidence.eigenvectors import SMALLEST, Factored
 from hubscout.evidence.leverage import inverse, mean_leverages, middle_ratio, spare
 from hubscout.evidence.spectrum import dual_spectrum

@@ -7,7 +7,7 @@ import pytest
 
 from hubscout.errors import InputError
 from hubscout.evidence import Statistics, logme, maximize_evidence
-from hubscout.evidence.arrays import mirrored
+from hubscout.evidence.array_backend import mirrored
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_empty_and_wrong_constructions():
 def test_chunks_do_not_show(generator, monkeypatch):
     features, ids = generator.normal(size=(900, 5)).astype(np.float32), np.arange(900) % 3
     whole = logme(features, ids)
-    monkeypatch.setattr("hubscout.evidence.arrays.CHUNK_BYTES", 1)
+    monkeypatch.setattr("hubscout.evidence.array_backend.CHUNK_BYTES", 1)
     pieces = logme(features, ids)
     assert pieces.score == pytest.approx(whole.score, abs=1e-12)
     assert mirrored(np.array([[1.0, 2.0], [7.0, 3.0]])).tolist() == [[1.0, 2.0], [2.0, 3.0]]

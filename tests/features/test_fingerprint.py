@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from hubscout.features import FeatureCache, extract
-from hubscout.features.fingerprint import network_digest
+from hubscout.features.feature_keys import network_digest
 from hubscout.tasks import Task
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hubscout.errors import UnknownNameError
 from hubscout.features import ExtractionOptions, extract
-from hubscout.features.one_pass import Run
+from hubscout.features.extractor import Extractor
 from hubscout.ranking import rank
 
 OTHERS: dict[str, Any] = {
@@ -27,13 +27,13 @@ OTHERS: dict[str, Any] = {
 def used(monkeypatch: pytest.MonkeyPatch) -> list[ExtractionOptions]:
     """The options of every pass of a model."""
     found: list[ExtractionOptions] = []
-    real = Run.__init__
+    real = Extractor.__init__
 
-    def watch(self: Run, job: Any, log: Any, options: ExtractionOptions, **rest: Any) -> None:
+    def watch(self: Extractor, job: Any, log: Any, options: ExtractionOptions, **rest: Any) -> None:
         found.append(options)
         real(self, job, log, options, **rest)
 
-    monkeypatch.setattr(Run, "__init__", watch)
+    monkeypatch.setattr(Extractor, "__init__", watch)
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hubscout.errors import ModelError, TaskError
-from hubscout.features import PreparedPool, extract, one_pass
+from hubscout.features import PreparedPool, extract, extractor
 from hubscout.features import preparing as preparing_module
 from hubscout.features.preparing import InProcesses, InThreads, Reader, default_processes
 from hubscout.tasks import Task
@@ -153,7 +153,7 @@ def test_what_cannot_be_opened_there_is_prepared_here() -> None:
 
 
 def test_what_cannot_be_sent_is_prepared_in_threads(monkeypatch: pytest.MonkeyPatch, backbone: Any, task: Task) -> None:
-    monkeypatch.setattr(one_pass, "default_processes", lambda device, modality, samples: 2)
+    monkeypatch.setattr(extractor, "default_processes", lambda device, modality, samples: 2)
     usual = extract(backbone, task)
     backbone.preprocessing.lock = threading.Lock()
     told: list[str] = []
@@ -181,7 +181,7 @@ SCRIPT = """
 import numpy as np
 import torch
 from PIL import Image
-from hubscout.features import extract, one_pass, preparing
+from hubscout.features import extract, extractor, preparing
 from hubscout.hubs import load
 from hubscout.tasks import Task
 
@@ -191,8 +191,8 @@ class Started(preparing.InProcesses):
         self.ready.result()
 
 
-one_pass.InProcesses = Started
-one_pass.default_processes = lambda device, modality, samples: {processes}
+extractor.InProcesses = Started
+extractor.default_processes = lambda device, modality, samples: {processes}
 print("begun")
 generator = np.random.default_rng(0)
 images = [Image.fromarray(generator.integers(0, 256, (40, 48, 3), dtype=np.uint8)) for _ in range(96)]

@@ -15,7 +15,7 @@ import pytest
 
 from hubscout.errors import CacheError, InputError
 from hubscout.features import extract
-from hubscout.features.cache import FeatureCache
+from hubscout.features.feature_cache import FeatureCache
 from hubscout.features.probe import Probe
 from hubscout.features.shards import ShardData
 from hubscout.hubs import Backbone, load

@@ -101,7 +101,7 @@ RECORD = {
 @common
 @given(altered(ABOUT), altered(RECORD))
 def test_the_records_of_the_cache(about: Any, record: Any) -> None:
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.records import About, ShardRecord
 
     with tempfile.TemporaryDirectory() as folder:
@@ -159,7 +159,7 @@ COMPARED = {"run": {"task": "t"}, "method": "kd", "seed": 0, "validation": 0.5, 
 @common
 @given(st.lists(altered(COMPARED), max_size=3))
 def test_trials_of_a_comparison(records: list[Any]) -> None:
-    from hubscout.tuning.comparison import _read
+    from hubscout.tuning.method_comparison import _read
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trials.jsonl"

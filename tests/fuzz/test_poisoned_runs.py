@@ -66,7 +66,7 @@ def part(first, last):
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real ranking with all its parts and a real comparison of tunings, in one folder."""
     from hubscout.ranking import rank
-    from hubscout.tuning.comparison import compare
+    from hubscout.tuning.method_comparison import compare
 
     home = tmp_path_factory.mktemp("sound")
     (home / "zoo.py").write_text(ZOO)

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from hubscout.errors import CheckpointError, ModelNotFoundError, UnsafeCheckpointError
-from hubscout.hubs.checkpoints import find_weights, fingerprint, fingerprint_state, fit_state, read_state
 from hubscout.hubs.inert_pickle import read_pickled_arrays, read_script_tensors
+from hubscout.hubs.weight_files import find_weights, fingerprint, fingerprint_state, fit_state, read_state
 
 
 class Attack:

@@ -8,7 +8,7 @@ import pytest
 
 from hubscout.errors import UnknownHubError
 from hubscout.hubs import HUBS, list_models, load
-from hubscout.hubs.registry import HUBS as SAME
+from hubscout.hubs.hub_registry import HUBS as SAME
 
 HUB = """
 import torch

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hubscout.evidence import logme
-from hubscout.ranking.convergence import MARGIN, POINTS, convergence_of
+from hubscout.ranking.fixed_points import MARGIN, POINTS, convergence_of
 from hubscout.runs.row import Convergence
 
 

@@ -22,10 +22,10 @@ from hubscout.errors import (
 )
 from hubscout.evidence import logme
 from hubscout.features import extract
-from hubscout.features.cache import FeatureCache
+from hubscout.features.feature_cache import FeatureCache
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.candidates import find_candidates
 from hubscout.runs.events import Event, Finished, Started
@@ -412,7 +412,7 @@ def test_a_file_of_the_same_name_in_another_project_is_another_model(
 @pytest.fixture
 def mixed_hub(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub with a model for arrays, one for texts, and one of which only opening it shows that it takes images."""
-    from hubscout.hubs.registry import HUBS
+    from hubscout.hubs.hub_registry import HUBS
 
     class Mixed:
         def load(self, identifier: Identifier) -> Backbone:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hubscout.ranking import Ranking
-from hubscout.ranking.table import as_text, columns, lay_out
+from hubscout.ranking.terminal_table import as_text, columns, lay_out
 from hubscout.runs.model_names import short_names
 from hubscout.runs.row import Dropped, Expected, Failure
 

@@ -83,7 +83,7 @@ def task() -> Task:
 def run_folder(tmp_path_factory: pytest.TempPathFactory, zoo: str, task: Task) -> Path:
     """The folder of a real ranking with a model that fails, and of a real comparison of tuning methods."""
     from hubscout.ranking import rank
-    from hubscout.tuning.comparison import compare
+    from hubscout.tuning.method_comparison import compare
 
     folder = tmp_path_factory.mktemp("runs") / "digits"
     broken = f"{zoo}name=broken&width=zero"

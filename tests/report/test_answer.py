@@ -7,7 +7,7 @@ import pytest
 from hubscout.ranking import Ranking
 from hubscout.report import Run
 from hubscout.report.answer import answer, next_command
-from hubscout.report.sections.answer import answer_section
+from hubscout.report.sections.answer_card import answer_section
 from hubscout.runs.row import Expected, Failure
 
 
@@ -85,11 +85,11 @@ def test_doubts_are_said(ranking: Ranking, change: dict[str, object], words: str
         ranking = replace(ranking, rows=rows)
     else:
         ranking = replace(ranking, **change)
-    assert any(words in doubt for doubt in answer(ranking).doubts)
+    assert any(words in caveat for caveat in answer(ranking).caveats)
 
 
 def test_a_certain_ranking_has_no_doubts(ranking: Ranking) -> None:
-    assert answer(ranking).doubts == ()
+    assert answer(ranking).caveats == ()
 
 
 def test_where_no_model_explains_the_labels_nothing_is_recommended(ranking: Ranking) -> None:

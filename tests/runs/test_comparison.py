@@ -8,7 +8,7 @@ from scipy import stats
 
 from hubscout.errors import InputError
 from hubscout.evidence import logme
-from hubscout.runs.comparison import TIED_ABOVE, compare, deviations
+from hubscout.runs.paired_comparison import TIED_ABOVE, compare, deviations
 
 
 def test_two_models_agree_with_scipys_paired_t_test() -> None:

@@ -172,8 +172,8 @@ def start_server(runs: Path, data: Path, *options: str) -> Served:
 @pytest.fixture
 def serve(data: Path, zoo: str) -> Iterator[Callable[..., Served]]:
     """Start real servers; they are stopped, and what they started with them."""
-    from hubscout.serve.library import Library
-    from hubscout.serve.processes import read_note
+    from hubscout.serve.run_index import RunIndex
+    from hubscout.serve.run_processes import read_note
 
     started: list[Served] = []
 
@@ -186,7 +186,7 @@ def serve(data: Path, zoo: str) -> Iterator[Callable[..., Served]]:
 
     yield start
     for served in started:
-        for name in Library(served.runs).names():
+        for name in RunIndex(served.runs).names():
             note = read_note(served.runs / name)
             if note is not None:
                 note.stop(force=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubscout.errors import InputError
-from hubscout.serve.folder import Folder, NotHereError, links_in, read_real, real_files
+from hubscout.serve.served_folder import Folder, NotHereError, links_in, read_real, real_files
 
 BAD = [
     "", ".", "..", "../secret", "run/../../secret", "/etc/passwd", "//etc/passwd", "run/", "/run", "run//ranking.json",

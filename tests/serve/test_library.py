@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from hubscout.errors import RunError
-from hubscout.serve.folder import NotHereError
-from hubscout.serve.library import Kept, Library
+from hubscout.serve.run_index import Kept, RunIndex
+from hubscout.serve.served_folder import NotHereError
 
 
 def write_events(folder: Path, *events: dict[str, object]) -> None:
@@ -20,7 +20,7 @@ def write_events(folder: Path, *events: dict[str, object]) -> None:
 
 
 def test_runs_are_found_with_what_they_say(runs: Path, zoo: str) -> None:
-    library = Library(runs)
+    library = RunIndex(runs)
     assert library.names() == ["first", "team/second"]
     first = library.summary("first")
     assert (first.kind, first.state, first.task) == ("ranking", "finished", "colours")
@@ -35,7 +35,7 @@ def test_a_search_wants_every_word(runs: Path) -> None:
     saved = json.loads(path.read_text())
     saved["environment"]["started"] = "2020-01-01T00:00:00"  # both may have begun in the same second
     path.write_text(json.dumps(saved))
-    library = Library(runs)
+    library = RunIndex(runs)
     assert [run.name for run in library.summaries()] == ["team/second", "first"]
     assert [run.name for run in library.summaries("TEAM finished")] == ["team/second"]
     assert library.summaries("team tuning") == []
@@ -43,11 +43,11 @@ def test_a_search_wants_every_word(runs: Path) -> None:
 
 def test_a_run_folder_itself_is_refused_with_advice(runs: Path) -> None:
     with pytest.raises(RunError, match="folder that contains it"):
-        Library(runs / "first")
+        RunIndex(runs / "first")
 
 
 def test_a_process_that_lives_makes_a_run_running(runs: Path) -> None:
-    library = Library(runs)
+    library = RunIndex(runs)
     began = {"event": "started", "time": time.time(), "models": ["a"], "pid": os.getpid(), "host": platform.node()}
     write_events(runs / "going", began)
     assert library.summary("going").state == "running"
@@ -62,7 +62,7 @@ def test_a_process_that_lives_makes_a_run_running(runs: Path) -> None:
 
 
 def test_elsewhere_the_time_of_the_last_line_decides(runs: Path) -> None:
-    library = Library(runs)
+    library = RunIndex(runs)
     write_events(runs / "far", {"event": "started", "time": time.time(), "pid": 1, "host": "another machine"})
     assert library.summary("far").state == "running"
     long_ago = time.time() - 3600
@@ -71,7 +71,7 @@ def test_elsewhere_the_time_of_the_last_line_decides(runs: Path) -> None:
 
 
 def test_tuning_runs(runs: Path) -> None:
-    library = Library(runs)
+    library = RunIndex(runs)
     folder = runs / "tuned"
     folder.mkdir()
     lines = [{"event": "validation", "step": 5, "epoch": 1.0, "metrics": {"accuracy": 0.5}, "best": True}]
@@ -92,7 +92,7 @@ def test_tuning_runs(runs: Path) -> None:
 def test_broken_files_do_not_hide_the_other_runs(runs: Path, text: str) -> None:
     (runs / "broken").mkdir()
     (runs / "broken" / "ranking.json").write_text(text, errors="surrogateescape")
-    library = Library(runs)
+    library = RunIndex(runs)
     assert {run.name for run in library.summaries()} == {"broken", "first", "team/second"}
     with pytest.raises(RunError):
         library.report("broken")
@@ -103,7 +103,7 @@ def test_links_are_neither_listed_nor_opened(runs: Path, tmp_path: Path) -> None
     (runs / "link").symlink_to(outside)
     (runs / "linked-file").mkdir()
     (runs / "linked-file" / "ranking.json").symlink_to(outside / "ranking.json")
-    library = Library(runs)
+    library = RunIndex(runs)
     assert library.names() == ["first", "team/second"]
     for name in ("link", "linked-file", "../outside"):
         with pytest.raises(NotHereError):
@@ -114,7 +114,7 @@ def test_links_are_neither_listed_nor_opened(runs: Path, tmp_path: Path) -> None
 
 
 def test_a_report_is_made_once_for_all_who_ask_and_again_when_files_change(runs: Path) -> None:
-    library = Library(runs)
+    library = RunIndex(runs)
     found: list[str] = []
     threads = [threading.Thread(target=lambda: found.append(library.report("first"))) for _ in range(8)]
     for thread in threads:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hubscout.serve.processes import LOG, NOTE, Started, begins_at, read_note, start, was_running_at
+from hubscout.serve.run_processes import LOG, NOTE, Started, begins_at, read_note, start, was_running_at
 
 SLEEPER = [sys.executable, "-c", "import sys, time; print('here', flush=True); time.sleep(60)", "hubscout", "rank"]
 

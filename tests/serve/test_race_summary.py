@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hubscout.serve.folder import NotHereError
 from hubscout.serve.following import RunFollower
-from hubscout.serve.library import Library
 from hubscout.serve.progress import Progress
+from hubscout.serve.run_index import RunIndex
+from hubscout.serve.served_folder import NotHereError
 
 ARMS = [{"model": f"timm/{name}", "learning_rate": 0.01} for name in ("a", "<b>")]
 START = {
@@ -73,7 +73,7 @@ def test_a_race_is_one_run_and_says_who_leads(tmp_path: Path) -> None:
     (tmp_path / "race" / "evidence" / "events.jsonl").write_text('{"event": "started", "models": ["timm/a"]}\n')
     (tmp_path / "race" / "winner").mkdir()
     (tmp_path / "race" / "winner" / "tuning.json").write_text("{}")
-    library = Library(tmp_path)
+    library = RunIndex(tmp_path)
     assert library.names() == ["race"]
     found = library.summary("race")
     assert (found.kind, found.state, found.task, found.best) == ("race", "running", "pets", "<b>")
@@ -85,13 +85,13 @@ def test_a_race_is_one_run_and_says_who_leads(tmp_path: Path) -> None:
 )
 def test_whether_it_goes_on(tmp_path: Path, count: int, pid: int | None, state: str) -> None:
     write(tmp_path / "race", count, pid=pid)
-    assert Library(tmp_path).summary("race").state == state
+    assert RunIndex(tmp_path).summary("race").state == state
 
 
 def test_one_that_still_finds_the_evidence_is_a_race_already(tmp_path: Path) -> None:
     folder = write(tmp_path / "race", 0, pid=os.getpid())
     (folder / "evidence" / "events.jsonl").write_text('{"event": "started", "models": ["timm/a"]}\n')
-    assert Library(tmp_path).names() == ["race"]
+    assert RunIndex(tmp_path).names() == ["race"]
     assert "0 of 1 models done" in panel(folder).status
 
 
@@ -110,7 +110,7 @@ def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
     folder = write(tmp_path / "race", 3)
     with (folder / "race.jsonl").open("a") as file:
         file.write('{"event": "look", "arm": 3}\n{"event": "rung"}\n')
-    assert "no part of a race" in Library(tmp_path).summary("race").problem
+    assert "no part of a race" in RunIndex(tmp_path).summary("race").problem
     assert "0.7000" in str(panel(folder).markup())
 
 
@@ -120,4 +120,4 @@ def test_a_link_to_evidence_elsewhere_is_no_race(tmp_path: Path) -> None:
     (tmp_path / "runs" / "race" / "evidence").symlink_to(tmp_path / "other")
     (tmp_path / "runs" / "race" / ".holder.json").write_text("{}")
     with pytest.raises(NotHereError):
-        Library(tmp_path / "runs").find("race")
+        RunIndex(tmp_path / "runs").find("race")

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from hubscout.cli.app import app
 from hubscout.errors import InputError
 from hubscout.ranking import Ranking
-from hubscout.serve.processes import read_note
+from hubscout.serve.run_processes import read_note
 from hubscout.serve.server import listen
 
 Serve = Callable[..., Any]

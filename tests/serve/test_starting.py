@@ -7,8 +7,8 @@ import pytest
 from hubscout.cli.values import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.folder import Folder
 from hubscout.serve.pages.start import start_page
+from hubscout.serve.served_folder import Folder
 from hubscout.serve.starting import Request, Starter, check_model
 
 

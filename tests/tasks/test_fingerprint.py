@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from hubscout.tasks.fingerprint import content_digest, derived_fingerprint, row_digests
 from hubscout.tasks.images import Images
 from hubscout.tasks.sequences import Chained, Pairs, Rows
+from hubscout.tasks.task_fingerprint import content_digest, derived_fingerprint, row_digests
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.binary(max_size=3),

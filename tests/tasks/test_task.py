@@ -94,7 +94,7 @@ def test_data_in_memory_cannot_be_reopened() -> None:
 
 def test_import_is_light() -> None:
     code = (
-        "import sys; from hubscout.tasks import Task, open_task; import hubscout.tasks.table, hubscout.tasks.hf;"
+        "import sys; from hubscout.tasks import Task, open_task; import hubscout.tasks.tables, hubscout.tasks.hf;"
         "print([m for m in ('pandas', 'PIL', 'torch', 'datasets', 'pyarrow') if m in sys.modules])"
     )
     assert (

@@ -8,10 +8,10 @@ from tuning_networks import convolutional, make_task, perceptron, weights_of
 from hubscout.evidence import logme
 from hubscout.tuning import tune
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.knowledge import Library
+from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.methods import METHODS, Preparation
 from hubscout.tuning.methods.b_tuning import b_tuning_loss
-from hubscout.tuning.teachers import TeacherPanel, mixing_weights, precision_weights
+from hubscout.tuning.teacher_panel import TeacherPanel, mixing_weights, precision_weights
 
 
 def frozen_features(backbone, inputs):
@@ -47,7 +47,7 @@ def test_whole_loss_of_a_prepared_method_is_the_papers(task):
     target, teachers = perceptron(0), [perceptron(1), perceptron(2, width=24)]
     method = METHODS["b-tuning"]()
     arguments = TuningArguments(trade_off=2.5)
-    method.prepare(Preparation(task, target, teachers, arguments, torch.device("cpu"), Library(task, "cpu")))
+    method.prepare(Preparation(task, target, teachers, arguments, torch.device("cpu"), FrozenFeatures(task, "cpu")))
     y = task.train.targets
     evidences = [
         logme(frozen_features(t, task.train.inputs), y, kind="classification", classes=range(3)) for t in teachers
@@ -108,14 +108,14 @@ def test_cached_and_live_agree_without_augmentation(kind, weights):
 def test_left_out_teachers_never_saw_the_row(kind):
     task = make_task(kind)
     teacher = perceptron(1)
-    library = Library(task, "cpu")
+    frozen_features = FrozenFeatures(task, "cpu")
     arguments = TuningArguments(teacher_targets="left-out", trade_off=1.0)
-    preparation = Preparation(task, perceptron(0), [teacher], arguments, torch.device("cpu"), library)
+    preparation = Preparation(task, perceptron(0), [teacher], arguments, torch.device("cpu"), frozen_features)
     panel = TeacherPanel.of(preparation)
     panel.study()
     found = panel.cached_predictions(left_out=True)
     fitted = panel.posteriors[0]
-    features, labels = library.features(teacher).astype(np.float64), library.labels()
+    features, labels = frozen_features.features(teacher).astype(np.float64), frozen_features.labels()
     for row in (0, 7):
         keep = np.arange(len(features)) != row
         centre, level = (features[keep].mean(0), labels[keep].mean(0)) if kind == "regression" else (0.0, 0.0)

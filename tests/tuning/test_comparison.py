@@ -10,7 +10,7 @@ from tuning_networks import convolutional, make_task, perceptron
 
 from hubscout.errors import InputError
 from hubscout.tasks import Task
-from hubscout.tuning.comparison import compare
+from hubscout.tuning.method_comparison import compare
 
 QUICK = {"epochs": 1, "batch_size": 16, "trade_off": 0.1}
 

@@ -11,7 +11,7 @@ from tuning_networks import image_task, make_task, perceptron, weights_of
 
 from hubscout.errors import TaskError
 from hubscout.hubs import Backbone, ModelCard, Output
-from hubscout.metrics.registry import KINDS as METRIC_KINDS
+from hubscout.metrics.metric_registry import KINDS as METRIC_KINDS
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import KINDS
 from hubscout.tasks.task_metrics import TASK_METRICS

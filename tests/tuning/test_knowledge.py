@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tuning_networks import make_task, perceptron
 
-from hubscout.features import FeatureCache, extract, one_pass
+from hubscout.features import FeatureCache, extract, extractor
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.runs.events import Message
 from hubscout.tuning import tune
-from hubscout.tuning.knowledge import Library
+from hubscout.tuning.frozen_features import FrozenFeatures
 
 
 def reduced_by_default(precision: str, device: str) -> Precision:
@@ -25,22 +25,22 @@ def reduced_by_default(precision: str, device: str) -> Precision:
 def test_teachers_are_read_in_the_precision_that_they_were_ranked_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(one_pass, "pick_precision", reduced_by_default)
+    monkeypatch.setattr(extractor, "pick_precision", reduced_by_default)
     task, teacher, cache = make_task(), perceptron(), FeatureCache(tmp_path)
     ranked = extract(teacher, task, device="cpu", cache=cache, batch_size=32)
     exact = extract(teacher, task, device="cpu", precision="float32").features()
     assert not np.array_equal(ranked.features(), exact)
-    library = Library(task, "cpu", cache)
-    np.testing.assert_array_equal(library.features(teacher), ranked.features())
+    frozen_features = FrozenFeatures(task, "cpu", cache)
+    np.testing.assert_array_equal(frozen_features.features(teacher), ranked.features())
     assert len(cache.entries()) == 1
 
 
 def test_a_reduced_format_that_was_not_checked_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A format that somebody asked for may be far from float32."""
-    monkeypatch.setattr(one_pass, "pick_precision", reduced_by_default)
+    monkeypatch.setattr(extractor, "pick_precision", reduced_by_default)
     task, teacher, cache = make_task(), perceptron(), FeatureCache(tmp_path)
     extract(teacher, task, device="cpu", cache=cache, precision="float16")
-    Library(task, "cpu", cache).features(teacher)
+    FrozenFeatures(task, "cpu", cache).features(teacher)
     assert len(cache.entries()) == 2
 
 
@@ -57,4 +57,4 @@ def test_each_teacher_is_named_before_it_is_fitted() -> None:
 
 
 def test_a_posterior_has_no_error_bar_that_nobody_reads() -> None:
-    assert Library(make_task(), "cpu").posterior(perceptron()).standard_error is None
+    assert FrozenFeatures(make_task(), "cpu").posterior(perceptron()).standard_error is None

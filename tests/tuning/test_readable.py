@@ -10,9 +10,9 @@ from hubscout.errors import TaskError
 from hubscout.runs.events import Message, Progress
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
-from hubscout.tuning.comparison import compare
+from hubscout.tuning.method_comparison import compare
 from hubscout.tuning.readable import read_through
-from hubscout.tuning.reference import Grid, reference
+from hubscout.tuning.reference_search import Grid, reference
 
 MODEL = "python:tuning_networks:images?seed=1"
 OPTIONS = {"method": "fine-tune", "epochs": 2, "batch_size": 8, "augment": "none", "bootstrap_resamples": 5}

@@ -7,8 +7,8 @@ from tuning_networks import image_task
 
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.tasks import Task
-from hubscout.tuning import reference as reference_module
-from hubscout.tuning.reference import Grid, Trial, reference
+from hubscout.tuning import reference_search as reference_module
+from hubscout.tuning.reference_search import Grid, Trial, reference
 
 MODELS = ["python:tuning_networks:images?seed=1", "python:tuning_networks:images?seed=2&width=12"]
 QUICK = {"epochs": 1, "batch_size": 8}

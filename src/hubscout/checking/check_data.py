@@ -14,7 +14,7 @@ from hubscout.checking.samples import Samples
 from hubscout.runs.data_check import DataCheck, Finding
 from hubscout.tasks import Task, open_task
 from hubscout.tasks.assembly import IMBALANCE
-from hubscout.tasks.folder import walk
+from hubscout.tasks.image_folders import walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.kinds import kind_of
 

@@ -21,10 +21,10 @@ from hubscout.checking.samples import Samples
 from hubscout.errors import EvidenceWarning, ModelError
 from hubscout.runs.data_check import Finding
 from hubscout.tasks import Task
-from hubscout.tasks.fingerprint import derived_fingerprint
 from hubscout.tasks.kinds import TaskKind, kind_of
 from hubscout.tasks.sequences import Chained, Rows
 from hubscout.tasks.task import Split
+from hubscout.tasks.task_fingerprint import derived_fingerprint
 
 FOLDS = 10
 FAR = 5.0

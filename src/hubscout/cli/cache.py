@@ -28,7 +28,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
 
     Example:  [bold]hubscout cache ls --json[/bold]
     """
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.storage import megabytes
 
     cache = FeatureCache(root)
@@ -69,7 +69,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
 @app.command("size")
 def show_size(root: RootOption = None, as_json: JsonOption = False) -> None:
     """Print how much disk space the cache takes, and where it is."""
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.storage import megabytes
 
     cache = FeatureCache(root)
@@ -98,7 +98,7 @@ def remove(
 
     Examples:  [bold]hubscout cache rm 'timm/vit*'[/bold]   [bold]hubscout cache rm --older-than 30d[/bold]
     """
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.storage import megabytes
 
     if not patterns and not everything and older_than is None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli.completion import complete_models
-from hubscout.cli.data import (
+from hubscout.cli.data_options import (
     DataArgument,
     ImageOption,
     ImageRootOption,

@@ -17,7 +17,7 @@ def complete_metrics(incomplete: str) -> list[str]:
 
 def complete_models(incomplete: str) -> list[str]:
     """The hubs, each with the sign that follows its name."""
-    from hubscout.hubs.registry import HUBS
+    from hubscout.hubs.hub_registry import HUBS
 
     done, comma, last = incomplete.rpartition(",")
     starts = [f"{name}:" if name in {"file", "onnx", "python"} else f"{name}/" for name in HUBS]

@@ -127,7 +127,7 @@ def check_torchvision() -> Check:
 
 def check_cache() -> Check:
     """Where features are kept, how much is there, and whether there is room."""
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
 
     cache = FeatureCache()
     try:

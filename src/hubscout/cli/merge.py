@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli.completion import complete_runs
-from hubscout.cli.data import OverwriteOption
+from hubscout.cli.data_options import OverwriteOption
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 
 app = typer.Typer(add_completion=False)

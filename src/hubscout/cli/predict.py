@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli.data import ImageOption, ImageRootOption, LabelOption
+from hubscout.cli.data_options import ImageOption, ImageRootOption, LabelOption
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption
 
 if TYPE_CHECKING:
-    from hubscout.tasks.inputs import Inputs, Reader
+    from hubscout.tasks.prediction_inputs import Inputs, Reader
     from hubscout.tuning import Tuned
     from hubscout.tuning.tuned import Predictions
 
@@ -120,8 +120,8 @@ def _reader(
 ) -> Reader:
     from hubscout.cli.values import split_list
     from hubscout.errors import InputError
-    from hubscout.tasks.inputs import Reader
     from hubscout.tasks.kinds import kind_of
+    from hubscout.tasks.prediction_inputs import Reader
 
     modalities = tuned.backbone.card.modalities
     if not set(modalities) & {"image", "text", "text-pair", "tokens"}:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli.completion import complete_metrics
-from hubscout.cli.data import (
+from hubscout.cli.data_options import (
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -21,7 +21,7 @@ from hubscout.cli.data import (
     TextOption,
     open_data,
 )
-from hubscout.cli.engine import engine_options
+from hubscout.cli.engine_options import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.run_options import (
     AccelerateOption,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.data import (
+from hubscout.cli.data_options import (
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -21,7 +21,7 @@ from hubscout.cli.data import (
     TextOption,
     open_data,
 )
-from hubscout.cli.engine import engine_options
+from hubscout.cli.engine_options import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
 from hubscout.cli.run_options import (
     AddressOption,
@@ -90,8 +90,8 @@ def reference(
     from hubscout.amounts import parse_limit
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
-    from hubscout.tuning.reference import Grid
-    from hubscout.tuning.reference import reference as run
+    from hubscout.tuning.reference_search import Grid
+    from hubscout.tuning.reference_search import reference as run
 
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet

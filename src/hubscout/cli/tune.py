@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli.completion import complete_models
-from hubscout.cli.data import (
+from hubscout.cli.data_options import (
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -23,7 +23,7 @@ from hubscout.cli.data import (
     TextOption,
     open_data,
 )
-from hubscout.cli.engine import engine_options
+from hubscout.cli.engine_options import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.run_options import (
     AddressOption,
@@ -220,7 +220,7 @@ def _tune(
     from hubscout.runs.display import display
     from hubscout.tuning import tune as run
     from hubscout.tuning.frozen_probe import conclusion
-    from hubscout.tuning.saving import opens_by_code
+    from hubscout.tuning.tuned_folder import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
         tuned = run(task, model, teachers, method, out=out, observer=observer, **options)
@@ -264,7 +264,7 @@ def _compare(
 ) -> list[str]:
     """Compare and tell; gives the warnings."""
     from hubscout.runs.display import display
-    from hubscout.tuning.comparison import compare
+    from hubscout.tuning.method_comparison import compare
 
     with display(quiet=quiet, title="compare") as observer:
         found = compare(

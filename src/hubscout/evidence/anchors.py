@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import to_host
+from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.checks import check_features, check_finite
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, to_host
+from hubscout.evidence.array_backend import Array, to_host
 from hubscout.evidence.newton import GRID_STEP, LARGEST_RATIO, TIE
 from hubscout.evidence.profile import PART_NUMBERS
 from hubscout.evidence.spectrum import EPSILON, Spectrum

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.evidence.arrays import (
+from hubscout.evidence.array_backend import (
     Array,
     add_outer,
     add_product,

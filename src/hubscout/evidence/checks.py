@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import Array, as_native, is_torch, namespace, sum_of_squares, to_float64, to_host
+from hubscout.evidence.array_backend import Array, as_native, is_torch, namespace, sum_of_squares, to_float64, to_host
 
 SMALLEST_NORM, LARGEST_NORM = 1e-75, 1e75
 """Of features and of real targets: within, α, β and all that leads to them have room in float64."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import to_host
+from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.spectrum import Spectrum
 from hubscout.optional import require
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch
+from hubscout.evidence.array_backend import Array, is_torch
 
 SMALLEST = 256
 """Below this size there is nothing to be saved."""

@@ -19,10 +19,10 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import chunks
+from hubscout.evidence.array_backend import chunks
+from hubscout.evidence.array_logme import logme
 from hubscout.evidence.checks import Kind, default_center
 from hubscout.evidence.evidence import Evidence
-from hubscout.evidence.in_memory import logme
 from hubscout.evidence.maximize import maximize_evidence, statistics_of
 from hubscout.evidence.statistics import Statistics
 

@@ -90,7 +90,7 @@ class Evidence:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What must be said beside the score; nothing, as a rule."""
-        from hubscout.evidence.table import remarks
+        from hubscout.evidence.evidence_table import remarks
 
         return tuple(remarks(self))
 
@@ -114,12 +114,12 @@ class Evidence:
         return predict_left_out(self, features, labels)
 
     def __rich__(self) -> Table:
-        from hubscout.evidence.table import as_table
+        from hubscout.evidence.evidence_table import as_table
 
         return as_table(self)
 
     def _repr_html_(self) -> str:
-        from hubscout.evidence.table import as_html
+        from hubscout.evidence.evidence_table import as_html
 
         return as_html(self)
 

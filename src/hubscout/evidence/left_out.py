@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import chunks, namespace, to_device_of, to_float64, to_host
+from hubscout.evidence.array_backend import chunks, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features
 from hubscout.evidence.evidence import Evidence
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from hubscout.evidence.arrays import (
+from hubscout.evidence.array_backend import (
     Array,
     add_product,
     namespace,

@@ -12,18 +12,19 @@ import numpy as np
 import hubscout.evidence.newton
 import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
-from hubscout.evidence.arrays import Array, add_product, to_device_of, to_host
+from hubscout.evidence.array_backend import Array, add_product, to_device_of, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Kind, default_center
 from hubscout.evidence.convergence import kept_spectrum
-from hubscout.evidence.doubt import (
-    Doubt,
-    contributions_from_sums,
-    doubt_from_contributions,
-    doubt_from_refits,
-)
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.evidence_table import caveats
+from hubscout.evidence.jackknife import (
+    JackknifeError,
+    contributions_from_sums,
+    error_from_contributions,
+    error_from_refits,
+)
 from hubscout.evidence.leverage import mean_leverages
 from hubscout.evidence.posterior import mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, Profile
@@ -31,7 +32,6 @@ from hubscout.evidence.scored_targets import has_labels, observations, scored_ta
 from hubscout.evidence.solution import SOLVERS, Problem, Solution
 from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding, score_without
 from hubscout.evidence.statistics import Statistics
-from hubscout.evidence.table import doubts
 
 HIGH_LEVERAGE = 0.5
 """Above this mean leverage the linear jackknife is too small, and blocks are left out and re-fitted."""
@@ -116,7 +116,7 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
-        return with_doubt(fitted, _refits(statistics, fitted, blocks, scored, settings))
+        return with_error(fitted, _refits(statistics, fitted, blocks, scored, settings))
     # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
     far = spectrum.mean_coordinates is not None
     origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
@@ -130,7 +130,7 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, origin, constant
     )
     sizes = np.array([block.n for block in blocks])
-    return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, sizes))
+    return with_error(fitted, error_from_contributions(fitted.score, contributions, sizes))
 
 
 def _sums(block: Block, settings: Settings) -> Block | None:
@@ -143,7 +143,7 @@ def _sums(block: Block, settings: Settings) -> Block | None:
 
 def _refits(
     statistics: Statistics, fitted: Evidence, blocks: Sequence[Block], scored: np.ndarray, settings: Settings
-) -> Doubt:
+) -> JackknifeError:
     """Scores without each block. A target that only that block holds keeps its score: nothing is known without it."""
     scores = []
     for index in sorted(statistics.blocks):
@@ -157,7 +157,7 @@ def _refits(
             spectrum = primal_spectrum(part, center=settings.center)
             per_target[present] = log_evidence(spectrum, settings.solve(spectrum, sums).ratio)[0]
         scores.append(per_target[scored].mean())
-    return doubt_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
+    return error_from_refits(fitted.score, np.array(scores), np.array([block.n for block in blocks]))
 
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -182,7 +182,7 @@ def assemble(
     apart: OverBaseRates | None = None,
     constant: np.ndarray | None = None,
 ) -> Evidence:
-    """An `Evidence` without doubt, from the solution for the scored targets.
+    """An `Evidence` without an error bar, from the solution for the scored targets.
 
     `means` are those of features and of all targets, `squares` the targets' about them. `apart` is the fit with an
     intercept where it was made by itself, `constant` Uᵀ1 where it is known better than from the mean.
@@ -283,18 +283,18 @@ def statistics_of(evidence: Evidence) -> Statistics:
     return statistics
 
 
-def with_doubt(evidence: Evidence, doubt: Doubt) -> Evidence:
+def with_error(evidence: Evidence, error: JackknifeError) -> Evidence:
     """The same evidence with what the jackknife found."""
     return replace(
         evidence,
-        standard_error=doubt.standard_error,
-        block_scores=doubt.block_scores,
-        block_sizes=doubt.block_sizes,
+        standard_error=error.standard_error,
+        block_scores=error.block_scores,
+        block_sizes=error.block_sizes,
     )
 
 
 def warned(evidence: Evidence) -> Evidence:
     """The same evidence, after warnings of what its remarks say."""
-    for line in doubts(evidence):
+    for line in caveats(evidence):
         warnings.warn(line, UnboundedEvidenceWarning if evidence.unbounded else RoundingWarning, stacklevel=3)
     return evidence

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, namespace, to_host
+from hubscout.evidence.array_backend import Array, namespace, to_host
 from hubscout.evidence.profile import Profile
 from hubscout.evidence.solution import SOLVERS, Problem, Solution, Solver
 

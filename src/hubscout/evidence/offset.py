@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hubscout.evidence.arrays import Array, add_outer, namespace
+from hubscout.evidence.array_backend import Array, add_outer, namespace
 from hubscout.evidence.block import Block
 
 LARGE = 1e4

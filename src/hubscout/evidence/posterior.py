@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import Array, chunks, is_torch, namespace, to_device_of, to_float64, to_host
+from hubscout.evidence.array_backend import Array, chunks, is_torch, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features
 from hubscout.evidence.spectrum import Spectrum
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch, namespace
+from hubscout.evidence.array_backend import Array, is_torch, namespace
 from hubscout.evidence.spectrum import Spectrum
 
 SLOPE_ROUNDING = 1e-13

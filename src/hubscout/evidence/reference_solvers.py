@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hubscout.evidence.arrays import to_host
+from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.solution import SOLVERS, Problem, Solution, Solver
 
 TOLERANCE = 1e-10

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import to_host
+from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.block import Block
 from hubscout.evidence.checks import SMALLEST_NORM, Kind, scale_message
 from hubscout.evidence.spectrum import EPSILON

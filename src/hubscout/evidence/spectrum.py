@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, is_torch, namespace, to_host, upper_times
+from hubscout.evidence.array_backend import Array, is_torch, namespace, to_host, upper_times
 from hubscout.evidence.block import Block
 from hubscout.evidence.eigenvectors import Eigenvectors, WrittenOut, symmetric_eigh
 from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, without

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import (
+from hubscout.evidence.array_backend import (
     Array,
     chunks,
     less,

@@ -3,9 +3,9 @@
 Nothing here knows of metrics or rankings. `extract` is the way in; torch is imported when it runs.
 """
 
-from hubscout.features.cache import CachedFeatures, FeatureCache
 from hubscout.features.decoded import PreparedPool
 from hubscout.features.extraction import extract
+from hubscout.features.feature_cache import CachedFeatures, FeatureCache
 from hubscout.features.options import ExtractionOptions
 from hubscout.features.result import Extraction
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from hubscout.errors import AccelerationError, CacheError, HubscoutError
 from hubscout.evidence import logme
-from hubscout.features.cache import GRAPH
+from hubscout.features.feature_cache import GRAPH
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.records import ABOUT, About
@@ -29,9 +29,9 @@ from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORDS
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.extraction_plan import ExtractionPlan
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.forward import Runner
-    from hubscout.features.job import Job
     from hubscout.features.preparing import Reader
     from hubscout.hubs import Backbone
 
@@ -74,7 +74,7 @@ class Graph:
         return Output(named["features"], named.get("logits"), layers)
 
 
-def open_graph(job: Job, runner: Runner, reader: Reader, cache: FeatureCache | None) -> Graph:
+def open_graph(job: ExtractionPlan, runner: Runner, reader: Reader, cache: FeatureCache | None) -> Graph:
     """The graph of a model, from the cache or exported, after it has been checked on samples of the data.
 
     Raises:
@@ -102,7 +102,7 @@ def open_graph(job: Job, runner: Runner, reader: Reader, cache: FeatureCache | N
 
 
 def _make(
-    job: Job,
+    job: ExtractionPlan,
     runner: Runner,
     rows: np.ndarray,
     samples: Sequence[Any],
@@ -137,7 +137,7 @@ def _make(
     return graph
 
 
-def _samples(job: Job, reader: Reader) -> tuple[np.ndarray, list[Any]]:
+def _samples(job: ExtractionPlan, reader: Reader) -> tuple[np.ndarray, list[Any]]:
     """Samples from all over the split, whichever of its rows are asked for."""
     places = np.unique(np.linspace(0, len(job.split) - 1, _CHECKED_SAMPLES).astype(int))
     found = {int(row): sample for row in places if (sample := reader(int(row))) is not None}
@@ -146,7 +146,7 @@ def _samples(job: Job, reader: Reader) -> tuple[np.ndarray, list[Any]]:
     return np.array(list(found)), list(found.values())
 
 
-def _describe(job: Job, batch: Batch) -> dict[str, str]:
+def _describe(job: ExtractionPlan, batch: Batch) -> dict[str, str]:
     """What a graph depends on."""
     import onnxruntime
     import torch
@@ -222,7 +222,7 @@ def _nothing_printed() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _checked(job: Job, runner: Runner, graph: Graph, batches: Sequence[Batch], rows: np.ndarray) -> Graph:
+def _checked(job: ExtractionPlan, runner: Runner, graph: Graph, batches: Sequence[Batch], rows: np.ndarray) -> Graph:
     """The graph, if it gives what torch gives."""
     expected, found = [], []
     for batch in batches:
@@ -247,7 +247,7 @@ def _checked(job: Job, runner: Runner, graph: Graph, batches: Sequence[Batch], r
     return graph
 
 
-def _score(job: Job, rows: np.ndarray, features: Sequence[np.ndarray]) -> float:
+def _score(job: ExtractionPlan, rows: np.ndarray, features: Sequence[np.ndarray]) -> float:
     """LogME of a few samples; 0 where they are too few to say, such as those of one class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

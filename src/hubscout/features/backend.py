@@ -11,7 +11,7 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import nn
 
-    from hubscout.features.job import Job
+    from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.features.precision import Precision
 
 TORCH, ONNXRUNTIME = "torch", "onnxruntime"
@@ -39,7 +39,7 @@ def check_acceleration(accelerate: str) -> None:
         require("onnx", extra="onnx", purpose="accelerate='onnxruntime'")
 
 
-def pick_backend(accelerate: str, job: Job, device: str, precision: Precision) -> str:
+def pick_backend(accelerate: str, job: ExtractionPlan, device: str, precision: Precision) -> str:
     """What is to run the model: "torch", or "onnxruntime" if that is asked for or is expected to pay.
 
     The answer hangs on the model and the data alone, never on which of its rows are asked for: whoever runs a part
@@ -60,7 +60,7 @@ def pick_backend(accelerate: str, job: Job, device: str, precision: Precision) -
     return ONNXRUNTIME if pays and is_installed() else TORCH
 
 
-def _is_expected_to_pay(job: Job, module: nn.Module) -> bool:
+def _is_expected_to_pay(job: ExtractionPlan, module: nn.Module) -> bool:
     rows, modality = len(job.split), job.task.modality
     if rows < _FEWEST_ROWS.get(modality, rows + 1) or rows * (job.backbone.card.flops or 0) < _FEWEST_FLOPS:
         return False

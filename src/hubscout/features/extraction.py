@@ -12,17 +12,17 @@ import numpy as np
 from hubscout.errors import AccelerationError, CacheError
 from hubscout.features.backend import TORCH, pick_backend
 from hubscout.features.batching import BatchSize
-from hubscout.features.job import Job
-from hubscout.features.one_pass import Run
-from hubscout.features.opening import open_backbone
+from hubscout.features.extraction_plan import ExtractionPlan
+from hubscout.features.extractor import Extractor
+from hubscout.features.model_opening import open_backbone
 from hubscout.features.options import ExtractionOptions
 from hubscout.features.precision import pick_device, pick_precision
 from hubscout.features.result import Extraction
 from hubscout.runs.events import Finished, Log, Observer, silent
 
 if TYPE_CHECKING:
-    from hubscout.features.cache import FeatureCache, OpenEntry
     from hubscout.features.decoded import PreparedPool
+    from hubscout.features.feature_cache import FeatureCache, OpenEntry
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
 
@@ -73,13 +73,13 @@ def extract(
     started = time.perf_counter()
     chosen = ExtractionOptions.of(**changes) if options is None else options.replace(**changes)
     backbone = open_backbone(model, observer) if isinstance(model, str) else model
-    job = Job.prepare(backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows)
+    job = ExtractionPlan.prepare(backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows)
     log = Log(backbone.card.identifier, observer or silent)
     device = pick_device(chosen.device)
     backend = pick_backend(chosen.accelerate, job, device, pick_precision(chosen.precision, device))
 
     def run(backend: str) -> Extraction:
-        one_pass = Run(
+        extractor = Extractor(
             job,
             log,
             chosen,
@@ -93,7 +93,7 @@ def extract(
             workers=workers,
         )
         with ExitStack() as stack:
-            return one_pass.execute(_open_entry(one_pass, stack, exclusive=shards is None), started)
+            return extractor.execute(_open_entry(extractor, stack, exclusive=shards is None), started)
 
     try:
         result = run(backend)
@@ -106,16 +106,16 @@ def extract(
     return result
 
 
-def _open_entry(run: Run, stack: ExitStack, *, exclusive: bool) -> OpenEntry | None:
+def _open_entry(extractor: Extractor, stack: ExitStack, *, exclusive: bool) -> OpenEntry | None:
     """The place of the features in the cache; None where there is no cache, or it cannot be used."""
-    job, log = run.job, run.log
-    if run.cache is None:
+    job, log = extractor.job, extractor.log
+    if extractor.cache is None:
         return None
     try:
-        about = job.fingerprint(run.precision.label, run.backend)
-        opened = run.cache.open(about, job.layers, log.tell, shard_rows=job.shard_rows, exclusive=exclusive)
+        about = job.fingerprint(extractor.precision.label, extractor.backend)
+        opened = extractor.cache.open(about, job.layers, log.tell, shard_rows=job.shard_rows, exclusive=exclusive)
         entry = stack.enter_context(opened)
-        if (probe := run.probe()) is not None:
+        if (probe := extractor.probe()) is not None:
             entry.check(probe)
     except CacheError as error:
         log.tell(f"going on without the cache: {error}")

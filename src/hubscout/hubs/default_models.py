@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hubscout.errors import InputError, MissingDependencyError
 from hubscout.hubs.connection import hub_silence
-from hubscout.hubs.listing import TEXT_MODALITIES, ModelEntry, ModelListing
-from hubscout.hubs.registry import HUBS
+from hubscout.hubs.hub_registry import HUBS
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from hubscout.errors import CheckpointError
 from hubscout.hubs.backbone import Backbone, Batch, Output
-from hubscout.hubs.checkpoints import fingerprint, read_state
-from hubscout.hubs.saving import HEAD_WEIGHTS
+from hubscout.hubs.headed_saving import HEAD_WEIGHTS
+from hubscout.hubs.weight_files import fingerprint, read_state
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,7 +7,7 @@ from typing import Any
 
 from hubscout.hubs.connection import hub_silence, local_repositories
 from hubscout.hubs.failures import explain_hub_failure
-from hubscout.hubs.listing import TEXT_MODALITIES, ModelEntry, ModelListing
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
 
 _MODALITIES = {
     "image-classification": ("image",),

@@ -11,14 +11,14 @@ from hubscout.errors import CheckpointError, InputError, ModelError
 from hubscout.hubs import timm_hub
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.failures import explain_failure, needs_code
+from hubscout.hubs.headed_saving import read_description
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.pooling import UNTRAINED_POOLER, Pooling, check_pooling, default_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import Repository, open_repository
-from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone

@@ -7,10 +7,10 @@ from typing import Any
 
 from hubscout.amounts import parse_count, parse_limit
 from hubscout.hubs.backbone import Backbone
+from hubscout.hubs.hub_registry import HUBS
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.permission import refuse_code
-from hubscout.hubs.registry import HUBS
 
 
 def load(identifier: str | Identifier, *, allow_code: bool = False, **options: Any) -> Backbone:

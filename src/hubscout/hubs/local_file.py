@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs import python_callable, timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.checkpoints import State, find_weights, fit_state, read_state
 from hubscout.hubs.headed import add_saved_head
+from hubscout.hubs.headed_saving import read_description
 from hubscout.hubs.hub_files import PLACE_OPTIONS
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import split_options
-from hubscout.hubs.listing import ModelEntry, ModelListing
-from hubscout.hubs.saving import read_description
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.vision import HalvesBackbone
+from hubscout.hubs.weight_files import State, find_weights, fit_state, read_state
 
 if TYPE_CHECKING:
     from torch import nn

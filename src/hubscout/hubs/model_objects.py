@@ -22,7 +22,7 @@ from hubscout.errors import InputError, ModelNotFoundError
 from hubscout.hubs import huggingface, python_callable, sentence_transformers_hub, timm_hub
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.pooling import default_pooling
 from hubscout.hubs.processors import open_processor, preprocessing_with
 from hubscout.hubs.source_code import is_installed

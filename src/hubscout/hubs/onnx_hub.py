@@ -16,7 +16,7 @@ from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preproces
 from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise, split_options
-from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.pooling import Pooling, check_pooling, join_pair, pool, select_words
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (

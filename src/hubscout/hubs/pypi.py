@@ -18,7 +18,7 @@ from hubscout.hubs import pypi_weights
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
-from hubscout.hubs.listing import TEXT_MODALITIES, ModelEntry, ModelListing
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
 
 _HALVES = (0.5, 0.5, 0.5)
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from hubscout.errors import CheckpointError
 from hubscout.hubs import timm_hub, torchvision_hub
-from hubscout.hubs.checkpoints import State, fit_state, read_state
 from hubscout.hubs.inert_pickle import read_pickled_arrays, read_script_tensors
+from hubscout.hubs.weight_files import State, fit_state, read_state
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -18,7 +18,7 @@ from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFound
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig
-from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.source_code import code_fingerprint, is_installed
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubscout.hubs.headed_saving import HEAD_WEIGHTS, linear_layer, write_description
 from hubscout.hubs.pooling import select_words
-from hubscout.hubs.saving import HEAD_WEIGHTS, linear_layer, write_description
 from hubscout.hubs.text_preprocessing import WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
 

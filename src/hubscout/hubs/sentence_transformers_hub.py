@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, InputError, ModelError
 from hubscout.hubs import huggingface
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
-from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.failures import explain_failure, needs_code
+from hubscout.hubs.headed_saving import read_description
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json, read_settings
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import TEXT_MODALITIES, ModelListing
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
 from hubscout.hubs.pooling import join_pair, pool, select_words
 from hubscout.hubs.repository import Repository, open_repository
-from hubscout.hubs.saving import read_description
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
     IDS,
@@ -33,6 +32,7 @@ from hubscout.hubs.text_preprocessing import (
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
 from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
+from hubscout.hubs.weight_files import fingerprint
 from hubscout.optional import require
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
-from hubscout.hubs.checkpoints import read_state
 from hubscout.hubs.connection import downloads_of_owner, hub_silence, local_repositories
 from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, pick_weights, read_json
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone
+from hubscout.hubs.weight_files import read_state
 from hubscout.optional import require
 
 if TYPE_CHECKING:

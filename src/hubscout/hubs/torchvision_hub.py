@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError
-from hubscout.hubs.checkpoints import fit_state
 from hubscout.hubs.connection import hub_reachable, silence_of
 from hubscout.hubs.failures import absent, explain_failure
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
-from hubscout.hubs.listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HeadBackbone, PlainBackbone, TorchBackbone
+from hubscout.hubs.weight_files import fit_state
 from hubscout.optional import require
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.hubs.audio_preprocessing import LENGTHS
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS
 from hubscout.hubs.pooling import Pooling, join_pair, pool, select_words, state_pooling
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import IDS, MASK, TYPES, WORDS, TextPreprocessing, is_siamese, model_inputs
+from hubscout.hubs.weight_files import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import ModelError
 from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.checkpoints import fingerprint
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
 from hubscout.hubs.taps import check_layers, pool_map, pool_output, tap
+from hubscout.hubs.weight_files import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -93,7 +93,7 @@ class TorchBackbone(Backbone):
         return self._layer_names
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.saving import save_parts
+        from hubscout.hubs.headed_saving import save_parts
 
         save_parts(self, folder, head=head, target_names=target_names, kind=kind)
 
@@ -144,7 +144,7 @@ class HalvesBackbone(TorchBackbone):
         return layer.partition(".")[0] in ("fc", "classifier", "head")
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.saving import save_parts, save_timm
+        from hubscout.hubs.headed_saving import save_parts, save_timm
 
         if not save_timm(self, folder, head=head, target_names=target_names, kind=kind):
             save_parts(self, folder, head=head, target_names=target_names, kind=kind)

@@ -23,7 +23,7 @@ from hubscout.metrics import (  # noqa: F401
     static,
     transrate,
 )
-from hubscout.metrics.registry import (
+from hubscout.metrics.metric_registry import (
     METRICS,
     Metric,
     Score,

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from hubscout.metrics.registry import KINDS, Score, metric
+from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.static import flops
 
 if TYPE_CHECKING:

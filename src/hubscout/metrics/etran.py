@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 
 from hubscout.metrics import inputs
 from hubscout.metrics.discriminant import fit_discriminant, span
+from hubscout.metrics.metric_registry import CLASSES, metric
 from hubscout.metrics.ncti import scaled_to_zoo
 from hubscout.metrics.principal import principal_components
-from hubscout.metrics.registry import CLASSES, metric
 
 ENERGY_WEIGHT = 0.15
 """Weight of the energy beside the labelled part: that of the authors' published results."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
+from hubscout.metrics.metric_registry import metric
 from hubscout.metrics.principal import principal_components
-from hubscout.metrics.registry import metric
 
 COVARIANCES = ("spherical", "diagonal")
 VARIANCE_FLOOR = 1e-4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hubscout.metrics.inputs import varying
-from hubscout.metrics.registry import Score
+from hubscout.metrics.metric_registry import Score
 
 
 def accuracy(predicted: np.ndarray, ids: np.ndarray) -> Score:

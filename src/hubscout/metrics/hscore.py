@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from hubscout.metrics import inputs
-from hubscout.metrics.registry import Score, metric
+from hubscout.metrics.metric_registry import Score, metric
 
 
 @metric("h-score")

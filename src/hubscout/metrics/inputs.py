@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import as_native, sums_by_id, to_host
+from hubscout.evidence.array_backend import as_native, sums_by_id, to_host
 from hubscout.evidence.checks import check_features, check_finite, check_targets
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
 from hubscout.metrics.held_out import accuracy, average_precision, explained_variance
-from hubscout.metrics.registry import KINDS, Score, metric
+from hubscout.metrics.metric_registry import KINDS, Score, metric
 
 DISTANCES = ("cosine", "euclidean")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
-from hubscout.metrics.registry import KINDS, Score, metric
+from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import Axes, fit_head, negative_log_likelihood, principal_axes
 
 CURVATURES = ("kronecker", "full")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from hubscout.evidence.arrays import sums_by_id
+from hubscout.evidence.array_backend import sums_by_id
 from hubscout.metrics import inputs
-from hubscout.metrics.registry import Score, metric
+from hubscout.metrics.metric_registry import Score, metric
 
 
 @metric("leep", needs=("logits",))

@@ -10,7 +10,7 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
 from hubscout.metrics.held_out import accuracy, average_precision, explained_variance
-from hubscout.metrics.registry import KINDS, Score, metric
+from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import principal_axes
 
 _FIRST_EXPONENTS = (0.0, -2.0, 2.0, -1.0, 1.0, -3.0, 3.0, -4.0, 4.0)

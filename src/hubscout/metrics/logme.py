@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hubscout.metrics.registry import KINDS, Score, metric
+from hubscout.metrics.metric_registry import KINDS, Score, metric
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.metrics import inputs
-from hubscout.metrics.registry import Score, metric
+from hubscout.metrics.metric_registry import Score, metric
 
 
 @metric("nce", needs=("logits",))

@@ -9,8 +9,8 @@ import numpy as np
 
 from hubscout.metrics import inputs
 from hubscout.metrics.discriminant import fit_discriminant
+from hubscout.metrics.metric_registry import metric
 from hubscout.metrics.principal import principal_components
-from hubscout.metrics.registry import metric
 
 
 def scaled_to_zoo(parts: Mapping[str, Mapping[str, float]], part: str) -> dict[str, float]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from hubscout.metrics import inputs
 from hubscout.metrics.leep import log_expected_prediction
+from hubscout.metrics.metric_registry import Score, metric
 from hubscout.metrics.principal import principal_components
-from hubscout.metrics.registry import Score, metric
 
 
 @metric("n-leep")

@@ -8,7 +8,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
-from hubscout.metrics.registry import Score, metric
+from hubscout.metrics.metric_registry import Score, metric
 from hubscout.metrics.softmax_head import fit_head, negative_log_likelihood, principal_axes
 
 

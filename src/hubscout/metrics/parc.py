@@ -8,8 +8,8 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
+from hubscout.metrics.metric_registry import CLASSES, metric
 from hubscout.metrics.principal import principal_components
-from hubscout.metrics.registry import CLASSES, metric
 
 
 @metric("parc", kinds=(*CLASSES, "multilabel"))

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
 from hubscout.metrics.discriminant import fit_discriminant, span, within_covariance
-from hubscout.metrics.registry import Score, metric
+from hubscout.metrics.metric_registry import Score, metric
 
 
 @metric("sfda")

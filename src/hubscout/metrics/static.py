@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.metrics.registry import KINDS, metric
+from hubscout.metrics.metric_registry import KINDS, metric
 
 
 @metric("params", needs=("card",), kinds=KINDS)

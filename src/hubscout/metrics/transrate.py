@@ -8,7 +8,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
-from hubscout.metrics.registry import metric
+from hubscout.metrics.metric_registry import metric
 
 
 @metric("transrate")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.memory import remembered
+from hubscout.engines.process_memory import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
 from hubscout.racing.placing import BEST
@@ -45,7 +45,7 @@ class Runner:
         """The arm's run: the one in memory, else made anew from its last checkpoint, else from the start."""
         run = remembered(LIVE, (self.race, str(self.folder)), lambda: self.begin(self.folder), most=LIVE_ARMS)
         written = run.loop.checkpoints.latest() if run.loop.checkpoints is not None else None
-        if written is not None and step_of(written) > run.loop.standing.step:  # another process took it further
+        if written is not None and step_of(written) > run.loop.train_state.step:  # another process took it further
             assert run.loop.checkpoints is not None
             run.loop.resume(run.loop.checkpoints.read(written))
         return run
@@ -93,7 +93,7 @@ class Climb:
         run = self.runner.live()
         run.loop.deadline = None if self.seconds is None else started + self.seconds
         run.loop.run(until=self.stable)
-        if run.loop.standing.step < self.stable:
+        if run.loop.train_state.step < self.stable:
             return None
         pace = run.loop.seconds_per_step
         with run.loop.cooled_down(self.steps - self.stable):
@@ -144,7 +144,7 @@ def judge(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
 
     task: Task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
-    predicted, targets, groups = run.judge.outcome(run.loop.network, run.validation, some)
+    predicted, targets, groups = run.evaluator.outcome(run.loop.network, run.validation, some)
     values: Mapping[str, float] = task_metrics.values(
         task.kind, predicted, targets, groups=groups, target_names=task.target_names
     )

@@ -55,7 +55,7 @@ def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = 0) -> No
     from hubscout.tuning.schedule import cooldown_steps
 
     loop, share = run.loop, run.arguments.cooldown
-    began, first = time.perf_counter(), loop.standing.step
+    began, first = time.perf_counter(), loop.train_state.step
     if first < loop.steps - cooldown_steps(loop.steps, share):
         length = min(max(longest, loop.steps), first + int(max(0.0, end - began) / max(pace, 1e-9)))
         if first:
@@ -64,7 +64,7 @@ def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = 0) -> No
         stable = loop.steps - cooldown_steps(loop.steps, share)
         loop.deadline = end - pace * cooldown_steps(length, share)
         loop.run(until=stable)
-        step, now = loop.standing.step, time.perf_counter()
+        step, now = loop.train_state.step, time.perf_counter()
         room = int(max(0.0, end - now) / max((now - began) / (step - first), 1e-9))
         falling = max(1, min(loop.steps - step, round(step * share / (1 - share)), room))
         loop.steps = step + falling

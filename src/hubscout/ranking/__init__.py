@@ -1,7 +1,7 @@
 """`rank()`: features and metrics become a `Ranking` with order, uncertainty, cost and teachers."""
 
 from hubscout.ranking.rank_models import rank
-from hubscout.ranking.teachers import Teachers, greedy_joint, select_teachers
+from hubscout.ranking.teacher_selection import Teachers, greedy_joint, select_teachers
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.row import Dropped, Failure, LayerScore, Row
 

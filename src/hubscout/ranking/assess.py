@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from hubscout.engines.memory import remembered
+from hubscout.engines.process_memory import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
-from hubscout.ranking.convergence import convergence_of
 from hubscout.ranking.expected import left_out
+from hubscout.ranking.fixed_points import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
 from hubscout.runs.row import LayerScore, Row
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
     from hubscout.features import Extraction
-    from hubscout.features.cache import FeatureCache
     from hubscout.features.decoded import PreparedPool
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.hubs import Backbone, ModelCard
     from hubscout.metrics import Score
     from hubscout.ranking.latency import Latency
@@ -194,7 +194,7 @@ def _without_cached(observer: Observer) -> Observer:
 def _score(
     extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], LayerEvidence | None]:
-    from hubscout.evidence.table import doubts
+    from hubscout.evidence.evidence_table import caveats
     from hubscout.metrics import lookup, score, score_parts
 
     layers: tuple[LayerScore, ...] = ()
@@ -230,7 +230,7 @@ def _score(
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
     found = by_layer.get(chosen)
     if found is not None:
-        remarks += doubts(found.evidence)
+        remarks += caveats(found.evidence)
     return scores, parts, remarks, layers, found
 
 

@@ -16,7 +16,7 @@ def still_holds(row: Row, candidate: Candidate) -> bool:
     A model that lies on this machine is opened to find out: the time of a file says when it was written, not what is
     in it. One of a hub does not change under its name, and is not.
     """
-    from hubscout.features.fingerprint import identity
+    from hubscout.features.feature_keys import identity
 
     if candidate.backbone is None and not _is_local(candidate.identifier):
         return True

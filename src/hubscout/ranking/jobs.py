@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.memory import remembered
+from hubscout.engines.process_memory import remembered
 from hubscout.engines.reporting import report
 from hubscout.errors import NothingReadableError
 from hubscout.ranking.assess import Assessment, Settings, assess, resources

@@ -2,7 +2,7 @@
 
 Subsets are nested and stratified, each about twice the one before. A model is dropped after a subset of n samples when
 
-- P(it is better than the leader) is under 1% by the paired test of `hubscout.runs.comparison`, and
+- P(it is better than the leader) is under 1% by the paired test of `hubscout.runs.paired_comparison`, and
 - it is not catching up: the gap to the leader, carried on to all N samples at the rate of the last doubling, does not
   close. Evidence on few samples favours models of few or simple features, and a paired test on those samples cannot
   know that; the trend can.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.runs.comparison import compare
+from hubscout.runs.paired_comparison import compare
 from hubscout.runs.row import Dropped, Row
 
 if TYPE_CHECKING:

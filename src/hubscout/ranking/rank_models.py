@@ -17,7 +17,7 @@ from hubscout.ranking.assess import Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
-from hubscout.ranking.run import Run
+from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
 from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking import Ranking
@@ -25,7 +25,7 @@ from hubscout.runs.run_folder import check_folder
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -154,7 +154,7 @@ def rank(
             "seed": seed,
             **chosen.decisive(),
         }
-        run = Run(
+        run = RankingRun(
             task=subset,
             candidates=candidates.models,
             settings=settings,
@@ -225,7 +225,7 @@ def _subset(task: Task, limit: int | None, seed: int) -> Task:
 
 
 def _open_cache(cache: FeatureCache | str | Path | bool, stack: ExitStack, *, always: bool) -> FeatureCache | None:
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
 
     if cache is False:
         if not always:

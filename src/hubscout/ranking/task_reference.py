@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubscout.engines.memory import remembered
+from hubscout.engines.process_memory import remembered
 from hubscout.engines.shared import Held
 
 if TYPE_CHECKING:

@@ -4,6 +4,6 @@ Nothing here computes a score or opens a model; the page makes no network reques
 """
 
 from hubscout.report.page import render, write_report
-from hubscout.report.run import Run, open_run
+from hubscout.report.saved_run import Run, open_run
 
 __all__ = ["Run", "open_run", "render", "write_report"]

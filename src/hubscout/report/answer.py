@@ -24,7 +24,7 @@ class Answer:
 
     `best` is where to start, where the labels are `explained` by any model; it cannot be told apart from `tied`.
     `cheapest` is the one of them that costs less than all others, where that is not `best`. `small` is the best under
-    `limit` parameters, to be taught by `teachers`. `doubts` are reasons to be careful.
+    `limit` parameters, to be taught by `teachers`. `caveats` are reasons to be careful.
     """
 
     best: Row
@@ -34,7 +34,7 @@ class Answer:
     small: Row | None = None
     limit: int | None = None
     teachers: tuple[Row, ...] = ()
-    doubts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
 
 def answer(ranking: Ranking) -> Answer:
@@ -51,7 +51,7 @@ def answer(ranking: Ranking) -> Answer:
         small=small,
         limit=limit,
         teachers=teachers,
-        doubts=tuple(_doubts(ranking)),
+        caveats=tuple(_caveats(ranking)),
     )
 
 
@@ -92,20 +92,20 @@ def _round_limits(highest: float) -> list[int]:
     return [limit for limit in limits if limit <= highest][:4]
 
 
-def _doubts(ranking: Ranking) -> list[str]:
+def _caveats(ranking: Ranking) -> list[str]:
     best = ranking.best
-    doubts = []
+    caveats = []
     if not ranking.complete:
-        doubts.append("The run is not complete: models that were not reached are missing.")
+        caveats.append("The run is not complete: models that were not reached are missing.")
     if ranking.failures:
-        doubts.append(f"{failed_words(ranking)}; the reasons are below.")
+        caveats.append(f"{failed_words(ranking)}; the reasons are below.")
     if best.standard_error is None:
-        doubts.append("There are no error bars: the order of close models may be chance.")
+        caveats.append("There are no error bars: the order of close models may be chance.")
     if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
         row.tied_with_best for row in ranking.compared[1:]
     ):
-        doubts.append("None of the models can be told apart on this much data; more labels would help.")
-    return doubts
+        caveats.append("None of the models can be told apart on this much data; more labels would help.")
+    return caveats
 
 
 def budget_words(limit: int) -> str:

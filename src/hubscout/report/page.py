@@ -10,16 +10,16 @@ from pathlib import Path
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
 from hubscout.report.markup import Markup, json_script, report_script, style_sheet, tag
-from hubscout.report.run import Run
-from hubscout.report.sections.answer import answer_section
-from hubscout.report.sections.convergence import convergence_section
-from hubscout.report.sections.cost import cost_section
+from hubscout.report.saved_run import Run
+from hubscout.report.sections.answer_card import answer_section
+from hubscout.report.sections.convergence_section import convergence_section
+from hubscout.report.sections.cost_section import cost_section
 from hubscout.report.sections.layers import layers_section
 from hubscout.report.sections.metrics import metrics_section
 from hubscout.report.sections.provenance import provenance_section
 from hubscout.report.sections.race_curves import race_section
-from hubscout.report.sections.ranking import ranking_section
-from hubscout.report.sections.reference import reference_section
+from hubscout.report.sections.ranking_section import ranking_section
+from hubscout.report.sections.reference_section import reference_section
 from hubscout.report.sections.section import Section
 from hubscout.report.sections.targets import targets_section
 from hubscout.report.sections.tuning import tuning_section

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.report.charts.chart import Chart
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.score_chart import scores_chart
-from hubscout.report.sections.convergence import convergence_charts
-from hubscout.report.sections.cost import cost_chart
+from hubscout.report.sections.convergence_section import convergence_charts
+from hubscout.report.sections.cost_section import cost_chart
 from hubscout.report.sections.layers import layers_chart
 from hubscout.report.sections.metrics import agreement_chart
-from hubscout.report.sections.reference import reference_chart
+from hubscout.report.sections.reference_section import reference_chart
 from hubscout.report.sections.targets import targets_chart
 from hubscout.report.sections.tuning import validation_chart
 from hubscout.report.tuning_runs import by_method

@@ -10,15 +10,15 @@ import importlib
 from typing import Any
 
 HOMES = {
-    "Run": "hubscout.report.run",
+    "Run": "hubscout.report.saved_run",
     "write_report": "hubscout.report.page",
     "write_check": "hubscout.report.check_page",
     "draw": "hubscout.report.pictures",
     "metric_agreement": "hubscout.ranking.evaluate_ranking",
     "evaluate_ranking": "hubscout.ranking.evaluate_ranking",
-    "renderables": "hubscout.ranking.table",
-    "as_text": "hubscout.ranking.table",
-    "as_html": "hubscout.ranking.table",
+    "renderables": "hubscout.ranking.terminal_table",
+    "as_text": "hubscout.ranking.terminal_table",
+    "as_html": "hubscout.ranking.terminal_table",
 }
 
 

@@ -1,4 +1,4 @@
-"""`Ranking`: the models in order, with doubt and cost."""
+"""`Ranking`: the models in order, with uncertainty and cost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
-from hubscout.runs.comparison import Comparison, compare
 from hubscout.runs.explained import any_explains
 from hubscout.runs.hooks import call
+from hubscout.runs.paired_comparison import Comparison, compare
 from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class Ranking:
     def pairwise(self) -> np.ndarray:
         """(K, K): entry i, j is P(row i better than row j), of the rows of `compared` in their order.
 
-        Where the first metric has no block scores there is no doubt to tell: 1, 0, or one half for equal scores.
-        See `hubscout.runs.comparison` for what the number means.
+        Where the first metric has no block scores there is no uncertainty to tell: 1, 0, or one half for equal scores.
+        See `hubscout.runs.paired_comparison` for what the number means.
         """
         rows = self.compared
         comparison = _comparison(rows, self.seed)

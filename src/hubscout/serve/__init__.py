@@ -4,7 +4,7 @@ It reads and writes the same run folders as the commands, so killing it loses no
 The extra `serve` brings what `application` and `server` need; they are imported when a server is started.
 """
 
-from hubscout.serve.library import Library
+from hubscout.serve.run_index import RunIndex
 from hubscout.serve.server import serve
 
-__all__ = ["Library", "serve"]
+__all__ = ["RunIndex", "serve"]

@@ -28,13 +28,13 @@ from starlette.exceptions import HTTPException
 
 from hubscout import __version__
 from hubscout.errors import HubscoutError, InputError
-from hubscout.serve.folder import NotHereError
 from hubscout.serve.pages.compare import compare_page, table_page
-from hubscout.serve.pages.frame import address, assets, login_page, message_page
-from hubscout.serve.pages.listing import listing_page, rows
+from hubscout.serve.pages.page_frame import address, assets, login_page, message_page
+from hubscout.serve.pages.run_list import listing_page, rows
 from hubscout.serve.pages.start import start_page
 from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
 from hubscout.serve.security import Guard, Protect, Scope
+from hubscout.serve.served_folder import NotHereError
 from hubscout.serve.site import Site, report_policy
 from hubscout.serve.starting import Request as Wanted
 from hubscout.serve.streams import lines_stream, panel_stream, strict_json

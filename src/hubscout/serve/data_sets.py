@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hubscout.errors import InputError, TaskError
 from hubscout.runs.file_names import GROWING, REFERENCES, SCORES
-from hubscout.serve.folder import Folder, NotHereError
+from hubscout.serve.served_folder import Folder, NotHereError
 from hubscout.serve.summary import is_run
 
 DEEPEST = 2

@@ -9,7 +9,7 @@ from typing import Any
 
 from hubscout.runs.file_names import GROWING
 from hubscout.runs.json_files import parse_lines
-from hubscout.serve.folder import open_real, real_files
+from hubscout.serve.served_folder import open_real, real_files
 
 MOST_BYTES = 1 << 20
 HEAD_BYTES = 96

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.report.charts.frame import WIDE, figure
+from hubscout.report.charts.axes import WIDE, figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
 from hubscout.report.names import short_names
@@ -23,7 +23,7 @@ from hubscout.runs.texts import human_seconds
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
 from hubscout.serve.live_header import header, ranking_facts, tuning_facts
 
-Standing = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
+ModelStatus = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
 STEPS_KEPT = 1500
 OPENING = "Opening the data and the first model. Nothing has been written yet."
 EARLIER = "finished in an earlier run"
@@ -36,7 +36,7 @@ CHART = replace(WIDE, height=300)
 class Model:
     """One model of a ranking that is going on."""
 
-    standing: Standing = "waiting"
+    status: ModelStatus = "waiting"
     score: float | None = None
     seconds: float | None = None
     since: float | None = None
@@ -82,17 +82,17 @@ class Progress:
             return
         model = self.models.setdefault(name, Model())
         if event == "model-started":
-            model.standing, model.since = "running", _number(line.get("time"))
+            model.status, model.since = "running", _number(line.get("time"))
         elif event == "model-advanced":
             model.samples, model.rows = int(_number(line.get("n")) or 0), int(_number(line.get("rows")) or 0)
         elif event == "model-finished":
-            model.standing = "done"
+            model.status = "done"
             model.score, model.seconds = _number(line.get("score")), _number(line.get("seconds"))
             model.samples = int(_number(line.get("n")) or 0)
         elif event == "model-failed":
-            model.standing, model.note = "failed", f"{line.get('error')}: {line.get('reason')}"
+            model.status, model.note = "failed", f"{line.get('error')}: {line.get('reason')}"
         elif event == "dropped":
-            model.standing, model.note = "dropped", str(line.get("reason") or "")
+            model.status, model.note = "dropped", str(line.get("reason") or "")
 
     def _take_tuning(self, name: str, line: Mapping[str, Any]) -> None:
         kept = self.curves.setdefault(name, [])
@@ -106,8 +106,8 @@ class Progress:
         """The process is gone: what was running will not be finished, and no time passes any more."""
         self.over = True
         for model in self.models.values():
-            if model.standing in {"running", "waiting"}:
-                model.standing = "unfinished"
+            if model.status in {"running", "waiting"}:
+                model.status = "unfinished"
 
     @property
     def status(self) -> str:
@@ -117,7 +117,7 @@ class Progress:
         if self.models:
             done = self._count("done", "dropped")
             failed = self._count("failed")
-            running = [name for name, model in self.models.items() if model.standing == "running"]
+            running = [name for name, model in self.models.items() if model.status == "running"]
             words = f"{done} of {len(self.models)} models done"
             if failed:
                 words += f", {failed} failed"
@@ -127,8 +127,8 @@ class Progress:
             return OPENING
         return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {steps}"
 
-    def _count(self, *standings: Standing) -> int:
-        return sum(model.standing in standings for model in self.models.values())
+    def _count(self, *statuses: ModelStatus) -> int:
+        return sum(model.status in statuses for model in self.models.values())
 
     def markup(self) -> Markup:
         """The panel."""
@@ -158,7 +158,7 @@ class Progress:
 
     def _under_way(self) -> float:
         """The models that are running, each by the share of its samples that is done."""
-        running = [model for model in self.models.values() if model.standing == "running" and model.rows]
+        running = [model for model in self.models.values() if model.status == "running" and model.rows]
         return sum(min(model.samples / model.rows, 1.0) for model in running)
 
     def _bar(self) -> Markup:
@@ -170,7 +170,7 @@ class Progress:
         order = {"done": 0, "dropped": 1, "running": 2, "waiting": 3, "unfinished": 4, "failed": 5}
         ranked = sorted(
             self.models.items(),
-            key=lambda item: (order[item[1].standing], -(item[1].score if item[1].score is not None else -1e300)),
+            key=lambda item: (order[item[1].status], -(item[1].score if item[1].score is not None else -1e300)),
         )
         rows = [
             tag(
@@ -182,7 +182,7 @@ class Progress:
                     scope="row",
                     title=name,
                 ),
-                tag("td", tag("span", model.standing, class_=f"state {model.standing}")),
+                tag("td", tag("span", model.status, class_=f"state {model.status}")),
                 tag("td", "–" if model.score is None else f"{model.score:.4f}", class_="number"),
                 tag("td", self._time(model), class_="number"),
             )
@@ -195,7 +195,7 @@ class Progress:
         return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models live", id="progress")
 
     def _time(self, model: Model) -> str:
-        if model.standing == "running" and model.since is not None and not self.over:
+        if model.status == "running" and model.since is not None and not self.over:
             return human_seconds(max(0.0, time.time() - model.since))
         return human_seconds(model.seconds)
 

@@ -15,8 +15,8 @@ from hubscout.runs.folder_lock import NOTE as HOLDER
 from hubscout.runs.json_files import parse_json, parse_lines
 from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.record_types import is_number
-from hubscout.serve.folder import read_real, real_files
-from hubscout.serve.processes import was_running_at
+from hubscout.serve.run_processes import was_running_at
+from hubscout.serve.served_folder import read_real, real_files
 
 QUIET_SECONDS = 120
 """A race whose process cannot be looked at counts as running while it wrote something so many seconds ago."""

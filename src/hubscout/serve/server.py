@@ -12,9 +12,9 @@ from hubscout.errors import InputError
 from hubscout.optional import require
 from hubscout.serve.connections import guarded_protocol
 from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.folder import Folder
-from hubscout.serve.library import Library
+from hubscout.serve.run_index import RunIndex
 from hubscout.serve.security import Guard
+from hubscout.serve.served_folder import Folder
 from hubscout.serve.site import Site
 from hubscout.serve.starting import MOST_JOBS, Starter
 
@@ -33,7 +33,7 @@ def open_site(
 ) -> Site:
     """A site over the folder `runs`, which is made if it is not there."""
     Path(runs).expanduser().mkdir(parents=True, exist_ok=True)
-    library = Library(runs)
+    library = RunIndex(runs)
     source = DataFolder(Folder.open(data, "--data"), without=library.folder.path)
     starter = Starter(library.folder, source, tuple(models), jobs)
     return Site(library, guard, starter, shown=str(library.folder.path))

@@ -9,17 +9,17 @@ from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.report.markup import report_script
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.shell import shell_command
 from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking_storage import to_json
-from hubscout.serve.folder import read_real
 from hubscout.serve.following import RunFollower
-from hubscout.serve.library import Library
-from hubscout.serve.pages.run import run_page
-from hubscout.serve.processes import LOG, read_note
+from hubscout.serve.pages.run_page import run_page
 from hubscout.serve.progress import Progress
+from hubscout.serve.run_index import RunIndex
+from hubscout.serve.run_processes import LOG, read_note
 from hubscout.serve.security import Guard
+from hubscout.serve.served_folder import read_real
 from hubscout.serve.starting import Request, Starter
 
 LOG_BYTES = 6000
@@ -29,7 +29,7 @@ LOG_BYTES = 6000
 class Site:
     """The runs of a server (`shown` is their folder as people call it), its guard, and what it may start."""
 
-    library: Library
+    library: RunIndex
     guard: Guard
     starter: Starter
     shown: str

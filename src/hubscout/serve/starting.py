@@ -16,8 +16,8 @@ from typing import Any
 
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.folder import Folder, NotHereError, split_name
-from hubscout.serve.processes import Started, read_note, start
+from hubscout.serve.run_processes import Started, read_note, start
+from hubscout.serve.served_folder import Folder, NotHereError, split_name
 
 HUBS = ("timm", "torchvision", "hf", "sentence-transformers", "pypi")
 _NAME = r"[A-Za-z0-9*][\w.*+-]*"

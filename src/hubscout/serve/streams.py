@@ -9,9 +9,9 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from hubscout.serve.folder import NotHereError
 from hubscout.serve.following import RunFollower
 from hubscout.serve.progress import Progress
+from hubscout.serve.served_folder import NotHereError
 
 if TYPE_CHECKING:
     from hubscout.serve.site import Site

@@ -19,9 +19,9 @@ from hubscout.runs.json_files import parse_json, parse_lines
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
 from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
-from hubscout.serve.folder import MOST_BYTES, read_real, real_files
-from hubscout.serve.processes import NOTE, Started, read_note, was_running_at
 from hubscout.serve.race_summary import race_facts
+from hubscout.serve.run_processes import NOTE, Started, read_note, was_running_at
+from hubscout.serve.served_folder import MOST_BYTES, read_real, real_files
 
 State = Literal["running", "finished", "interrupted", "failed"]
 MARKS = frozenset({RANKING, TUNING, *GROWING, NOTE})

@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.fingerprint import fingerprints
 from hubscout.tasks.kinds import Kind, TaskKind, kind_of
 from hubscout.tasks.splitting import SPLIT_NAMES, check_fraction, split_off
 from hubscout.tasks.task import Modality, Split, Task
+from hubscout.tasks.task_fingerprint import fingerprints
 
 IMBALANCE = 10
 """A largest class of so many times the samples of the smallest is pointed out."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import assemble
-from hubscout.tasks.folder import missing_path
+from hubscout.tasks.image_folders import missing_path
 from hubscout.tasks.labels import encode_tags
 from hubscout.tasks.reading import read_text
 from hubscout.tasks.splitting import canonical_split, known_split_names
-from hubscout.tasks.table import split_files
+from hubscout.tasks.tables import split_files
 from hubscout.tasks.task import Split, Task
 
 ENDINGS = (".txt", ".conll", ".conll2003", ".iob", ".iob2", ".bio", ".bioes", ".tags")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.arrays import from_arrays
+from hubscout.tasks.array_tasks import from_arrays
 from hubscout.tasks.pixels import as_array, is_array
 from hubscout.tasks.sequences import Rows
 from hubscout.tasks.splitting import canonical_split, known_split_names
@@ -22,7 +22,7 @@ _LABEL_KEYS = ("label", "labels", "target", "targets", "y")
 
 def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None:
     """The constructor for an object; None for a path or a name."""
-    from hubscout.tasks.table import is_frame
+    from hubscout.tasks.tables import is_frame
 
     if isinstance(source, str | Path) and "labels" not in options:
         return None

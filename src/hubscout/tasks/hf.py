@@ -11,9 +11,9 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.optional import require
 from hubscout.tasks.reading import Table
-from hubscout.tasks.rows import task_from_tables
 from hubscout.tasks.sequences import Rows
 from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.table_rows import task_from_tables
 from hubscout.tasks.task import Task
 
 SAVED_MARKS = ("dataset_dict.json", "state.json")

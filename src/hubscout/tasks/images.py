@@ -19,8 +19,8 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.optional import require
-from hubscout.tasks.fingerprint import content_digest
 from hubscout.tasks.sequences import Rows
+from hubscout.tasks.task_fingerprint import content_digest
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from hubscout.errors import TaskError
 from hubscout.tasks.data_objects import constructor_of_object
-from hubscout.tasks.folder import from_image_folder, missing_path, walk
+from hubscout.tasks.image_folders import from_image_folder, missing_path, walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.remote import is_url, open_url
 from hubscout.tasks.task import Task
@@ -88,7 +88,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
     from hubscout.tasks.conll import is_conll_name
     from hubscout.tasks.hf import is_saved_dataset
     from hubscout.tasks.reading import table_format
-    from hubscout.tasks.table import tables_in
+    from hubscout.tasks.tables import tables_in
 
     if path.is_file():
         if table_format(path) is not None:
@@ -151,7 +151,7 @@ def _constructor(name: str) -> Callable[..., Task]:
     if name == "from_image_folder":
         return from_image_folder
     if name == "from_table":
-        from hubscout.tasks.table import from_table
+        from hubscout.tasks.tables import from_table
 
         return from_table
     if name == "from_conll":
@@ -172,7 +172,7 @@ def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
     function = _constructor(name)
     first, *known = inspect.signature(function).parameters
     if name in ("from_pair", "from_torch_dataset"):
-        from hubscout.tasks.arrays import from_arrays
+        from hubscout.tasks.array_tasks import from_arrays
 
         known = ["labels", *list(inspect.signature(from_arrays).parameters)[2:]]
     unknown = [option for option in options if option not in known and not (source is None and option == first)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import TaskError
-from hubscout.tasks.folder import missing_path
+from hubscout.tasks.image_folders import missing_path
 from hubscout.tasks.limits import check_shape, unpack
 from hubscout.tasks.parquet import read_parquet
 from hubscout.tasks.sequences import join

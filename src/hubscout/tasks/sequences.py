@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.tasks.fingerprint import content_digest
+from hubscout.tasks.task_fingerprint import content_digest
 
 
 class Rows(Sequence[Any]):

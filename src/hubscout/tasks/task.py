@@ -11,10 +11,10 @@ import numpy as np
 
 from hubscout.amounts import parse_limit
 from hubscout.errors import TaskError
-from hubscout.tasks.fingerprint import content_digest, derived_fingerprint
 from hubscout.tasks.kinds import Kind, Targets, kind_of
 from hubscout.tasks.sequences import Rows
 from hubscout.tasks.splitting import stratified_sample
+from hubscout.tasks.task_fingerprint import content_digest, derived_fingerprint
 
 Modality = Literal["image", "text", "text-pair", "tokens", "audio", "array"]
 
@@ -85,14 +85,14 @@ class Task:
     @classmethod
     def from_image_folder(cls, folder: str | Path, **options: Any) -> Task:
         """A folder per class, or those inside `train`, `validation` and `test`; see `folder.from_image_folder`."""
-        from hubscout.tasks.folder import from_image_folder
+        from hubscout.tasks.image_folders import from_image_folder
 
         return from_image_folder(folder, **options)
 
     @classmethod
     def from_table(cls, source: Any, **options: Any) -> Task:
         """CSV, TSV, JSONL or Parquet files, or data frames; see `table.from_table`."""
-        from hubscout.tasks.table import from_table
+        from hubscout.tasks.tables import from_table
 
         return from_table(source, **options)
 
@@ -113,7 +113,7 @@ class Task:
     @classmethod
     def from_arrays(cls, inputs: Any, labels: Any, **options: Any) -> Task:
         """Inputs and labels in memory; see `arrays.from_arrays`."""
-        from hubscout.tasks.arrays import from_arrays
+        from hubscout.tasks.array_tasks import from_arrays
 
         return from_arrays(inputs, labels, **options)
 

@@ -108,7 +108,7 @@ class TuningArguments:
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
     `live`: they see the augmented inputs at each step, as in the paper."""
     teacher_weights: Literal["softmax", "bayes-factor", "precision"] = "softmax"
-    """How b-tuning mixes its teachers; see `hubscout.tuning.teachers.mixing_weights`."""
+    """How b-tuning mixes its teachers; see `hubscout.tuning.teacher_panel.mixing_weights`."""
     temperature: float = 0.1
     """Of the softmax over the teachers' LogME."""
     kd_temperature: float = 2.0

@@ -13,7 +13,7 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
-    from hubscout.tuning.knowledge import Library
+    from hubscout.tuning.frozen_features import FrozenFeatures
     from hubscout.tuning.tuned import Tuned
 
 
@@ -25,15 +25,15 @@ class FrozenProbe:
     metrics: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def of(cls, library: Library, backbone: Backbone) -> FrozenProbe:
+    def of(cls, frozen_features: FrozenFeatures, backbone: Backbone) -> FrozenProbe:
         """Measured on validation and test, where they have samples."""
-        task = library.task
-        kind, names, posterior = kind_of(task.kind), task.target_names, library.posterior(backbone)
+        task = frozen_features.task
+        kind, names, posterior = kind_of(task.kind), task.target_names, frozen_features.posterior(backbone)
         found = {}
         for split in ("validation", "test"):
             if not len(task.splits[split]):
                 continue
-            features = np.asarray(library.features(backbone, split), dtype=np.float64)
+            features = np.asarray(frozen_features.features(backbone, split), dtype=np.float64)
             targets = task.splits[split].targets
             found[split] = task_metrics.values(
                 task.kind,

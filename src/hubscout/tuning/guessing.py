@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hubscout.tasks import Split, Task
     from hubscout.tuning.losses import TaskLoss
-    from hubscout.tuning.rows import Rows
+    from hubscout.tuning.row_targets import Rows
 
 
 def guess(task: Task) -> np.ndarray:

@@ -18,11 +18,11 @@ from hubscout.errors import DivergedError, InterruptedRunError, TuningError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.batches import MODEL, Batches, Share
 from hubscout.tuning.checkpoints import Checkpoints
-from hubscout.tuning.data import MODEL, Batches, Share
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
-from hubscout.tuning.rows import Rows
+from hubscout.tuning.row_targets import Rows
 from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor, set_rates
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _EXPLODED = 4
 
 
 @dataclass
-class Standing:
+class TrainState:
     """Where a run stands: what a checkpoint holds beside weights and optimiser."""
 
     step: int = 0
@@ -70,7 +70,7 @@ class Loop:
     checkpoints: Checkpoints | None = None
     journal: Curves = field(default_factory=Curves)
     observer: Observer = lambda event: None
-    standing: Standing = field(default_factory=Standing)
+    train_state: TrainState = field(default_factory=TrainState)
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
     deadline: float | None = None
@@ -82,7 +82,7 @@ class Loop:
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
-        self.reported_at, self.reported_step = time.perf_counter(), self.standing.step
+        self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
         self.task_losses: list[float] = []
         self.seconds_per_step = 0.0
         """Of the last `run`, its first step left out: that has waited for the data."""
@@ -97,10 +97,12 @@ class Loop:
         started = time.perf_counter()
         end = self.steps if until is None else min(until, self.steps)
         try:
-            self._run(self._shares(self.standing.step, end), end)
+            self._run(self._shares(self.train_state.step, end), end)
         except KeyboardInterrupt as error:
-            raise InterruptedRunError(f"stopped after step {self.standing.step}. {self._last_checkpoint()}") from error
-        self.observer(Finished("", time.perf_counter() - started, steps=self.standing.step))
+            raise InterruptedRunError(
+                f"stopped after step {self.train_state.step}. {self._last_checkpoint()}"
+            ) from error
+        self.observer(Finished("", time.perf_counter() - started, steps=self.train_state.step))
 
     def _shares(self, first: int, end: int) -> Iterator[Share]:
         self.network.train()
@@ -122,7 +124,7 @@ class Loop:
         """The network after steps at these factors of its rates; afterwards it stands where it stood."""
         network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
-        first = self.standing.step
+        first = self.train_state.step
         try:
             for number, share in enumerate(self._shares(first, first + len(factors))):
                 self._step(first + number, share, factor=factors[number])
@@ -132,30 +134,30 @@ class Loop:
             self.optimizer.load_state_dict(optimizer)
 
     def _run(self, shares: Iterator[Share], end: int) -> None:
-        standing = self.standing
+        train_state = self.train_state
         validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
         checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
-        first, since = standing.step + 1, time.perf_counter()
-        while standing.step < end and not standing.stopped:
-            losses = self._step(standing.step, next(shares))
-            self.pending.append((standing.step, losses))
-            standing.step += 1
+        first, since = train_state.step + 1, time.perf_counter()
+        while train_state.step < end and not train_state.stopped:
+            losses = self._step(train_state.step, next(shares))
+            self.pending.append((train_state.step, losses))
+            train_state.step += 1
             late = self.deadline is not None and time.perf_counter() > self.deadline
-            last = standing.step == end or late
-            if standing.step == first:
+            last = train_state.step == end or late
+            if train_state.step == first:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
             elif last:
-                self.seconds_per_step = (time.perf_counter() - since) / (standing.step - first)
-            judges = standing.step % validate_every == 0 or last
+                self.seconds_per_step = (time.perf_counter() - since) / (train_state.step - first)
+            judges = train_state.step % validate_every == 0 or last
             validates = judges and self.validate is not None
-            writes = self.checkpoints is not None and (standing.step % checkpoint_every == 0 or last)
-            if judges or writes or standing.step % self.arguments.log_every_steps == 0:
+            writes = self.checkpoints is not None and (train_state.step % checkpoint_every == 0 or last)
+            if judges or writes or train_state.step % self.arguments.log_every_steps == 0:
                 self._report()
             if judges:
                 self._check_exploded(validate_every)
             if validates:
                 self._validate()
-            if writes or (self.checkpoints is not None and standing.stopped):
+            if writes or (self.checkpoints is not None and train_state.stopped):
                 self._write_checkpoint()
             if late:
                 return
@@ -227,7 +229,7 @@ class Loop:
             torch.cuda.empty_cache()
         text = f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated."
         self.observer(Message("", text))
-        self.journal.add("note", step=self.standing.step, text=text)
+        self.journal.add("note", step=self.train_state.step, text=text)
 
     def _report(self) -> None:
         """Read the losses back, stop where one is not finite, write them down."""
@@ -250,7 +252,7 @@ class Loop:
             self.task_losses.append(parts["task"])
             self._write("step", step=step + 1, loss=sum(parts.values()), parts=parts)
         means = dict(zip(names, values.mean(dim=0).tolist(), strict=True))
-        step = self.standing.step
+        step = self.train_state.step
         rate = self.optimizer.param_groups[0]["lr"]
         self.observer(
             Progress(
@@ -265,35 +267,35 @@ class Loop:
         recent = fmean(self.task_losses[-steps:])
         if recent > _EXPLODED * self.null_loss and recent > 2 * self.task_losses[0]:
             self._diverged(
-                self.standing.step - 1,
+                self.train_state.step - 1,
                 f"the task's loss was {recent:.3g}, from {self.task_losses[0]:.3g} at the first step, and a model that "
                 f"says the same of every input has {self.null_loss:.3g}",
             )
 
     def _validate(self) -> None:
         assert self.validate is not None
-        standing = self.standing
+        train_state = self.train_state
         metrics = dict(self.validate())
         self.network.train()
         name, primary = next(iter(metrics.items()))
         if not math.isfinite(primary):
-            self._diverged(standing.step - 1, f"the validation {name} became NaN or infinite")
-        improved = primary > standing.best
+            self._diverged(train_state.step - 1, f"the validation {name} became NaN or infinite")
+        improved = primary > train_state.best
         if improved:
-            standing.best, standing.stale = primary, 0
-        if improved and primary >= standing.floor:
-            standing.best_step = standing.step
+            train_state.best, train_state.stale = primary, 0
+        if improved and primary >= train_state.floor:
+            train_state.best_step = train_state.step
             if self.arguments.keep_best:
-                standing.best_state = {
+                train_state.best_state = {
                     name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
                 }
         if not improved:
-            standing.stale += 1
-        standing.stopped = self.arguments.patience is not None and standing.stale >= self.arguments.patience
-        epoch = standing.step / self.plan.batches_per_epoch
-        self._write("validation", step=standing.step, epoch=epoch, metrics=metrics, best=improved)
-        self.observer(Validated("", standing.step, epoch, metrics, improved))
-        self.accelerator.log({f"validation/{name}": value for name, value in metrics.items()}, step=standing.step)
+            train_state.stale += 1
+        train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
+        epoch = train_state.step / self.plan.batches_per_epoch
+        self._write("validation", step=train_state.step, epoch=epoch, metrics=metrics, best=improved)
+        self.observer(Validated("", train_state.step, epoch, metrics, improved))
+        self.accelerator.log({f"validation/{name}": value for name, value in metrics.items()}, step=train_state.step)
         self.reported_at = time.perf_counter()
 
     def _write(self, kind: str, **values: Any) -> None:
@@ -304,19 +306,19 @@ class Loop:
         assert self.checkpoints is not None
         norms = torch._foreach_norm([p.detach() for p in self.network.parameters()])
         if not torch.isfinite(torch.stack([norm.double() for norm in norms])).all():
-            self._diverged(self.standing.step - 1, "weights became NaN or infinite")
+            self._diverged(self.train_state.step - 1, "weights became NaN or infinite")
         if self.accelerator.is_main_process:
-            standing = self.standing
+            train_state = self.train_state
             scaler = self.accelerator.scaler
             state = {
                 "network": self.network.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": scaler.state_dict() if scaler is not None else None,
-                "standing": {**vars(standing)},
+                "train_state": {**vars(train_state)},
                 "journal": self.journal.lines,
                 "restarts": list(self.restarts),
             }
-            self.checkpoints.write(standing.step, state)
+            self.checkpoints.write(train_state.step, state)
         self.accelerator.wait_for_everyone()
         self.reported_at = time.perf_counter()
 
@@ -334,15 +336,15 @@ class Loop:
         self.optimizer.load_state_dict(state["optimizer"])
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
-        self.standing = Standing(**state["standing"])
+        self.train_state = TrainState(**state["train_state"])
         self.task_losses = [line["parts"]["task"] for line in state["journal"] if line["event"] == "step"]
         if self.accelerator.is_main_process:
             self.journal.resume(state["journal"])
 
     def end(self) -> None:
         """Take the best weights, where they were to be kept."""
-        if self.standing.best_state is not None:
-            self.network.load_state_dict(self.standing.best_state)
+        if self.train_state.best_state is not None:
+            self.network.load_state_dict(self.train_state.best_state)
 
     def _diverged(self, step: int, what: str) -> None:
         raise DivergedError(

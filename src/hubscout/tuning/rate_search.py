@@ -55,7 +55,7 @@ def search_rate(run: SingleRun) -> RateChoice:
     for factor in FACTORS:
         rate = round_rate(factor * arguments.learning_rate)
         with loop.branch([factor * height for height in shape]):
-            predicted, targets, groups = run.judge.outcome(loop.network, run.validation, split)
+            predicted, targets, groups = run.evaluator.outcome(loop.network, run.validation, split)
         if np.isfinite(predicted).all():
             found = task_metrics.values(run.task.kind, predicted, targets, groups=groups, target_names=names)
             values[rate], predictions[rate] = found[name], predicted

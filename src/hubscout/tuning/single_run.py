@@ -14,39 +14,39 @@ import numpy as np
 import torch
 
 from hubscout.errors import InputError
-from hubscout.features.opening import downloads_told
+from hubscout.features.model_opening import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
-from hubscout.tasks.fingerprint import task_fingerprint
 from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.task_fingerprint import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.batches import MODEL, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
 from hubscout.tuning.companions.head import new_head, start_from_posterior
 from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.restricting import restrict
-from hubscout.tuning.data import MODEL, Batches, StreamedBatches, default_workers, distinct_views
-from hubscout.tuning.evaluate import Judge
+from hubscout.tuning.decoded_batches import HeldBatches
+from hubscout.tuning.evaluator import Evaluator
+from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.frozen_probe import FrozenProbe
 from hubscout.tuning.guessing import Verdict, null_loss
-from hubscout.tuning.knowledge import Library
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import TaskLoss, check_trainable
-from hubscout.tuning.memory import HeldBatches
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
-from hubscout.tuning.models import fingerprint, open_model, open_model_to_tune, same_model
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
+from hubscout.tuning.opened_models import fingerprint, open_model, open_model_to_tune, same_model
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
 from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
-from hubscout.tuning.rows import Rows
-from hubscout.tuning.saving import save_record
+from hubscout.tuning.row_targets import Rows
 from hubscout.tuning.tuned import Tuned
+from hubscout.tuning.tuned_folder import save_record
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -108,9 +108,9 @@ class SingleRun:
         for said in self.task.notes[len(task.notes) :]:
             self._note(said)
         check_trainable(self.task)
-        self.judge = Judge(self.task, arguments, self.accelerator)
+        self.evaluator = Evaluator(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
-        self.library = Library(
+        self.frozen_features = FrozenFeatures(
             self.task, device, cache, arguments.workers, self.shared, self.observer, untouched=self.model
         )
 
@@ -119,7 +119,7 @@ class SingleRun:
         self.begin(resume)
         searches = self._searches()
         wanted = self.asked.linear_probe
-        if self.loop.standing.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
+        if self.loop.train_state.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
             self._probe()
         if searches:
             self._search()
@@ -128,29 +128,32 @@ class SingleRun:
 
     def _probe(self) -> None:
         """Measure the probes of the model and of its teachers; the model's is the best network so far."""
-        network, standing, library = self.loop.network, self.loop.standing, self.library
+        network, train_state, frozen_features = self.loop.network, self.loop.train_state, self.frozen_features
 
         def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
             head = new_head(self.model.card.feature_dim, network.loss, self.arguments.seed)
-            posterior, features = library.posterior(self.model), library.features(self.model)
+            posterior, features = frozen_features.posterior(self.model), frozen_features.features(self.model)
             start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
-            own, others = FrozenProbe.of(library, self.model), [FrozenProbe.of(library, t) for t in self.teachers]
+            own, others = (
+                FrozenProbe.of(frozen_features, self.model),
+                [FrozenProbe.of(frozen_features, t) for t in self.teachers],
+            )
             return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
 
         own, others, head = self.shared(measured)
-        library.forget()
-        standing.probes = {"model": asdict(own)}
+        frozen_features.forget()
+        train_state.probes = {"model": asdict(own)}
         if others:
-            standing.probes["teacher"] = asdict(max(others, key=lambda probe: probe.merit))
+            train_state.probes["teacher"] = asdict(max(others, key=lambda probe: probe.merit))
         value = own.metric("validation")
         # A mixture is not the model alone, not even before its first step.
         if value is not None and np.isfinite(value) and self.arguments.keep_best and not is_mixture(network.body):
             body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
-            standing.floor, standing.best_step, standing.best_state = value, 0, body | head
+            train_state.floor, train_state.best_step, train_state.best_state = value, 0, body | head
 
     def _searches(self) -> bool:
         """Whether a learning rate is still to be found."""
-        fresh = self.rate is None and self.loop.standing.step == 0
+        fresh = self.rate is None and self.loop.train_state.step == 0
         return (
             fresh and self.asked.rate_search and len(self.task.validation) > 0 and steps_per_rate(self.loop.steps) > 0
         )
@@ -170,7 +173,7 @@ class SingleRun:
 
     def _keep_rate(self, choice: RateChoice) -> None:
         """In checkpoints and in the journal: who resumes the run does not search again."""
-        self.loop.standing.rate, self.loop.standing.rate_reason = choice.learning_rate, choice.reason
+        self.loop.train_state.rate, self.loop.train_state.rate_reason = choice.learning_rate, choice.reason
         if self.accelerator.is_main_process:
             self.loop.journal.add("note", step=0, text=choice.reason)
 
@@ -206,7 +209,7 @@ class SingleRun:
             arguments.steps or arguments.epochs * plan.batches_per_epoch,
             arguments,
             accelerator,
-            partial(self.judge.values, network, self.validation, self.task.validation)
+            partial(self.evaluator.values, network, self.validation, self.task.validation)
             if len(self.task.validation)
             else None,
             served,
@@ -222,18 +225,18 @@ class SingleRun:
         arguments, device = self.arguments, self.accelerator.device
         head = new_head(self.model.card.feature_dim, loss, arguments.seed)
         if arguments.head_init == "posterior":
-            library = self.library
+            frozen_features = self.frozen_features
 
             def fitted() -> Mapping[str, torch.Tensor]:
-                features, posterior = library.features(self.model), library.posterior(self.model)
+                features, posterior = frozen_features.features(self.model), frozen_features.posterior(self.model)
                 start_from_posterior(head, posterior, features, rows.targets, loss)
                 return head.state_dict()
 
-            head.load_state_dict(library.shared(fitted))
-        self.method.prepare(Preparation(self.task, self.model, self.teachers, arguments, device, self.library))
+            head.load_state_dict(frozen_features.shared(fitted))
+        self.method.prepare(Preparation(self.task, self.model, self.teachers, arguments, device, self.frozen_features))
         for note in self.method.notes:
             self._note(note)
-        self.library.forget()
+        self.frozen_features.forget()
         network = Network(
             self.model, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
         ).to(device)
@@ -288,11 +291,11 @@ class SingleRun:
             state = checkpoints.read(latest)
             loop.resume(state)
             self.restarts = tuple(state["restarts"])
-            found = loop.standing
+            found = loop.train_state
             self._take_rate(RateChoice(found.rate, found.rate_reason) if found.rate is not None else None)
             self.notes[:0] = [*([found.rate_reason] if found.rate is not None else []), *self.restarts]
             loop.arguments = self.arguments
-            self._note(f"Resumed after step {loop.standing.step} from {latest}.")
+            self._note(f"Resumed after step {loop.train_state.step} from {latest}.")
         elif self.folder is not None and self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
             loop.journal.resume([])
@@ -302,19 +305,19 @@ class SingleRun:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
         loop.journal.announce(
-            time=time.time(), step=loop.standing.step, steps=loop.steps, batch_size=self.arguments.batch_size
+            time=time.time(), step=loop.train_state.step, steps=loop.steps, batch_size=self.arguments.batch_size
         )
         if self.arguments.trackers:
             self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
 
     def finish(self) -> Tuned:
         """Take the best weights, save them and measure them."""
-        loop, network, standing = self.loop, self.loop.network, self.loop.standing
+        loop, network, train_state = self.loop, self.loop.network, self.loop.train_state
         loop.end()
-        if standing.best < standing.floor:
+        if train_state.best < train_state.floor:
             self._note(
-                f"Validation never reached the linear probe of the frozen features ({standing.best:.4f} at best, "
-                f"against {standing.floor:.4f}): the result is that probe, with the backbone as it was."
+                f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
+                f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
             )
         network.eval()
         if self.arguments.lora_rank is not None:
@@ -348,8 +351,8 @@ class SingleRun:
             teachers=tuple(teacher.card.identifier for teacher in self.teachers),
             arguments=self.arguments,
             curves=tuple(loop.journal.lines),
-            best_step=loop.standing.best_step if loop.standing.best_state is not None else loop.standing.step,
-            steps=loop.standing.step,
+            best_step=loop.train_state.best_step if loop.train_state.best_state is not None else loop.train_state.step,
+            steps=loop.train_state.step,
             notes=tuple(self.notes),
             sizes={name: len(split) for name, split in self.task.splits.items()},
         )
@@ -358,19 +361,19 @@ class SingleRun:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
         test = self._batches(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
-        metrics, merged = self.judge.measure(network, parts), None
+        metrics, merged = self.evaluator.measure(network, parts), None
         if is_mixture(network.body):
             plain = copy.deepcopy(self.model)
             assert plain.module is not None
             merge(plain.module)
-            merged = self.judge.measure(Network(plain, network.head, network.loss, self.method), parts)
+            merged = self.evaluator.measure(Network(plain, network.head, network.loss, self.method), parts)
         # What is saved of a mixture is the merged network.
         warning = Verdict(self.task).warning(merged if merged is not None else metrics)
         if warning:
             self._note(warning)
         tuned = replace(tuned, metrics=metrics, merged_metrics=merged, warning=warning, notes=tuple(self.notes))
         if self.accelerator.is_main_process:
-            probes = {"probes": loop.standing.probes} if loop.standing.probes else {}
+            probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
             loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)
         return replace(tuned, curves=tuple(loop.journal.lines))
 

@@ -180,7 +180,7 @@ class Tuned:
         import torch
 
         from hubscout.tuning.methods.zoo import merge
-        from hubscout.tuning.saving import head_in_target_units
+        from hubscout.tuning.tuned_folder import head_in_target_units
 
         backbone = copy.deepcopy(self.backbone)
         if backbone.module is not None:
@@ -196,7 +196,7 @@ class Tuned:
         A timm network: `timm.create_model("local-dir:FOLDER", pretrained=True)`, or by its architecture with
         `checkpoint_path="FOLDER/model.safetensors"`. A transformers model: `from_pretrained(FOLDER)`.
         """
-        from hubscout.tuning.saving import save
+        from hubscout.tuning.tuned_folder import save
 
         return save(self, Path(folder))
 
@@ -207,7 +207,7 @@ class Tuned:
         Bare weights of a network that a `python:` function builds need that function: `allow_code` says that the one
         which the folder names may run.
         """
-        from hubscout.tuning.saving import load
+        from hubscout.tuning.tuned_folder import load
 
         return load(Path(folder), allow_code=allow_code)
 
@@ -216,7 +216,7 @@ class Tuned:
 
         Raises `TuningError` where that is above `tolerance` times the size of the outputs.
         """
-        from hubscout.tuning.export import export_onnx
+        from hubscout.tuning.onnx_export import export_onnx
 
         return export_onnx(self, Path(path), tolerance=tolerance)
 
@@ -254,12 +254,12 @@ class Tuned:
         return call("draw", call("Run", tuning=(run,)), "tuning")
 
     def __rich__(self) -> Table:
-        from hubscout.tuning.table import as_table
+        from hubscout.tuning.tuned_table import as_table
 
         return as_table(self)
 
     def _repr_html_(self) -> str:
-        from hubscout.tuning.table import as_html
+        from hubscout.tuning.tuned_table import as_html
 
         return as_html(self)
 

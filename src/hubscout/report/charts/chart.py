@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hubscout.report.charts.export import standalone, write_drawing
-from hubscout.report.charts.frame import WIDE, Draw, Frame, figure
+from hubscout.report.charts.axes import WIDE, Draw, Frame, figure
+from hubscout.report.charts.chart_files import standalone, write_drawing
 from hubscout.report.markup import Markup
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from hubscout.report.charts.frame import Frame, drawing
-from hubscout.report.charts.labels import text_width
+from hubscout.report.charts.axes import Frame, drawing
+from hubscout.report.charts.label_placement import text_width
 from hubscout.report.markup import Markup, tag
 from hubscout.report.names import shorten
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hubscout.report.charts.frame import Frame, Keys, axes, drawing, legend
-from hubscout.report.charts.labels import text_width
+from hubscout.report.charts.axes import Frame, Keys, axes, drawing, legend
+from hubscout.report.charts.label_placement import text_width
 from hubscout.report.charts.scale import Scale, linear, reach
 from hubscout.report.charts.scatter import RADIUS
 from hubscout.report.markup import Markup, tag

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.frame import Format, Frame, Keys, axes, drawing, legend, with_room
-from hubscout.report.charts.labels import Box, Wish, place
+from hubscout.report.charts.axes import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.label_placement import Box, Wish, place
 from hubscout.report.charts.scale import Scale, linear, logarithmic, reach
 from hubscout.report.markup import Markup, tag
 from hubscout.report.names import shorten, significant

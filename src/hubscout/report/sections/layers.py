@@ -5,7 +5,7 @@ from __future__ import annotations
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import join, scrolling, table, tag
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
 from hubscout.runs.row import Row

@@ -11,7 +11,7 @@ from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.heat import heat
 from hubscout.report.charts.scatter import Point, scatter
 from hubscout.report.markup import Markup, join, scrolling, table, tag
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import TAU, Section, selector
 from hubscout.report.view import View
 

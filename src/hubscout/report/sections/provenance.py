@@ -9,7 +9,7 @@ from typing import Any
 
 from hubscout.report.answer import command_words
 from hubscout.report.markup import Markup, details, join, scrolling, table, tag
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
 from hubscout.runs.ranking import Ranking

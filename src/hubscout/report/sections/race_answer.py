@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hubscout.report.markup import Markup, join, table, tag
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
 from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hubscout.report.charts.frame import figure
+from hubscout.report.charts.axes import figure
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, table, tag
 from hubscout.report.names import short_names
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section
 from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import Arm, RaceRecord

@@ -8,7 +8,7 @@ from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.heat import heat
 from hubscout.report.markup import Markup, join, json_script, scrolling, tag
 from hubscout.report.names import shorten
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.view import View
 from hubscout.runs.row import Row

@@ -8,7 +8,7 @@ from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.names import listing, short_names
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, switch
 from hubscout.report.tuning_runs import MethodCurve, by_method, loss_curves, validation_curve
 from hubscout.runs.tuning_record import TuningRun

@@ -7,17 +7,17 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from hubscout.evaluation import weighted_tau
-from hubscout.report.charts.frame import Frame, drawing, figure
-from hubscout.report.charts.labels import text_width
+from hubscout.report.charts.axes import Frame, drawing, figure
+from hubscout.report.charts.label_placement import text_width
 from hubscout.report.markup import Markup, breakable, details, join, scrolling, tag
 from hubscout.report.names import listing, short_names, shorten
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import TAU
 from hubscout.report.sections.tuning import tuning_section
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.tuning_record import TuningRun
-from hubscout.serve.pages.frame import address, page
+from hubscout.serve.pages.page_frame import address, page
 from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts
 
 MOST_DRAWN = 24

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hubscout.hubs import Backbone, Batch
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
-from hubscout.tuning.teachers import TeacherPanel
+from hubscout.tuning.teacher_panel import TeacherPanel
 
 
 @METHODS.register("b-tuning")
@@ -52,7 +52,7 @@ class BTuning(Method):
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
         self.panel = TeacherPanel.of(preparation)
         self.panel.study()
-        own, intercept, mixed = preparation.library.shared(lambda: self._study(preparation))
+        own, intercept, mixed = preparation.frozen_features.shared(lambda: self._study(preparation))
         scale = 1.0 / target_scale(preparation)
         self.scale = torch.as_tensor(scale, dtype=torch.float32).to(preparation.device)
         self.target_weights = torch.as_tensor(own * scale[:, None], dtype=torch.float32).to(preparation.device)
@@ -64,7 +64,7 @@ class BTuning(Method):
         self.notes.append(self.panel.summary())
 
     def _study(self, preparation: Preparation) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        own = preparation.library.posterior(preparation.model)
+        own = preparation.frozen_features.posterior(preparation.model)
         chosen = preparation.arguments.teacher_targets
         mixed = None if chosen == "live" else self.panel.cached_predictions(left_out=chosen == "left-out")
         return own.weights, own.intercept, mixed

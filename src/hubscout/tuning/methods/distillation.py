@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.plan import mixed_seed
-from hubscout.tuning.teachers import TeacherPanel
+from hubscout.tuning.teacher_panel import TeacherPanel
 
 DEFAULT_TRADE_OFF = 0.01
 
@@ -51,8 +51,10 @@ class Distillation(Method):
             nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
         self.cached: list[Tensor] | None = None
         if arguments.teacher_targets != "live":
-            library = preparation.library
-            kept = library.shared(lambda: [library.features(teacher) for teacher in preparation.teachers])
+            frozen_features = preparation.frozen_features
+            kept = frozen_features.shared(
+                lambda: [frozen_features.features(teacher) for teacher in preparation.teachers]
+            )
             self.cached = [torch.as_tensor(matrix, dtype=torch.float32).to(preparation.device) for matrix in kept]
 
     def live_teachers(self) -> Mapping[str, Backbone]:

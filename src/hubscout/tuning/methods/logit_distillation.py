@@ -13,8 +13,8 @@ from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.companions.head import best_stretch
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
-from hubscout.tuning.rows import Rows
-from hubscout.tuning.teachers import TeacherPanel
+from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.teacher_panel import TeacherPanel
 
 DEFAULT_TRADE_OFF = 1.0
 
@@ -47,13 +47,13 @@ class LogitDistillation(Method):
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of the teachers, their mixed answers where they are cached, and how far they are stretched."""
-        arguments, library = preparation.arguments, preparation.library
+        arguments, frozen_features = preparation.arguments, preparation.frozen_features
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.kd_temperature = arguments.kd_temperature
         self.loss = TaskLoss.of(preparation.task)
         self.panel = TeacherPanel.of(preparation)
         self.panel.study()
-        answers, self.stretch = library.shared(lambda: self._study(preparation))
+        answers, self.stretch = frozen_features.shared(lambda: self._study(preparation))
         self.cached: Tensor | None = None
         if arguments.teacher_targets != "live":
             self.cached = self._as_outputs(torch.as_tensor(answers, dtype=torch.float32).to(preparation.device))

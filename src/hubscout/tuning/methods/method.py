@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hubscout.hubs import Backbone, Batch
     from hubscout.tasks import Task
     from hubscout.tuning.arguments import TuningArguments
-    from hubscout.tuning.knowledge import Library
+    from hubscout.tuning.frozen_features import FrozenFeatures
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Preparation:
     teachers: Sequence[Backbone]
     arguments: TuningArguments
     device: torch.device
-    library: Library
+    frozen_features: FrozenFeatures
     """Frozen features and posteriors of models on the train split, computed once and shared."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.labels import Box, text_width
+from hubscout.report.charts.label_placement import Box, text_width
 from hubscout.report.charts.scale import Scale
 from hubscout.report.markup import Markup, details, tag
 from hubscout.report.names import significant

@@ -82,7 +82,7 @@ def state_badge(summary: Summary) -> Markup:
 
 def alert(message: object) -> Markup:
     """What went wrong."""
-    return tag("p", message, class_="doubt", role="alert")
+    return tag("p", message, class_="caveat", role="alert")
 
 
 def message_page(title: str, message: str) -> str:

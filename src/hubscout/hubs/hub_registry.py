@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from hubscout.errors import UnknownHubError
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.listing import ModelListing
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.registry import Registry
 
 

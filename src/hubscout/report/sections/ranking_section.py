@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hubscout.report.charts.scale import Scale, linear, reach
 from hubscout.report.markup import Markup, breakable, details, join, scrolling, table, tag
 from hubscout.report.names import listing, significant
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section
 from hubscout.report.view import GROUPS, View

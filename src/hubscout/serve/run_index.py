@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hubscout.errors import HubscoutError, RunError
 from hubscout.report import Run, open_run, render
-from hubscout.serve.folder import DEEPEST, Folder, NotHereError, links_in, real_files
+from hubscout.serve.served_folder import DEEPEST, Folder, NotHereError, links_in, real_files
 from hubscout.serve.summary import Summary, is_run, summarise
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Kept:
         return value
 
 
-class Library:
+class RunIndex:
     """The runs below one folder. Names are paths inside it with slashes; nothing else can be named."""
 
     def __init__(self, path: str | Path) -> None:

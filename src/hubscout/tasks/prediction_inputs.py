@@ -10,14 +10,14 @@ from typing import Any
 from hubscout.errors import TaskError
 from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets
 from hubscout.tasks.conll import is_conll_name, read_sentences
-from hubscout.tasks.folder import missing_path, walk
+from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import Targets, TaskKind
 from hubscout.tasks.labels import is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
-from hubscout.tasks.rows import gather, inputs_of
 from hubscout.tasks.sequences import Rows, join
 from hubscout.tasks.splitting import canonical_split
+from hubscout.tasks.table_rows import gather, inputs_of
 
 _TEXT_LIKE = frozenset({"text", "text-pair", "tokens"})
 

@@ -21,9 +21,9 @@ HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
 
 def title(evidence: Evidence) -> str:
     """The score and what it is of."""
-    doubt = f" ± {evidence.standard_error:.4f}" if evidence.standard_error is not None else ""
+    error = f" ± {evidence.standard_error:.4f}" if evidence.standard_error is not None else ""
     return (
-        f"LogME {evidence.score:.4f}{doubt}, gain {evidence.gain:+.4f} over base rates "
+        f"LogME {evidence.score:.4f}{error}, gain {evidence.gain:+.4f} over base rates "
         f"(n = {evidence.n:,}, {evidence.feature_dim} features of rank {evidence.rank}, {evidence.kind})"
     )
 
@@ -57,10 +57,10 @@ def remarks(evidence: Evidence) -> list[str]:
         lines.append(f"Not scored, no label: {', '.join(str(name) for name in evidence.unscored)}.")
     if not evidence.converged:
         lines.append("The solver did not converge for every target.")
-    return lines + doubts(evidence)
+    return lines + caveats(evidence)
 
 
-def doubts(evidence: Evidence) -> list[str]:
+def caveats(evidence: Evidence) -> list[str]:
     """Why the score may not be taken at its word."""
     lines = []
     if evidence.unbounded:

@@ -19,7 +19,7 @@ from hubscout.runs.ranking import Ranking
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
-    from hubscout.features.cache import FeatureCache
+    from hubscout.features.feature_cache import FeatureCache
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 

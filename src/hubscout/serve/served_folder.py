@@ -34,7 +34,7 @@ def split_name(name: str) -> tuple[str, ...]:
     ('team', 'pets 2')
     >>> split_name("../etc")
     Traceback (most recent call last):
-    hubscout.serve.folder.NotHereError: There is no such run in this folder.
+    hubscout.serve.served_folder.NotHereError: There is no such run in this folder.
     """
     parts = tuple(name.split("/"))
     if not name or len(name) > LONGEST_NAME or len(parts) > DEEPEST or not all(map(_is_plain, parts)):

@@ -8,7 +8,7 @@ from hubscout.evaluation.agreement import Agreement
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.scatter import Point, scatter
 from hubscout.report.markup import join, scrolling, table, tag
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import TAU, Section, switch
 from hubscout.report.view import View
 
@@ -44,7 +44,7 @@ def reference_section(run: Run) -> Section | None:
                 switch("reference", "Score", [(f"reference-{i}", name) for i, name in enumerate(names)], panels),
                 tag("h3", "How well each score predicts the results"),
                 scrolling(table(heads, rows, text_columns=(0, 6)), "Agreement with the reference"),
-                tag("p", f"{warning}.", class_="doubt") if warning else "",
+                tag("p", f"{warning}.", class_="caveat") if warning else "",
             ]
         ),
     )

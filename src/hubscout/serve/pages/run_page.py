@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hubscout.report.markup import Markup, breakable, join, tag
-from hubscout.report.run import Run
-from hubscout.report.sections.answer import answer_section
+from hubscout.report.saved_run import Run
+from hubscout.report.sections.answer_card import answer_section
 from hubscout.report.sections.section import copyable
 from hubscout.runs.texts import human_seconds
-from hubscout.serve.pages.frame import address, alert, page, state_badge
+from hubscout.serve.pages.page_frame import address, alert, page, state_badge
 from hubscout.serve.progress import Progress
 from hubscout.serve.summary import Summary
 

@@ -6,7 +6,7 @@ from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import Curve, curve_heights, lines
 from hubscout.report.markup import details, join, table, tag
 from hubscout.report.names import significant
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, selector
 from hubscout.report.view import View
 from hubscout.runs.row import Convergence

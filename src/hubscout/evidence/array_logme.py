@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.arrays import (
+from hubscout.evidence.array_backend import (
     Array,
     add_product,
     chunks,
@@ -24,16 +24,16 @@ from hubscout.evidence.arrays import (
 )
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
-from hubscout.evidence.doubt import contributions_from_rows, doubt_from_contributions
 from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.jackknife import contributions_from_rows, error_from_contributions
 from hubscout.evidence.maximize import (
     Jackknife,
     Settings,
     assemble,
     fit,
     warned,
-    with_doubt,
+    with_error,
 )
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
@@ -197,7 +197,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     fitted = assemble(*assembled, settings, constant=constant)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
         return _decomposed(rows, labels, block_of_row, settings)
-    return _with_row_doubt(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
+    return _with_row_error(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
 
 
 def _right_vectors(rows: Array, means: Array | None, spectrum: Spectrum) -> Deferred:
@@ -237,7 +237,7 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     assembled = (labels.kind, labels.names, scored, right, solution, weights, (means, target_means), squares)
     fitted = assemble(*assembled, settings, apart, to_host(left.basis.sum(0)))
     residuals = dual_residuals(left, solution.ratio)
-    return _with_row_doubt(fitted, left, None, targets, residuals, scored, block_of_row, settings)
+    return _with_row_error(fitted, left, None, targets, residuals, scored, block_of_row, settings)
 
 
 def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Array, Array, Array, np.ndarray]:
@@ -253,7 +253,7 @@ def _dense_targets(rows: Array, labels: Targets, settings: Settings) -> tuple[Ar
     return targets[:, np.flatnonzero(scored)], means, squares, scored
 
 
-def _with_row_doubt(
+def _with_row_error(
     fitted: Evidence,
     spectrum: Spectrum,
     inner: Array | None,
@@ -268,7 +268,7 @@ def _with_row_doubt(
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
     contributions = contributions_from_rows(spectrum, inner, targets, residuals, ratio, beta, block_of_row)
-    return with_doubt(fitted, doubt_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
+    return with_error(fitted, error_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
 
 
 def _column_part(rows: Array, columns: slice, means: Array | None) -> Array:

@@ -12,7 +12,7 @@ import torch
 from hubscout.tasks import Split, Task, task_metrics
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.data import MODEL, Batches
+from hubscout.tuning.batches import MODEL, Batches
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import gather_in_order
 
@@ -40,7 +40,7 @@ def predict_split(
 
 
 @dataclass(frozen=True)
-class Judge:
+class Evaluator:
     """Measures a network on the splits of a task."""
 
     task: Task

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hubscout.report.markup import Markup, breakable, scrolling, tag
 from hubscout.runs.texts import human_seconds
-from hubscout.serve.pages.frame import address, page, state_badge
+from hubscout.serve.pages.page_frame import address, page, state_badge
 from hubscout.serve.summary import Summary
 
 

@@ -1,4 +1,4 @@
-"""`Job`: what is to be run, worked out and checked before anything runs."""
+"""`ExtractionPlan`: what is to be run, worked out and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.errors import InputError, TaskError
-from hubscout.features.fingerprint import describe, identity
+from hubscout.features.feature_keys import describe, identity
 from hubscout.features.sharding import assign_blocks, check_indices, cut, kept_samples
 from hubscout.tasks.kinds import kind_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
+class ExtractionPlan:
     """What is to be run: a backbone, the rows of each part, the layers, the block of each row.
 
     `rows` are those of all parts, also of the ones that others run.
@@ -39,7 +39,7 @@ class Job:
     shard_rows: tuple[int, ...]
     """Rows in each shard, also of the ones that others run."""
     identity: str
-    """What the model is made of when it is about to run; see `hubscout.features.fingerprint.identity`."""
+    """What the model is made of when it is about to run; see `hubscout.features.feature_keys.identity`."""
 
     @classmethod
     def prepare(
@@ -52,7 +52,7 @@ class Job:
         indices: Sequence[int] | np.ndarray | None,
         shards: Sequence[int] | None,
         shard_rows: int | None,
-    ) -> Job:
+    ) -> ExtractionPlan:
         if split_name not in task.splits:
             raise InputError(f"split must be one of {', '.join(task.splits)}; got {split_name!r}.")
         split = task.splits[split_name]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hubscout.evidence import Evidence
 from hubscout.hubs import Backbone, Batch
-from hubscout.tuning.knowledge import Library
+from hubscout.tuning.frozen_features import FrozenFeatures
 
 if TYPE_CHECKING:
     from hubscout.tuning.methods.method import Preparation
@@ -52,7 +52,7 @@ class TeacherPanel:
     """Frozen teachers with their posteriors on the train split and the weights they are mixed with."""
 
     teachers: Sequence[Backbone]
-    library: Library
+    frozen_features: FrozenFeatures
     rule: str
     temperature: float
     device: torch.device
@@ -66,7 +66,7 @@ class TeacherPanel:
         arguments = preparation.arguments
         return cls(
             preparation.teachers,
-            preparation.library,
+            preparation.frozen_features,
             arguments.teacher_weights,
             arguments.temperature,
             preparation.device,
@@ -80,7 +80,9 @@ class TeacherPanel:
 
     def study(self) -> None:
         """Fit the teachers' posteriors on the train split."""
-        self.posteriors = self.library.shared(lambda: [self.library.posterior(teacher) for teacher in self.teachers])
+        self.posteriors = self.frozen_features.shared(
+            lambda: [self.frozen_features.posterior(teacher) for teacher in self.teachers]
+        )
 
     def weights(self) -> np.ndarray:
         """(K, C) fixed mixing weights."""
@@ -105,8 +107,8 @@ class TeacherPanel:
         With `left_out` each row is predicted from the others: a posterior that was fitted to a row gives back much of
         the row's own label, and little of what the teacher would say of a new sample.
         """
-        labels = self.library.labels() if left_out else None
-        return self._mix([self.library.features(teacher) for teacher in self.teachers], labels)
+        labels = self.frozen_features.labels() if left_out else None
+        return self._mix([self.frozen_features.features(teacher) for teacher in self.teachers], labels)
 
     def live_features(self, views: Mapping[str, Batch]) -> list[Tensor]:
         """Each teacher's features of the inputs it is shown now."""

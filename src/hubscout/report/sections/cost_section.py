@@ -5,7 +5,7 @@ from __future__ import annotations
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.scatter import Point, scatter
 from hubscout.report.markup import table
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section, switch
 from hubscout.report.view import Cost, View

@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from hubscout.credentials import strip_credentials
 from hubscout.errors import CacheError, InputError, MissingDependencyError
 from hubscout.features.entry import LayerFolder, OpenEntry
-from hubscout.features.fingerprint import key
+from hubscout.features.feature_keys import key
 from hubscout.features.records import ABOUT, About, shard_stem
 from hubscout.features.shards import FINAL
 from hubscout.features.storage import Files, default_place

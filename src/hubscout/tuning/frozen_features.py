@@ -1,4 +1,4 @@
-"""`Library`: frozen features and posteriors of models on the train split, computed once for whoever asks."""
+"""`FrozenFeatures`: frozen features and posteriors of models on the train split, computed once for whoever asks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def alone(function: Callable[[], T]) -> T:
 
 
 @dataclass
-class Library:
+class FrozenFeatures:
     """What frozen models know of a task's train split.
 
     `shared` runs a function on the main process and gives its result to all: with several processes every model runs

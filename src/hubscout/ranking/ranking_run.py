@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Run:
+class RankingRun:
     """The state of a ranking in the making. `task` is what is ranked on, `whole` the same before `limit` cut it."""
 
     task: Task

@@ -61,7 +61,7 @@ def opens_by_code(tuned: Tuned, folder: Path) -> bool:
 
 def save_record(tuned: Tuned, folder: Path) -> None:
     """What is known of a model whose weights lie in the folder: record, curves and model card."""
-    from hubscout.hubs.saving import read_description
+    from hubscout.hubs.headed_saving import read_description
     from hubscout.tuning.model_card import model_card
 
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
@@ -71,7 +71,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
 
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
-    from hubscout.hubs.saving import read_description
+    from hubscout.hubs.headed_saving import read_description
     from hubscout.tasks.task_metrics import MetricValue
     from hubscout.tuning.tuned import Tuned
 
@@ -158,8 +158,8 @@ def _load_parts(folder: Path, model: str, outputs: int) -> tuple[Backbone, nn.Mo
     from torch import nn
 
     from hubscout.hubs import load as load_backbone
-    from hubscout.hubs.checkpoints import fit_state, read_state
-    from hubscout.hubs.saving import HEAD_WEIGHTS
+    from hubscout.hubs.headed_saving import HEAD_WEIGHTS
+    from hubscout.hubs.weight_files import fit_state, read_state
 
     backbone = load_backbone(model)
     assert backbone.module is not None

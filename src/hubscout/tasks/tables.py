@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.folder import check_folder, missing_path
+from hubscout.tasks.image_folders import check_folder, missing_path
 from hubscout.tasks.reading import Table, frame_table, read_table, table_format
-from hubscout.tasks.rows import task_from_tables
 from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.table_rows import task_from_tables
 from hubscout.tasks.task import Task
 
 

@@ -18,9 +18,9 @@ from hubscout.features.allocator import memory_kept
 from hubscout.features.backend import TORCH
 from hubscout.features.batching import BatchSize
 from hubscout.features.collector import BatchResult, Collector
+from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.fallback import WithFallback
 from hubscout.features.forward import Runner
-from hubscout.features.job import Job
 from hubscout.features.pipeline import Background, Feed, PreparedBatch, collate, plan
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
@@ -31,19 +31,19 @@ from hubscout.runs.events import Advanced, Log, Started
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
-    from hubscout.features.cache import FeatureCache, OpenEntry
     from hubscout.features.decoded import PreparedPool
+    from hubscout.features.feature_cache import FeatureCache, OpenEntry
     from hubscout.features.options import ExtractionOptions
 
 _SORTED_BY_LENGTH = ("text", "text-pair", "tokens")
 
 
-class Run:
+class Extractor:
     """The state of one pass."""
 
     def __init__(
         self,
-        job: Job,
+        job: ExtractionPlan,
         log: Log,
         options: ExtractionOptions,
         *,
@@ -240,7 +240,7 @@ class Run:
         )
 
 
-def _statistics_of(job: Job, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:
+def _statistics_of(job: ExtractionPlan, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:
     accumulator = BlockAccumulator(job.task.kind, job.task.target_names)
     for part, rows in rows_of_part.items():
         accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows), job.kept(rows))

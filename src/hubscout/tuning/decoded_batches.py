@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from hubscout.errors import InputError
 from hubscout.hubs import Batch, Preprocessing
-from hubscout.tuning.data import MODEL, Share
+from hubscout.tuning.batches import MODEL, Share
 from hubscout.tuning.plan import BatchPlan, uniforms
 
 CHUNK = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hubscout.report.answer import Answer, answer, budget_words, cost_words, next_command
 from hubscout.report.markup import Markup, join, tag
-from hubscout.report.run import Run
+from hubscout.report.saved_run import Run
 from hubscout.report.sections.race_answer import race_answer
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.view import View
@@ -42,7 +42,7 @@ def answer_section(run: Run) -> Section | None:
             [
                 tag("p", *sentences(view, found), class_="answer"),
                 _facts(view, found),
-                *(tag("p", doubt, class_="doubt") for doubt in found.doubts),
+                *(tag("p", caveat, class_="caveat") for caveat in found.caveats),
                 *next_step,
             ]
         ),
@@ -101,8 +101,8 @@ def _facts(view: View, found: Answer) -> Markup:
     if best.gain is not None:
         facts.append(("Gain over base rates", f"{best.gain:+.3f}", "nats per sample"))
     if found.explained:
-        doubt = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
-        facts.append((view.metric, f"{best.score:.4f}", doubt))
+        error = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
+        facts.append((view.metric, f"{best.score:.4f}", error))
         if best.p_best is not None and len(ranking.compared) > 1:
             facts.append(("P(best)", human_probability(best.p_best), f"among {len(ranking.compared)} models"))
         if best.params:

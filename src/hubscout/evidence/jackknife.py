@@ -24,14 +24,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.arrays import Array, add_product, is_torch, namespace, to_device_of, to_host, upper_inner
+from hubscout.evidence.array_backend import Array, add_product, is_torch, namespace, to_device_of, to_host, upper_inner
 from hubscout.evidence.block import Block
 from hubscout.evidence.leverage import inverse, mean_leverages, middle_ratio, spare
 from hubscout.evidence.spectrum import Spectrum
 
 
 @dataclass(frozen=True)
-class Doubt:
+class JackknifeError:
     """The jackknife of a score over B blocks."""
 
     standard_error: float | None
@@ -42,18 +42,18 @@ class Doubt:
     """(B,), samples in each."""
 
 
-def doubt_from_contributions(score: float, contributions: np.ndarray, sizes: np.ndarray) -> Doubt:
+def error_from_contributions(score: float, contributions: np.ndarray, sizes: np.ndarray) -> JackknifeError:
     """The jackknife to first order: a pseudo-value is what a block's samples add to the evidence, on average."""
-    return _doubt(score, contributions / sizes, sizes)
+    return _jackknife(score, contributions / sizes, sizes)
 
 
-def doubt_from_refits(score: float, without_block: np.ndarray, sizes: np.ndarray) -> Doubt:
+def error_from_refits(score: float, without_block: np.ndarray, sizes: np.ndarray) -> JackknifeError:
     """The jackknife from the scores without each block."""
     shares = sizes.sum() / sizes
-    return _doubt(score, shares * score - (shares - 1) * without_block, sizes)
+    return _jackknife(score, shares * score - (shares - 1) * without_block, sizes)
 
 
-def _doubt(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> Doubt:
+def _jackknife(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> JackknifeError:
     """The delete-m jackknife for blocks of unequal size (Busing, Meijer & van der Leeden, 1999).
 
     The pseudo-values are moved to have the score as their mean: the jackknife's correction of bias is not wanted,
@@ -62,10 +62,10 @@ def _doubt(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> Doubt:
     weights = sizes / sizes.sum()
     deviations = pseudo - weights @ pseudo
     if len(sizes) < 2:
-        return Doubt(None, np.full(len(sizes), score), sizes)
+        return JackknifeError(None, np.full(len(sizes), score), sizes)
     shares = sizes.sum() / sizes
     variance = float((deviations**2 / (shares - 1)).mean())
-    return Doubt(math.sqrt(variance), score + deviations, sizes)
+    return JackknifeError(math.sqrt(variance), score + deviations, sizes)
 
 
 def contributions_from_sums(

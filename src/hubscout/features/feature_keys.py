@@ -19,7 +19,7 @@ from hubscout.hubs.identifiers import Identifier
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from hubscout.features.job import Job
+    from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.hubs import Backbone
 
 _FORMAT = "4"
@@ -27,7 +27,7 @@ _CHUNK = 1 << 16
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-def describe(job: Job, precision: str, backend: str) -> dict[str, str]:
+def describe(job: ExtractionPlan, precision: str, backend: str) -> dict[str, str]:
     """Everything that the features of a model on a task depend on, with names for people.
 
     It says what is computed, not how that was asked for: labels are no part of it, and an option that the model's
