@@ -111,11 +111,14 @@ def rank(
         bool, typer.Option("--progressive", help="Growing subsets and dropping, without a time limit.")
     ] = False,
     layers: Annotated[
-        list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', or names joined by commas.")
+        list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', 'mean' (their average), or names joined by commas.")
     ] = None,
-    best_layer: Annotated[
-        bool, typer.Option("--best-layer", help="Order the models by their best layer of --layers.")
-    ] = False,
+    layer: Annotated[
+        str,
+        typer.Option(
+            "--layer", help="Order the models by their final features, their best layer or the mean of their layers."
+        ),
+    ] = "final",
     center: Annotated[
         bool | None,
         typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
@@ -186,8 +189,8 @@ def rank(
             task,
             found.models,
             metrics=split_list(metrics),
-            layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
-            layer="best" if best_layer else "final",
+            layers=layer_names or None,
+            layer=layer,
             center=center,
             device=device,
             precision=precision,

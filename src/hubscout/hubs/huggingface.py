@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_listing import ModelListing
-from hubscout.hubs.pooling import UNTRAINED_POOLER, Pooling, check_pooling, default_pooling
+from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling, default_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.text_preprocessing import Pairs
@@ -27,7 +27,7 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import nn
 
-_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
+_OPTIONS = ("pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> Backbone:
@@ -53,9 +53,9 @@ def load(identifier: Identifier) -> Backbone:
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    return open_model(
-        folder, identifier, default_pairs=default_pairs, saved_pooling=read_description(folder).get("pooling")
-    )
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pooling", "words") if name in described}
+    return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
 
 
 def open_model(
@@ -64,18 +64,16 @@ def open_model(
     *,
     repository: Repository | None = None,
     default_pairs: Pairs = "cross",
-    saved_pooling: Pooling | None = None,
+    saved_options: Mapping[str, Any] | None = None,
 ) -> TransformerBackbone:
     """The model in a folder, in float32; `repository` is where the folder came from.
 
-    Options: `pooling`; `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
+    Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
     model); `head=false` to leave out a source head; `subfolder`; `trust_remote_code=true`, without which no code of a
     repository is run. Of the Hub also `revision`, and `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
-    options = {"pairs": default_pairs, **identifier.options}
-    if saved_pooling is not None:
-        options.setdefault("pooling", saved_pooling)
+    options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}
     check_options(identifier, _OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.

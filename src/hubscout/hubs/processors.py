@@ -55,4 +55,5 @@ def preprocessing_with(processor: Any, network: Any, modality: str, options: dic
         max_length=wanted or limit,
         pairs=options["pairs"],
         accepts_types="token_type_ids" in processor.model_input_names,
+        words=options.get("words", "first"),
     )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.hubs.headed_saving import HEAD_WEIGHTS, linear_layer, write_description
 from hubscout.hubs.pooling import select_words
-from hubscout.hubs.text_preprocessing import WORDS, TextPreprocessing
+from hubscout.hubs.text_preprocessing import WORD_ENDS, WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def save_transformer(
     if saved_as is None:
         saved_as = _save_beside(base, layer, backbone, folder)
     _save_preprocessing(backbone, folder)
-    write_description(
-        folder, backbone, target_names=target_names, kind=kind, saved_as=saved_as, pooling=backbone.pooling
-    )
+    taken = {"pooling": backbone.pooling}
+    if isinstance(backbone.preprocessing, TextPreprocessing):
+        taken["words"] = backbone.preprocessing.words
+    write_description(folder, backbone, target_names=target_names, kind=kind, saved_as=saved_as, **taken)
 
 
 def save_sentence_encoder(
@@ -81,7 +82,10 @@ def save_sentence_encoder(
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
         _save_head(layer, folder)
-        write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head")
+        words = backbone.preprocessing.words
+        write_description(
+            folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head", words=words
+        )
         return
     layer = linear_layer(head, width, len(target_names))
     parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
@@ -190,7 +194,7 @@ def _agrees(model: Any, layer: nn.Linear, backbone: TransformerBackbone) -> bool
         expected = layer(backbone.forward({name: value.to(device) for name, value in batch.items()}).features.cpu())
         found = model(**accepted).logits
         if found.ndim == 3:
-            found = select_words(found, batch[WORDS])
+            found = select_words(found, batch[WORDS], batch.get(WORD_ENDS))
     return found.shape == expected.shape and bool(torch.allclose(found, expected, atol=_TOLERANCE, rtol=_TOLERANCE))
 
 

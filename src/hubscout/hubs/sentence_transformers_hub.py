@@ -18,13 +18,14 @@ from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
-from hubscout.hubs.pooling import join_pair, pool, select_words
+from hubscout.hubs.pooling import WordPooling, join_pair, layer_state, pool, select_words
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
     IDS,
     MASK,
     TYPES,
+    WORD_ENDS,
     WORDS,
     TextPreprocessing,
     is_siamese,
@@ -38,7 +39,7 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_OPTIONS = ("pairs", "max_length", *PLACE_OPTIONS)
+_OPTIONS = ("words", "pairs", "max_length", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> SentenceBackbone:
@@ -54,11 +55,22 @@ def load(identifier: Identifier) -> SentenceBackbone:
 
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    return _open(folder, identifier, has_head=read_description(folder).get("saved_as") == "SentenceTransformer")
+    described = read_description(folder)
+    return _open(
+        folder,
+        identifier,
+        has_head=described.get("saved_as") == "SentenceTransformer",
+        words=described.get("words", "first"),
+    )
 
 
 def _open(
-    folder: Path, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
+    folder: Path,
+    identifier: Identifier,
+    *,
+    repository: Repository | None = None,
+    has_head: bool = False,
+    words: WordPooling = "first",
 ) -> SentenceBackbone:
     transformers = huggingface.import_transformers()
     library = require("sentence_transformers", extra="text", purpose="Sentence encoders")
@@ -78,7 +90,7 @@ def _open(
         raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
-    return wrap(encoder, identifier, repository=repository, has_head=has_head)
+    return wrap(encoder, identifier, repository=repository, has_head=has_head, words=words)
 
 
 def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
@@ -97,9 +109,17 @@ def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
 
 
 def wrap(
-    encoder: Any, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
+    encoder: Any,
+    identifier: Identifier,
+    *,
+    repository: Repository | None = None,
+    has_head: bool = False,
+    words: WordPooling = "first",
 ) -> SentenceBackbone:
-    """A backbone out of a `SentenceTransformer` whose first part is a transformer over text."""
+    """A backbone out of a `SentenceTransformer` whose first part is a transformer over text.
+
+    `words` is how words are pooled where the identifier does not say.
+    """
     first = encoder[0]
     network: Any = getattr(first, "auto_model", None)
     tokenizer: Any = getattr(encoder, "tokenizer", None)
@@ -116,6 +136,7 @@ def wrap(
         tokenizer,
         max_length=wanted or min(encoder.max_seq_length or longest, longest),
         pairs=identifier.options.get("pairs", "siamese"),
+        words=identifier.options.get("words", words),
         accepts_types="token_type_ids" in tokenizer.model_input_names,
         prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
     )
@@ -125,13 +146,14 @@ def wrap(
 class SentenceBackbone(Backbone):
     """A sentence encoder: its embedding is the features; for words, its token embeddings are.
 
-    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens. A pair of texts gives
+    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens, and `mean`, the average of
+    `layer.1` to `layer.L`. A pair of texts gives
     [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`. `has_head` says that the last part is a head
     that tuning put there: its output is the logits, and what goes into it the features.
     """
 
     module: nn.Module
-    settled_options = frozenset({"pairs", "max_length", "revision", "pickle"})
+    settled_options = frozenset({"words", "pairs", "max_length", "revision", "pickle"})
 
     def __init__(
         self,
@@ -167,19 +189,23 @@ class SentenceBackbone(Backbone):
     def layer_names(self) -> tuple[str, ...]:
         return tuple(f"layer.{index}" for index in range(self._network.config.num_hidden_layers + 1))
 
+    @property
+    def averages_layers(self) -> bool:
+        return True
+
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         if layers:
-            check_layers(layers, self.layer_names, self.identifier)
-        first = self._run(model_inputs(batch), batch.get(WORDS), layers)
+            check_layers(layers, self.layer_names, self.identifier, averages=self.averages_layers)
+        first = self._run(model_inputs(batch), batch.get(WORDS), batch.get(WORD_ENDS), layers)
         if not is_siamese(batch):
             return first
-        second = self._run(model_inputs(batch, second=True), None, layers)
+        second = self._run(model_inputs(batch, second=True), None, None, layers)
         return Output(
             join_pair(first.features, second.features),
             layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
         )
 
-    def _run(self, inputs: Batch, words: Tensor | None, layers: Sequence[str]) -> Output:
+    def _run(self, inputs: Batch, words: Tensor | None, ends: Tensor | None, layers: Sequence[str]) -> Output:
         states: Sequence[Tensor] = ()
         if layers:
             # The first part gives its last layer only: here its network is asked for all of them.
@@ -194,13 +220,13 @@ class SentenceBackbone(Backbone):
             found = part(found)
 
         def pooled(hidden: Tensor) -> Tensor:
-            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words)
+            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words, ends)
 
-        features = found["sentence_embedding"] if words is None else select_words(found["token_embeddings"], words)
+        features = found["sentence_embedding"] if words is None else pooled(found["token_embeddings"])
         logits = None
         if self._head is not None and words is None:
             logits = self._head({"sentence_embedding": features})["sentence_embedding"]
-        return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
+        return Output(features, logits, {name: pooled(layer_state(states, name)) for name in layers})
 
     def _example(self) -> Batch:
         import torch

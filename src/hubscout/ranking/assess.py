@@ -13,6 +13,7 @@ from hubscout.engines.process_memory import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
+from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
 from hubscout.ranking.fixed_points import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
@@ -42,12 +43,16 @@ _CARD_FACTS = (
 )
 
 
+Layer = Literal["final", "best", "mean"]
+"""What a model is ranked by: its features before the head, its best layer, or the average of its layers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How models are assessed; the same for every model of a ranking."""
 
     metrics: tuple[str, ...] = ("logme",)
-    layer: Literal["final", "best"] = "final"
+    layer: Layer = "final"
     center: bool = False
     measure_latency: bool = True
     extraction: ExtractionOptions = field(default_factory=ExtractionOptions)
@@ -235,6 +240,8 @@ def _score(
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
+    if settings.layer == "mean":
+        return MEAN_LAYER
     if settings.layer == "best" and layers:
         return max(layers, key=lambda layer: layer.score).name
     return ""
