@@ -111,7 +111,10 @@ def rank(
         bool, typer.Option("--progressive", help="Growing subsets and dropping, without a time limit.")
     ] = False,
     layers: Annotated[
-        list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', 'mean' (their average), or names joined by commas.")
+        list[str] | None,
+        typer.Option(
+            "--layers", help="Score these layers too: 'all', 'mean' (their average), or names joined by commas."
+        ),
     ] = None,
     layer: Annotated[
         str,

@@ -66,7 +66,15 @@ class Block:
             return zeros_like_device(shift, *shape)
 
         return cls(
-            0, 0, upper_zeros(shift, dim), zeros(count, dim), zeros(count), zeros(dim), zeros(count), shift, target_shift
+            0,
+            0,
+            upper_zeros(shift, dim),
+            zeros(count, dim),
+            zeros(count),
+            zeros(dim),
+            zeros(count),
+            shift,
+            target_shift,
         )
 
     def add_rows(self, rows: Array, values: Array, kind: str, weights: Array | None = None) -> None:

@@ -68,9 +68,10 @@ def open_model(
 ) -> TransformerBackbone:
     """The model in a folder, in float32; `repository` is where the folder came from.
 
-    Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
-    model); `head=false` to leave out a source head; `subfolder`; `trust_remote_code=true`, without which no code of a
-    repository is run. Of the Hub also `revision`, and `pickle=true` where there are no other weights.
+    Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese);
+    `max_length` in tokens; `tower` (vision or text, of a two-tower model); `head=false` to leave out a source head;
+    `subfolder`; `trust_remote_code=true`, without which no code of a repository is run. Of the Hub also `revision`,
+    and `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
     options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}

@@ -80,7 +80,9 @@ class TextPreprocessing:
             self._backend.enable_truncation(max_length=max_length)
             self._backend.no_padding()
             self._space_before_words = _needs_space(self._backend)
-        self.key = f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{words}:{accepts_types}:{prompt}"
+        self.key = (
+            f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{words}:{accepts_types}:{prompt}"
+        )
 
     def __call__(self, sample: Any) -> Tokens:
         if isinstance(sample, str):

@@ -49,7 +49,9 @@ class TransformerBackbone(Backbone):
     """
 
     module: nn.Module
-    settled_options = frozenset({"pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", "revision", "pickle"})
+    settled_options = frozenset(
+        {"pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", "revision", "pickle"}
+    )
 
     def __init__(
         self,
