@@ -1,9 +1,9 @@
 """LogME of the last layer, of every layer and of their mean, and for tags of first, last and mean tokens.
 
     python experiments/text_layers/run.py            # results/scores.json; ten minutes on one core
-    python experiments/text_layers/run.py --sets subj ewt-pos
+    python experiments/text_layers/run.py --sets trec cr
 
-The sets of `experiments/language` come with its references, those of `sets.py` with references by `tuned.py`.
+The references, what fine-tuning gives, are those of `experiments/language`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import data_sets  # noqa: E402
-import sets  # noqa: E402
 import shared_hub  # noqa: E402
+from data_sets import open_set  # noqa: E402
 
 OUT = HERE / "results" / "scores.json"
-CHOSEN_ON = ("sst2", "trec", "agnews", "cr", "sick", "conll2003")
+SETS = ("sst2", "trec", "agnews", "cr", "sick", "conll2003")
 LIMIT, SENTENCES = 1000, 300
 """Rows of train, stratified, seed 0; where words are the rows, sentences."""
 
@@ -32,7 +31,7 @@ def score(set_name: str) -> dict[str, Any]:
     """By way of pooling words and model: LogME of the last layer, of each layer and of the mean, and seconds."""
     import hubscout
 
-    task = data_sets.open_set(set_name) if set_name in CHOSEN_ON else sets.open_set(set_name)
+    task = open_set(set_name)
     tagging = task.kind == "tagging"
     found: dict[str, Any] = {}
     for words in ("first", "last", "mean") if tagging else ("first",):
@@ -58,7 +57,7 @@ def score(set_name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="*", default=[*CHOSEN_ON, *sets.SETS])
+    parser.add_argument("--sets", nargs="*", default=list(SETS))
     arguments = parser.parse_args()
     OUT.parent.mkdir(exist_ok=True)
     known = json.loads(OUT.read_text()) if OUT.is_file() else {}
