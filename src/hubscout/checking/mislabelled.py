@@ -56,12 +56,13 @@ def mislabelled(
         raise ModelError(
             f"No model could be used to look for mislabelled samples: {failure.identifier}: {failure.reason}"
         )
-    chosen = ranking[0].identifier
+    chosen, layer = ranking[0].identifier, ranking[0].layer
     candidate = next(one for one in find_candidates(models).models if one.identifier == chosen)
     subset = whole if limit is None else whole.subset(limit)
     run = {name: value for name, value in options.items() if name in ("device", "precision", "batch_size", "skip_bad")}
-    found = extract(candidate.open(), subset, cache=FeatureCache(), statistics=False, **run)
-    features, width = found.features(), len(task.target_names)
+    tapped = [layer] if layer else None
+    found = extract(candidate.open(), subset, cache=FeatureCache(), statistics=False, layers=tapped, **run)
+    features, width = found.features(layer), len(task.target_names)
     counts = kind.row_counts(subset.train.targets, found.rows)
     numbers = subset.train.inputs.rows[found.rows] if isinstance(subset.train.inputs, Rows) else found.rows
     sample_of_row = np.repeat(numbers, counts)

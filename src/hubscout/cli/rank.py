@@ -117,11 +117,9 @@ def rank(
         ),
     ] = None,
     layer: Annotated[
-        str,
-        typer.Option(
-            "--layer", help="Order the models by their final features, their best layer or the mean of their layers."
-        ),
-    ] = "final",
+        str | None,
+        typer.Option("--layer", help="Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'."),
+    ] = None,
     center: Annotated[
         bool | None,
         typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),

@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 from hubscout.errors import InputError
-from hubscout.evidence.array_backend import chunks
 from hubscout.evidence.array_logme import logme
 from hubscout.evidence.checks import Kind, check_weights, default_center
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.largest_draw import probability_of_largest
 from hubscout.evidence.maximize import maximize_evidence, statistics_of
 from hubscout.evidence.statistics import Statistics
 
@@ -283,27 +283,6 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
 
 def _dense(X: Any) -> np.ndarray:
     return X.toarray() if issparse(X) else X
-
-
-def probability_of_largest(means: np.ndarray, *, points: int = 129, reach: float = 8.0) -> np.ndarray:
-    """The probability of each of C draws N(mean, 1) to be the largest of them, for every row of (n, C).
-
-    ∫ φ(x - m_c) Π_{d≠c} Φ(x - m_d) dx by the trapezoidal rule, which is accurate to rounding for such an integrand.
-
-    >>> probability_of_largest(np.array([[0.0, 0.0], [30.0, 0.0]])).round(3)
-    array([[0.5, 0.5],
-           [1. , 0. ]])
-    """
-    result = np.empty_like(means)
-    offsets = np.linspace(-reach, reach, points)
-    for part in chunks(len(means), 4 * points * means.shape[1]):
-        top = means[part].max(1)
-        distance = top[:, None, None] + offsets[None, :, None] - means[part][:, None, :]
-        below = log_ndtr(distance)
-        density = -0.5 * distance**2
-        masses = np.exp(below.sum(2, keepdims=True) - below + density).sum(1)
-        result[part] = masses / masses.sum(1, keepdims=True)
-    return result
 
 
 def _class_vector(y: Any) -> np.ndarray:

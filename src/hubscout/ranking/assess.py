@@ -18,6 +18,7 @@ from hubscout.ranking.expected import left_out
 from hubscout.ranking.fixed_points import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
 from hubscout.runs.row import LayerScore, Row
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
@@ -163,7 +164,11 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
     from hubscout.features import extract
 
     wanted = needs(settings, task.kind)
-    rows = len(task.train) if increment is None else len(increment)
+    samples = range(len(task.train)) if increment is None else increment
+    rows = int(kind_of(task.kind).row_counts(task.train.targets, samples).sum())
+    width = backbone.card.feature_dim
+    # Features are smaller than sums: with D columns where n < D, and with B blocks of D×D doubles per layer.
+    few = min(FEW_ROWS, width) if not settings.extraction.layers else 2 * settings.extraction.blocks * width
     return extract(
         backbone,
         task,
@@ -171,8 +176,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
         indices=increment,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        # A metric wants them, or they are smaller than sums.
-        keep_features=bool({"features", "logits"} & wanted) or rows <= min(FEW_ROWS, backbone.card.feature_dim),
+        keep_features=bool({"features", "logits"} & wanted) or rows <= few,
         observer=settings.observer,
         options=settings.extraction,
         **resources(settings),
