@@ -2,6 +2,7 @@
 
     python experiments/text_layers/run.py            # results/scores.json; ten minutes on one core
     python experiments/text_layers/run.py --sets trec cr
+    python experiments/text_layers/run.py --cost     # results/cost.json: processor seconds of ranking by each
 
 The references, what fine-tuning gives, are those of `experiments/language`.
 """
@@ -55,11 +56,39 @@ def score(set_name: str) -> dict[str, Any]:
     return found
 
 
+def cost() -> dict[str, list[float]]:
+    """Processor seconds of ranking the four encoders on TREC from nothing, twice."""
+    import hubscout
+
+    task, models = open_set("trec"), [shared_hub.text_identifier(model) for model in shared_hub.TEXT]
+    seconds: dict[str, list[float]] = {"final": [], "mean": [], "best": []}
+    hubscout.rank(task, models[:1], limit=50, cache=False, progress=False)  # imports are nobody's cost
+    for _ in range(2):
+        for layer, found in seconds.items():
+            started = time.process_time()
+            hubscout.rank(
+                task,
+                models,
+                layer=layer,
+                limit=LIMIT,
+                cache=False,
+                measure_latency=False,
+                accelerate="off",
+                progress=False,
+            )
+            found.append(time.process_time() - started)
+    return seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
+    parser.add_argument("--cost", action="store_true")
     arguments = parser.parse_args()
     OUT.parent.mkdir(exist_ok=True)
+    if arguments.cost:
+        (OUT.parent / "cost.json").write_text(json.dumps(cost(), indent=1) + "\n")
+        return
     known = json.loads(OUT.read_text()) if OUT.is_file() else {}
     for set_name in arguments.sets:
         known[set_name] = score(set_name)

@@ -94,6 +94,18 @@ def main() -> None:
     for words, rows in scores["conll2003"].items():
         found = judged(rows, truths["conll2003"])
         lines.append(f"| {words} | " + " | ".join(f"{tau:.2f} ({lost:.1f})" for tau, lost in found.values()) + " |")
+    seconds = json.loads((HERE / "results" / "cost.json").read_text())
+    lines += [
+        "",
+        "# Cost",
+        "",
+        "Processor seconds of ranking the four encoders on 1000 questions of TREC, each of two runs.",
+        "",
+    ]
+    lines += ["| ranked by | seconds | ratio of the least |", "|---" * 3 + "|"]
+    for layer, found in seconds.items():
+        each = ", ".join(f"{value:.1f}" for value in found)
+        lines.append(f"| {layer} | {each} | {min(found) / min(seconds['final']):.2f} |")
     lines += ["", "# LogME", "", "| set | tokens | model | n | last | best | mean |", "|---" * 7 + "|"]
     for name, title in SETS.items():
         for words, rows in scores[name].items():
