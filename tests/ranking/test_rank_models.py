@@ -199,8 +199,13 @@ def test_the_run_folder_holds_the_ranking_and_the_events(
     assert Ranking.load(tmp_path / "run") == ranking
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events] == [
-        "started", "model-started", "model-finished", "model-started", "model-failed", "finished",
-    ]  # fmt: skip
+        "started",
+        "model-started",
+        "model-finished",
+        "model-started",
+        "model-failed",
+        "finished",
+    ]
 
 
 def test_interrupted_and_resumed(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
