@@ -101,7 +101,7 @@ def test_a_model_that_is_worse_than_guessing_is_not_recommended() -> None:
 
 def test_sections_come_in_the_order_of_questions() -> None:
     found = [section.anchor for section in sections(Run(tuning=(tuning(),)))]
-    assert found == ["answer", "tuning", "by-target", "confusion", "samples", "run"]
+    assert found == ["answer", "by-target", "confusion", "samples", "tuning", "run"]
 
 
 def test_classes_stand_worst_first() -> None:

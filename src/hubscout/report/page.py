@@ -42,11 +42,11 @@ ORDER: tuple[Callable[[Run], Section | None], ...] = (
     targets_section,
     layers_section,
     convergence_section,
-    tuning_section,
     outcome_by_target_section,
     confusion_section,
     true_predicted_section,
     samples_section,
+    tuning_section,
     provenance_section,
     tuning_provenance_section,
 )

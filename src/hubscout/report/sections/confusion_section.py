@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 
 from hubscout.report.markup import Markup, join, scrolling, table, tag
 from hubscout.report.names import shorten
@@ -58,13 +59,13 @@ def _matrix(found: EvaluationRecord) -> Markup:
             if not count:
                 cells.append(tag("td"))
                 continue
-            share = count / seen[true]
+            share = count / seen[true]  # the root of it is the colour: mistakes are few, and would hardly be seen
             cells.append(
                 tag(
                     "td",
                     f"{count:,}",
-                    style=f"--heat:{share:.2f}",
-                    class_=" ".join(_looks(true == predicted, share)) or None,
+                    style=f"--heat:{sqrt(share):.2f}",
+                    class_=" ".join(_looks(true == predicted, sqrt(share))) or None,
                     title=f"{names[true]} predicted to be {names[predicted]}: {count:,} ({share:.0%})",
                 )
             )
@@ -73,8 +74,8 @@ def _matrix(found: EvaluationRecord) -> Markup:
     return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_=look)
 
 
-def _looks(right: bool, share: float) -> list[str]:
-    return [look for look, holds in (("minus", not right), ("hot", share > 0.55)) if holds]
+def _looks(right: bool, heat: float) -> list[str]:
+    return [look for look, holds in (("minus", not right), ("hot", heat > 0.55)) if holds]
 
 
 def _pairs(found: EvaluationRecord, mistakes: Sequence[Confusion]) -> Markup:

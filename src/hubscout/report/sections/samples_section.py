@@ -23,12 +23,12 @@ def samples_section(run: Run) -> Section | None:
         return None
     parts: list[Markup] = []
     if found.suspects:
-        are = "sample is" if found.suspected == 1 else "samples are"
+        are = "is" if found.suspected == 1 else "are"
         parts += [
             tag("h3", "Probably mislabelled"),
             tag(
                 "p",
-                f"{found.suspected:,} of {found.samples:,} {are} predicted to be something else with as much "
+                f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
                 "certainty as samples that are labelled so. Some are hard and not wrong: look at them.",
                 class_="note",
             ),
