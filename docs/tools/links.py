@@ -1,4 +1,4 @@
-"""Links that work twice: a page links to a file of the repository, and the site has a page for it or points to the source.
+"""Links that work twice: a page links to files of the repository; the site has pages for them or points to the source.
 
 [metrics](../../src/hubscout/metrics)  →  ../metrics/index.md     made while the site is built
 ![](../experiments/race/figure.png)    →  figures/race-figure.png
