@@ -16,7 +16,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import TuningError
 from hubscout.hubs import Backbone
 from hubscout.hubs.image_preprocessing import ImagePreprocessing
-from hubscout.hubs.image_processor import ImageProcessorPreprocessing
+from hubscout.hubs.processors import ImageProcessorPreprocessing
 from hubscout.hubs.text_preprocessing import TextPreprocessing
 from hubscout.optional import require
 from hubscout.tasks.kinds import kind_of
