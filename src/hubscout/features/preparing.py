@@ -21,6 +21,7 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError, TaskError
 from hubscout.features.decoded import free_bytes
+from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedSamples
@@ -154,7 +155,8 @@ class InThreads:
         return self._pool.submit(self._read, rows)
 
     def _read(self, rows: list[int]) -> list[Any]:
-        return [None if self._stopped else self._reader(row) for row in rows]
+        with step("decode"):
+            return [None if self._stopped else self._reader(row) for row in rows]
 
     def close(self) -> None:
         self._stopped = True
