@@ -122,6 +122,10 @@ def select_words(hidden: Tensor, positions: Tensor) -> Tensor:
     return hidden[rows, positions[rows, places]]
 
 
+PAIR_PARTS = 4
+"""How many times as wide as a text's are the features of a pair whose texts are read apart."""
+
+
 def join_pair(first: Tensor, second: Tensor) -> Tensor:
     """(n, 4D): what a siamese pair is described by, [u, v, |u − v|, u·v]."""
     import torch

@@ -39,7 +39,7 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
-from hubscout.tuning.opened_models import fingerprint, open_model, open_model_to_tune, same_model
+from hubscout.tuning.opened_models import feature_width, fingerprint, open_model, open_model_to_tune, same_model
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
 from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
@@ -147,7 +147,7 @@ class SingleRun:
         network, train_state, frozen_features = self.loop.network, self.loop.train_state, self.frozen_features
 
         def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
-            head = new_head(self.model.card.feature_dim, network.loss, self.arguments.seed)
+            head = new_head(feature_width(self.model, self.task), network.loss, self.arguments.seed)
             posterior, features = frozen_features.posterior(self.model), frozen_features.features(self.model)
             start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
             own, others = (
@@ -239,7 +239,7 @@ class SingleRun:
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
         arguments, device = self.arguments, self.accelerator.device
-        head = new_head(self.model.card.feature_dim, loss, arguments.seed)
+        head = new_head(feature_width(self.model, self.task), loss, arguments.seed)
         if arguments.head_init == "posterior":
             frozen_features = self.frozen_features
 
