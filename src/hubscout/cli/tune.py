@@ -83,6 +83,9 @@ def tune(
     split: SplitOption = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Optimiser steps, instead of --epochs.")] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Time for the run, such as 20min, instead of --epochs or --steps.")
+    ] = None,
     patience: Annotated[
         int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a new best.")
     ] = None,
@@ -133,6 +136,7 @@ def tune(
     options: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,
+        "budget": budget,
         "patience": patience,
         "lora_rank": lora,
         "batch_size": batch_size,
