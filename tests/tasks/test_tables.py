@@ -253,7 +253,7 @@ BAD = {
     "three.csv": (ROWS.encode(), {"text": ["text", "label", "text"]}, "two for pairs"),
     "kind.csv": (ROWS.encode(), {"kind": "classify"}, "kind must be one of"),
     "nolabels.csv": (b"text,label\na b c,\nd e f,\n", {}, "no rows to train on"),
-    "a.docx": (b"x", {}, "is no table"),
+    "a.docx": (b"x", {}, "is not a table"),
 }
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hubscout.cli import options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import DeviceOption
 
 if TYPE_CHECKING:
     from hubscout.ranking import Ranking
@@ -48,7 +48,7 @@ def demo(
     tune: Annotated[
         bool, typer.Option("--tune/--no-tune", help="Also tune the smallest network, with the best as its teachers.")
     ] = True,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

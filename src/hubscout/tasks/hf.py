@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hubscout.errors import TaskError
 from hubscout.optional import require
+from hubscout.tasks.assembly import opened_by
 from hubscout.tasks.reading import Table
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import LazyRows
 from hubscout.tasks.splitting import canonical_split, known_split_names
-from hubscout.tasks.table_rows import task_from_tables
+from hubscout.tasks.table_rows import TABLE_OPTIONS, task_from_tables
 from hubscout.tasks.task import Task
 
 SAVED_MARKS = ("dataset_dict.json", "state.json")
@@ -43,6 +42,7 @@ def from_hf(
     columns are found as `from_table` finds them. A split whose labels are all -1 or missing, as in the test sets of
     benchmarks, is left out and said.
     """
+    arguments = dict(locals())
     require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
     loaded = _load(source, config, revision) if isinstance(source, (str, Path)) else source
     notes: list[str] = []
@@ -51,28 +51,14 @@ def from_hf(
         tables.setdefault(part, []).append(dataset_table(dataset, part or "the data set"))
     if not tables:
         raise TaskError("The data set has no rows in any split.")
-    options: dict[str, Any] = {
-        "image": image,
-        "text": text,
-        "audio": audio,
-        "tokens": tokens,
-        "label": label,
-        "kind": kind,
-        "split": split,
-        "separator": separator,
-        "validation_size": validation_size,
-        "test_size": test_size,
-        "seed": seed,
-    }
     origin = None
     shown = "dataset"
     if isinstance(source, (str, Path)):
         local = Path(source).expanduser()
         place = str(local.absolute()) if local.is_dir() else str(source)
         shown = local.name if local.is_dir() else str(source)
-        plain = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
-        arguments = {"source": place, "config": config, "revision": revision, "name": name, **plain}
-        origin = {"constructor": "from_hf", "arguments": arguments}
+        origin = opened_by("from_hf", arguments, source=place)
+    options = {option: arguments[option] for option in TABLE_OPTIONS}
     return task_from_tables(tables, name=name or shown, source=origin, notes=notes, **options)
 
 
@@ -167,7 +153,7 @@ def _named(values: list[Any], feature: Any, datasets: Any) -> list[Any]:
     return values
 
 
-class DatasetColumn(Sequence[Any]):
+class DatasetColumn(LazyRows):
     """A column of a `Dataset`, read from its Arrow file row by row."""
 
     def __init__(self, dataset: Any, name: str) -> None:
@@ -176,7 +162,5 @@ class DatasetColumn(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        return self._dataset[int(index)][self._name]
+    def read(self, row: int) -> Any:
+        return self._dataset[row][self._name]

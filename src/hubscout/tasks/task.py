@@ -105,7 +105,7 @@ class Task:
 
     @classmethod
     def from_conll(cls, source: Any, **options: Any) -> Task:
-        """Token files, a word and its tags a line; see `conll.from_conll`."""
+        """Token files, one word and its tags per line; see `conll.from_conll`."""
         from hubscout.tasks.conll import from_conll
 
         return from_conll(source, **options)
