@@ -160,6 +160,7 @@ TOPICS = {
     "ranking/test_real_models.py",
     "report/test_browser.py",
     "report/test_command.py",
+    "report/test_tuning_page.py",
     "serve/test_browser.py",
     "tasks/test_fuzz.py",
     "tasks/test_shared_data.py",

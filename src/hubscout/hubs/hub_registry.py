@@ -16,6 +16,7 @@ from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.permission import refuse_code
+from hubscout.optional import uncollected
 from hubscout.registry import Registry
 
 
@@ -99,7 +100,8 @@ def load(identifier: str | Identifier, *, allow_code: bool = False, **options: A
         parsed = replace(parsed, origin=None)
     refuse_code(parsed)
     hub = HUBS[parsed.hub]
-    return hub.load(parsed.with_options(**options))
+    with uncollected():  # the libraries behind a hub are imported with its first model
+        return hub.load(parsed.with_options(**options))
 
 
 def list_models(

@@ -54,9 +54,9 @@ def load(identifier: Identifier) -> Backbone:
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    return open_model(
-        folder, identifier, default_pairs=default_pairs, saved_pooling=read_description(folder).get("pooling")
-    )
+    saved = read_description(folder)
+    pairs = saved.get("pairs", default_pairs)
+    return open_model(folder, identifier, default_pairs=pairs, saved_pooling=saved.get("pooling"))
 
 
 def open_model(

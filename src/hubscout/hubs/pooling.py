@@ -123,6 +123,10 @@ def select_words(hidden: Tensor, positions: Tensor) -> Tensor:
     return hidden[rows, positions[rows, places]]
 
 
+PAIR_PARTS = 4
+"""How many times as wide as a text's are the features of a pair whose texts are read apart."""
+
+
 def join_pair(first: Output, second: Output) -> Output:
     """What a siamese pair is described by, of features and of every layer: [u, v, |u − v|, u·v], (n, 4D)."""
     import torch

@@ -45,7 +45,8 @@ def save_transformer(
     backbone: TransformerBackbone, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str
 ) -> None:
     """Write the backbone and the head in the first way of the table that keeps the logits."""
-    layer = copy.deepcopy(linear_layer(head, backbone.card.feature_dim, len(target_names))).cpu().float()
+    width = _head_width(head)
+    layer = copy.deepcopy(linear_layer(head, width, len(target_names))).cpu().float()
     folder.mkdir(parents=True, exist_ok=True)
     base = copy.deepcopy(backbone._base).cpu()
     automatic = {"image": "AutoModelForImageClassification"}.get(backbone.modality)
@@ -53,9 +54,13 @@ def save_transformer(
         automatic = "AutoModelForTokenClassification"
     elif backbone.modality == "text" and not getattr(base.config, "is_encoder_decoder", False):
         automatic = "AutoModelForSequenceClassification"
-    saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind) if automatic else None
+    over_pairs = width != backbone.card.feature_dim
+    saved_as = None
+    if automatic and not over_pairs:
+        saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind)
     if (
         saved_as is None
+        and not over_pairs
         and backbone.modality == "text"
         and kind not in _OVER_WORDS
         and backbone.pooling in _POOLING_NAMES
@@ -66,9 +71,8 @@ def save_transformer(
         save_module(layer, folder / HEAD_WEIGHTS)
         saved_as = "backbone and head"
     _save_preprocessing(backbone, folder)
-    write_description(
-        folder, backbone, target_names=target_names, kind=kind, saved_as=saved_as, pooling=backbone.pooling
-    )
+    more = {"saved_as": saved_as, "pooling": backbone.pooling, **_pairs(backbone)}
+    write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
 
 def save_sentence_encoder(
@@ -83,12 +87,21 @@ def save_sentence_encoder(
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
         save_module(layer, folder / HEAD_WEIGHTS)
-        write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head")
+        more = {"saved_as": "encoder and head", **_pairs(backbone)}
+        write_description(folder, backbone, target_names=target_names, kind=kind, **more)
         return
     layer = linear_layer(head, width, len(target_names))
     parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
     SentenceTransformer(modules=parts, device="cpu").save(str(folder))
-    write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer")
+    write_description(
+        folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_pairs(backbone)
+    )
+
+
+def _pairs(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]:
+    """How the texts of a pair are read, which the libraries have no place for."""
+    preprocessing = backbone.preprocessing
+    return {"pairs": preprocessing.pairs} if isinstance(preprocessing, TextPreprocessing) else {}
 
 
 def _head_width(head: nn.Module) -> int:

@@ -53,7 +53,10 @@ def load(identifier: Identifier) -> SentenceBackbone:
 
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    return _open(folder, identifier, has_head=read_description(folder).get("saved_as") == "SentenceTransformer")
+    saved = read_description(folder)
+    if "pairs" in saved:
+        identifier = identifier.with_options(**{"pairs": saved["pairs"], **identifier.options})
+    return _open(folder, identifier, has_head=saved.get("saved_as") == "SentenceTransformer")
 
 
 def _open(
