@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from hubscout.engines.job import Job, JobResult
-from hubscout.engines.shared import Shared
+from hubscout.engines.job_context import Shared
 from hubscout.errors import UnknownEngineError
 from hubscout.registry import Registry
 
