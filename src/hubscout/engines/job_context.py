@@ -59,10 +59,21 @@ _kept: dict[str, OrderedDict[Hashable, object]] = {}
 
 
 def remembered(kind: str, key: Hashable, make: Callable[[], T], *, most: int = 1) -> T:
-    """The value of `key` among those of its `kind`, made once; the `most` that were used last are kept.
+    """A value that is made once per process and found again by later jobs of it: a loaded model, an opened task.
 
-    >>> remembered("example", "a", lambda: 1), remembered("example", "a", lambda: 2)
-    (1, 1)
+    Args:
+        kind: what sort of value it is; each sort has a room of its own.
+        key: which one.
+        make: makes it, where it is not there.
+        most: how many of this kind are kept; those that were used longest ago go.
+
+    Returns:
+        The value. Others may use it too: nobody may change it.
+
+    Example:
+        >>> remembered("example", "a", lambda: 1), remembered("example", "a", lambda: 2)
+        (1, 1)
+
     """
     values = _kept.setdefault(kind, OrderedDict())
     if key not in values:
@@ -87,7 +98,12 @@ _listener: Listener | None = None
 
 
 def report(event: Any) -> None:
-    """Called inside a job: sends a picklable value to the observer of the engine's `run`. Nobody need listen."""
+    """Tell those who wait for a job how far it is, from inside the job.
+
+    Args:
+        event: any picklable value; the observer of the engine's `run` gets it. Where nobody listens nothing happens.
+
+    """
     if _listener is not None:
         _listener(event)
 

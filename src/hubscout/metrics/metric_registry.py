@@ -92,8 +92,25 @@ def metric(
 
     The function takes, by name, those of `features`, `logits`, `statistics`, `card`, `evidence`, `targets` and `kind`
     that stand in its signature, and its own options. It returns a float or a `Score`; at zoo level, a mapping of parts.
-    `needs` is `("features",)` by default. With `from_evidence` the function takes `evidence`, `needs` names what it
-    needs beside, and callers may give the options of the evidence: `center`, `solver`, `blocks`.
+
+    Args:
+        name: what users call it.
+        needs: what must be given, `("features",)` by default.
+        kinds: the kinds of task that it serves; those with one class per row by default.
+        level: "model", or "zoo" for a metric whose values depend on which models stand beside each other.
+        higher_is_better: which way it goes.
+        combine: at zoo level: from the parts of all models to a value of each.
+        from_evidence: the function takes `evidence`, `needs` names what it needs beside, and callers may give the
+            options of the evidence: `center`, `solver`, `blocks`.
+
+    Raises:
+        ValueError: a zoo-level metric without `combine`.
+
+    Example:
+        >>> @metric("mean-of-features", kinds=("regression",))  # doctest: +SKIP
+        ... def mean_of_features(features):
+        ...     return float(np.mean(features))
+
     """
     if level == "zoo" and combine is None:
         raise ValueError(f"The zoo-level metric {name!r} needs combine=.")
@@ -108,10 +125,19 @@ def metric(
 
 
 def available(kind: str | None = None, *, level: Level | None = None) -> tuple[str, ...]:
-    """Names of the metrics that serve a kind of task (all of them for None), sorted.
+    """The names of metrics, sorted.
 
-    >>> "leep" in available("classification"), "leep" in available("regression")
-    (True, False)
+    Args:
+        kind: only those that serve this kind of task.
+        level: only those of this level, "model" or "zoo".
+
+    Raises:
+        UnknownKindError: there is no such kind of task.
+
+    Example:
+        >>> "leep" in available("classification"), "leep" in available("regression")
+        (True, False)
+
     """
     if kind is not None:
         _check_kind(kind)
@@ -123,7 +149,13 @@ def available(kind: str | None = None, *, level: Level | None = None) -> tuple[s
 
 
 def lookup(name: str, kind: str) -> Metric:
-    """The metric `name` if it serves `kind`; an `UnknownMetricError` that lists what does otherwise."""
+    """A metric by name, if it serves a kind of task.
+
+    Raises:
+        UnknownMetricError: there is none, or it does not serve this kind; the message lists those that do.
+        UnknownKindError: there is no such kind of task.
+
+    """
     _check_kind(kind)
     if name not in METRICS or kind not in METRICS[name].kinds:
         raise UnknownMetricError(name, available(kind), context=f"for {kind}")

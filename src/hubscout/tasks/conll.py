@@ -34,10 +34,30 @@ def from_conll(
 ) -> Task:
     """Tagging from CoNLL files: one file, a folder with one file per split, or a mapping from splits to files.
 
-    Words are in the first column, tags in `column` (the last by default; 1 is the part of speech in CoNLL-2003).
-    `-DOCSTART-` lines and lines that start with `# ` are skipped. `scheme` says what becomes of entity tags: `iob2`
-    turns IOB1 (where B- stands only between neighbours of one type) into IOB2 and leaves other tags alone, `keep`
-    leaves all as they are, `types` drops the prefixes.
+    `-DOCSTART-` lines and lines that start with `# ` are skipped.
+
+    Args:
+        source: the file, the folder, or the mapping.
+        column: the column of the tags, the last by default; 1 is the part of speech in CoNLL-2003. Words are in the
+            first column.
+        scheme: what becomes of entity tags. `iob2` turns IOB1 (where B- stands only between neighbours of one type)
+            into IOB2 and leaves other tags alone, `keep` leaves all as they are, `types` drops the prefixes.
+        encoding: of the files.
+        name: what to call the task; the name of the file by default.
+        validation_size: the fraction of the sentences that is split off, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: a file that is missing or has a line without its tags, or an unknown column or scheme.
+
+    Example:
+        >>> from_conll({"train": "eng.train", "test": "eng.testb"}).kind  # doctest: +SKIP
+        'tagging'
+
     """
     arguments = dict(locals())
     if scheme not in SCHEMES:

@@ -38,9 +38,37 @@ def from_hf(
 ) -> Task:
     """A task out of a `datasets` id, a folder that `save_to_disk` wrote, or a `Dataset` or `DatasetDict`.
 
-    Class labels get their names from the features; images and sounds stay encoded until they are asked for. The
-    columns are found as `from_table` finds them. A split whose labels are all -1 or missing, as in the test sets of
-    benchmarks, is left out and said.
+    Class labels get their names from the features; images and sounds stay encoded until they are asked for. A split
+    whose labels are all -1 or missing, as in the test sets of benchmarks, is left out and said.
+
+    Args:
+        source: the id, the folder or the object.
+        config: the configuration of a data set that has several.
+        revision: the version of a data set on the Hugging Face Hub.
+        image: the column of images; this and what follows as in `from_table`, and found in the same way if not given.
+        text: the column of texts, or two columns for pairs of texts.
+        audio: the column of sounds.
+        tokens: the column of lists of words.
+        label: the column of labels.
+        kind: classification, multilabel, regression or tagging.
+        split: the column that says which row is in which split; False ignores such a column.
+        separator: between the labels of a multi-label column.
+        name: what to call the task; the id by default.
+        validation_size: the fraction of the rows that is split off, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: a data set that cannot be loaded, that is streamed, or that has no train split.
+        MissingDependencyError: the package datasets is not installed.
+
+    Example:
+        >>> from_hf("stanfordnlp/imdb", text="text", label="label").target_names  # doctest: +SKIP
+        ('neg', 'pos')
+
     """
     arguments = dict(locals())
     require("datasets", extra="hf", purpose="Reading Hugging Face data sets")

@@ -26,11 +26,28 @@ def from_image_folder(
 ) -> Task:
     """Image classification from a folder per class: `folder/CLASS/*.jpg`, or `folder/SPLIT/CLASS/*.jpg`.
 
-    A class folder may have folders of its own. Splits are recognised by their names (train, val, test and their
-    like, also as a word of a name such as `seg_train`). A folder with nothing in it but one other folder of folders
-    is seen through, as archives often have it: `seg_train/seg_train/CLASS`. Without splits, `test_size` and
-    `validation_size` of the images are split off, stratified and seeded.
-    Images are read when they are asked for; opening reads each file once, for the fingerprint.
+    A class folder may have folders of its own. A folder with nothing in it but one other folder of folders is seen
+    through, as archives often have it: `seg_train/seg_train/CLASS`. Images are read when they are asked for; opening
+    reads each file once, for the fingerprint.
+
+    Args:
+        folder: the folder of the classes, or of the splits. Splits are recognised by their names (train, val, test and
+            their like, also as a word of a name such as `seg_train`).
+        name: what to call the task; the name of the folder by default.
+        validation_size: the fraction of the images that is split off, stratified, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task; what was guessed or left out is in its `notes`.
+
+    Raises:
+        TaskError: there is no such folder, it has no images in class folders, or only one class.
+
+    Example:
+        >>> from_image_folder("flowers/").kind  # doctest: +SKIP
+        'classification'
+
     """
     arguments = dict(locals())
     root = check_folder(folder)

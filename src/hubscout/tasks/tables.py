@@ -39,18 +39,41 @@ def from_table(
 ) -> Task:
     """A task out of a table, or of one table per split.
 
-    `source` is a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file per split
-    (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists of
-    files, or a data frame of pandas or polars, or a mapping to those.
-
-    Columns: one of `image` (paths, or bytes), `text` (one column, or two for pairs), `audio`, `tokens` (lists of
-    words) holds the inputs, `label` the labels; several are real-valued columns, or 0/1 columns of a multi-label
-    task. Paths start from `image_root`, or else from the folder of the file. `split` names the column that says which
-    row is in which split; False ignores such a column. What is not given is guessed and said in `task.notes`; so is
-    `kind`. `separator` stands between the labels of a multi-label column (`;`, `|` or `,` by default).
-
     Rows without a label, or without a value in the `split` column that was named, are left out and counted in the
-    notes.
+    notes. What is not given is guessed, and said in the notes.
+
+    Args:
+        source: a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file per split
+            (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists
+            of files, a data frame of pandas or polars, or a mapping from splits to those.
+        image: the column of images, paths or bytes. One of `image`, `text`, `audio` and `tokens` holds the inputs.
+        text: the column of texts, or two columns for pairs of texts.
+        audio: the column of sounds.
+        tokens: the column of lists of words.
+        label: the column of labels; several are real-valued columns, or 0/1 columns of a multi-label task.
+        kind: classification, multilabel, regression or tagging.
+        split: the column that says which row is in which split; False ignores such a column.
+        separator: between the labels of a multi-label column; `;`, `|` or `,` by default.
+        encoding: of text files.
+        delimiter: between the cells of a CSV file.
+        image_root: the folder that paths of images start from; that of the file by default.
+        name: what to call the task; the name of the file by default.
+        validation_size: the fraction of the rows that is split off, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: a file that cannot be read, a column that is not there, or labels of a wrong kind.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"text": [f"film {i}" for i in range(10)], "label": ["good", "bad"] * 5})
+        >>> from_table(frame, text="text", label="label").target_names
+        ('bad', 'good')
+
     """
     arguments = dict(locals())
     files = table_files(source)
