@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.completion import complete_models
-from hubscout.cli.data_options import (
+from hubscout.cli.options import (
+    AddressOption,
+    CacheOption,
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -19,20 +20,17 @@ from hubscout.cli.data_options import (
     LimitOption,
     OverwriteOption,
     ResumeOption,
-    SplitOption,
-    TextOption,
-    open_data,
-)
-from hubscout.cli.engine_options import engine_options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import (
-    AddressOption,
-    CacheOption,
     SeedOption,
     SettingsOption,
     SkipBadOption,
+    SplitOption,
+    TextOption,
     TuningDeviceOption,
+    complete_models,
+    engine_options,
+    open_data,
 )
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
