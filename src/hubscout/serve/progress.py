@@ -55,6 +55,8 @@ class Progress:
     race: RaceRecord | None = None
     over: bool = False
     began: float | None = None
+    printed: str = ""
+    """The last line that the process printed: all there is to show before the first event."""
 
     def take(self, file: str, line: Mapping[str, Any]) -> None:
         """Count one line of `file` in."""
@@ -139,7 +141,7 @@ class Progress:
             return join([*head, scrolling(self._table(), "Models of this ranking")])
         if self.curves:
             return join([*([] if self.over else [header(tuning_facts(self.curves))]), *self._charts()])
-        return tag("p", OPENING, class_="note")
+        return join([tag("p", OPENING, class_="note"), tag("p", self.printed, class_="log") if self.printed else ""])
 
     def _header(self) -> Markup:
         names = dict(zip(self.models, short_names(list(self.models)), strict=True))
