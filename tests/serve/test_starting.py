@@ -212,7 +212,8 @@ def test_a_race_or_a_tuning_that_is_not_allowed_is_refused(starter: Starter, fie
 
 
 def test_teachers_of_a_ranking_are_named_one_by_one_and_only_if_allowed(starter: Starter, runs: Path) -> None:
-    assert "first" in starter.rankings()
+    (runs / "link").symlink_to(runs / "first")
+    assert starter.rankings() == ["first", "team/second"]
     with pytest.raises(InputError, match=r"Teachers: 'python:.*not allowed"):  # nobody offered them on this server
         starter.command(request_for(command="tune", teachers="first"))
     best = [row["identifier"] for row in json.loads((runs / "first" / "ranking.json").read_text())["rows"]]

@@ -31,6 +31,7 @@ _TIME = re.compile(r"[0-9]{1,6}(\.[0-9]+)? ?(s|m|min|h)")
 _EPOCHS = re.compile(r"[1-9][0-9]{0,3}")
 MOST_MODELS = 500
 MOST_JOBS = 4
+MOST_RANKINGS = 300
 TEACHERS = 3
 """How many of a ranking's best models teach."""
 
@@ -153,9 +154,17 @@ class Starter:
         return parts
 
     def rankings(self) -> list[str]:
-        """The runs whose best models can teach: those with a ranking of their own."""
-        folders = sorted(self.runs.path.iterdir())
-        return [one.name for one in folders if (one / RANKING).is_file() and not one.is_symlink()]
+        """The runs whose best models can teach, and the evidence of races."""
+        found = [path.parent for depth in ("*", "*/*") for path in self.runs.path.glob(f"{depth}/{RANKING}")]
+        names = [path.relative_to(self.runs.path).as_posix() for path in sorted(found)]
+        return [name for name in names if self._is_here(name)][:MOST_RANKINGS]
+
+    def _is_here(self, name: str) -> bool:
+        try:
+            self.runs.find(name)
+        except NotHereError:
+            return False
+        return True
 
     def _teachers(self, name: str, model: str) -> list[str]:
         """Options for the best models of a ranking. They come out of a file: what is not allowed here is refused."""
