@@ -76,9 +76,7 @@ def test_the_last_fifth_of_the_steps_has_a_falling_rate():
         if isinstance(event, Progress):
             rates[event.step] = event.learning_rate
 
-    tuned = tune(
-        make_task(), slow(0.01), budget=3, observer=observer, warmup=0.1, log_every_steps=1, **OPTIONS
-    )
+    tuned = tune(make_task(), slow(0.01), budget=3, observer=observer, warmup=0.1, log_every_steps=1, **OPTIONS)
     highest = [step for step, rate in rates.items() if rate == pytest.approx(1e-3)]
     assert rates[1] < 1e-3
     assert 0.6 < max(highest) / tuned.steps < 0.9

@@ -85,12 +85,16 @@ def save_sentence_encoder(
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
         _save_head(layer, folder)
-        write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head", **_pairs(backbone))
+        write_description(
+            folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head", **_pairs(backbone)
+        )
         return
     layer = linear_layer(head, width, len(target_names))
     parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
     SentenceTransformer(modules=parts, device="cpu").save(str(folder))
-    write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_pairs(backbone))
+    write_description(
+        folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_pairs(backbone)
+    )
 
 
 def _pairs(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hubscout.tuning import Tuned
-    from hubscout.tuning.single_run import SingleRun
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hubscout.ranking import Ranking
 
 
-
 @dataclass(frozen=True)
 class Speed:
     """What a model takes: seconds per step, and per look beside its steps."""

@@ -81,6 +81,15 @@ def distinct_views(preprocessings: Mapping[str, Preprocessing]) -> tuple[dict[st
     return {name: preprocessings[name] for name in by_key.values()}, served
 
 
+def view_of(epoch: int, fixed_views: int) -> int:
+    """The number of the view that is shown in an epoch: a new one each time, or the fixed ones in turn.
+
+    >>> [view_of(epoch, 2) for epoch in range(4)], [view_of(epoch, 0) for epoch in range(4)]
+    ([0, 1, 0, 1], [0, 1, 2, 3])
+    """
+    return epoch % fixed_views if fixed_views else epoch
+
+
 def default_workers(workers: int | None, samples: int, processes: int = 1) -> int:
     """How many decoding processes: one per processor, eight at most, none where starting them costs more."""
     if workers is not None:
@@ -103,7 +112,9 @@ class StreamedBatches:
         augment: bool,
         workers: int,
         pin_memory: bool = False,
+        fixed_views: int = 0,
     ) -> None:
+        self.fixed_views = fixed_views
         self.inputs = inputs
         self.preprocessings = dict(preprocessings)
         self.seed = seed
@@ -113,7 +124,7 @@ class StreamedBatches:
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
         """The shares of a process for a range of steps."""
-        dataset = _Steps(self.inputs, self.augmented, plan, process, processes, self.seed)
+        dataset = _Steps(self.inputs, self.augmented, plan, process, processes, self.seed, self.fixed_views)
         yield from self._load(dataset, steps)
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
@@ -162,18 +173,20 @@ class _Steps(Dataset[Share]):
         process: int,
         processes: int,
         seed: int,
+        fixed_views: int,
     ) -> None:
         self.inputs, self.preprocessings, self.plan = inputs, preprocessings, plan
-        self.process, self.processes, self.seed = process, processes, seed
+        self.process, self.processes, self.seed, self.fixed_views = process, processes, seed, fixed_views
 
     def __getitem__(self, step: int) -> Share:
         samples = self.plan.share(step, self.process, self.processes)
         prepared: dict[str, list[Any]] = {name: [] for name in self.preprocessings}
+        view = view_of(self.plan.epoch(step), self.fixed_views)
         with own_randomness():
             for sample in samples.tolist():
                 raw = self.inputs[sample]
                 for name, preprocessing in self.preprocessings.items():
-                    reseed(mixed_seed(self.seed, self.plan.epoch(step), sample))
+                    reseed(mixed_seed(self.seed, view, sample))
                     prepared[name].append(preprocessing(raw))
         views = {name: preprocessing.collate(prepared[name]) for name, preprocessing in self.preprocessings.items()}
         return Share(torch.as_tensor(samples), views)

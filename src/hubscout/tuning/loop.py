@@ -18,7 +18,7 @@ from hubscout.errors import DivergedError, InterruptedRunError, TuningError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import MODEL, Batches, Share
+from hubscout.tuning.batches import MODEL, Batches, Share, view_of
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
@@ -81,8 +81,7 @@ class Loop:
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
     deadline: float | None = None
-    """By `time.perf_counter()` of the main process: a run that is not where it should be by then stops there, and can go
-    on."""
+    """By `time.perf_counter()` of the main process: a run that is late by then stops there, and can go on."""
     began: float = field(default_factory=time.perf_counter)
     """By `time.perf_counter()`; earlier than it was, by what earlier calls have taken."""
 
@@ -209,13 +208,16 @@ class Loop:
         self.prepared.zero_grad()
         total_rows = self.rows.count(self.plan.batch(step))
         micro_batches = list(share.slices(self.micro_batch))
+        # Of a method that has cached several views: the rows of the one that is shown now.
+        first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
+        first_row = first_row if self.network.method.views else 0
         logged: dict[str, Tensor] = {}
         for number, micro in enumerate(micro_batches):
             if number + 1 < len(micro_batches):
                 with accelerator.no_sync(self.wrapped):
-                    parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+                    parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             else:
-                parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             for name, value in parts.items():
                 logged[name] = logged[name] + value if name in logged else value
         if self.arguments.gradient_clip is not None:
@@ -223,14 +225,14 @@ class Loop:
         self.prepared.step()
         return logged
 
-    def _backward(self, micro: Share, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
+    def _backward(self, micro: Share, first_row: int, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
         """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
         device, processes = self.accelerator.device, self.accelerator.num_processes
         rows = self.rows.of_samples(micro.samples)
         placed = micro.to(device)
         views = {name: placed.views[served] for name, served in self.served.items()}
         with torch.no_grad(), self.accelerator.autocast():
-            references = self.network.method.references(rows, views)
+            references = self.network.method.references(first_row + rows, views)
         parts = self.wrapped(views[MODEL], self.rows.targets[rows], references)
         loss = sum(parts["rows"].values()) * row_weight
         if parts["penalties"]:
