@@ -88,7 +88,12 @@ class TuningArguments:
     """How often a run that diverges starts anew, each time at a fifth of its learning rates. 0: divergence is an error.
     """
     label_smoothing: float = 0.0
-    """For classification and tagging."""
+    """Share of each target that goes to all classes alike; for several labels, to yes and no alike."""
+    mixup: float | None = None
+    """α of mixup: train on w·x + (1 − w)·x' and w·y + (1 − w)·y', w ~ Beta(α, α); for images and arrays. 0.2
+    in its paper."""
+    ema: float | None = None
+    """Decay of a moving average of the weights, such as 0.99: the average is what is validated, kept and saved."""
 
     augment: Literal["standard", "none"] = "standard"
     """`standard`: what the model's own preprocessing says; `none`: the inputs as they are ranked."""
@@ -194,6 +199,7 @@ class TuningArguments:
             "learning_rate",
             "head_learning_rate",
             "gradient_clip",
+            "mixup",
             "temperature",
             "kd_temperature",
             "validate_every_epochs",
@@ -208,6 +214,8 @@ class TuningArguments:
         for name in ("label_smoothing", "warmup", "cooldown", "confidence", "zoo_start"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise InputError(f"ema={self.ema!r}: must lie between 0 and 1.")
         if self.budget is not None:
             self._check_budget()
         if isinstance(self.trackers, str):

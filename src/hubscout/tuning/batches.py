@@ -31,6 +31,10 @@ class Share:
 
     samples: Tensor
     views: Mapping[str, Batch]
+    partners: Tensor | None = None
+    """Mixup: the sample that each one was mixed with."""
+    weight: float = 1.0
+    """Mixup: of the sample itself; its partner has the rest."""
 
     def slices(self, size: int) -> Iterator[Share]:
         """Cut into micro-batches of at most `size` samples, of nearly equal length."""
@@ -39,16 +43,18 @@ class Share:
         for part in range(parts):
             low, high = part * count // parts, (part + 1) * count // parts
             views = {name: {key: value[low:high] for key, value in batch.items()} for name, batch in self.views.items()}
-            yield Share(self.samples[low:high], views)
+            partners = None if self.partners is None else self.partners[low:high]
+            yield Share(self.samples[low:high], views, partners, self.weight)
 
     def pin_memory(self) -> Share:
         """The views in memory that a device reads directly (called by the loader)."""
         pinned = {name: {key: value.pin_memory() for key, value in batch.items()} for name, batch in self.views.items()}
-        return Share(self.samples, pinned)
+        return Share(self.samples, pinned, self.partners, self.weight)
 
     def to(self, device: torch.device) -> Share:
         """The views on a device; the sample numbers stay where they are."""
-        return Share(self.samples, {name: move(batch, device) for name, batch in self.views.items()})
+        views = {name: move(batch, device) for name, batch in self.views.items()}
+        return Share(self.samples, views, self.partners, self.weight)
 
 
 class Batches(Protocol):

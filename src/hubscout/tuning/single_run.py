@@ -28,6 +28,7 @@ from hubscout.tuning.batches import MODEL, Batches, StreamedBatches, default_wor
 from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
 from hubscout.tuning.companions.head import new_head, start_from_posterior
 from hubscout.tuning.companions.lora import merge_adapters
+from hubscout.tuning.companions.mixup import check_mixable
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.decoded_batches import HeldBatches
 from hubscout.tuning.evaluator import Evaluator
@@ -119,6 +120,7 @@ class SingleRun:
         for said in self.task.notes[len(task.notes) :]:
             self._note(said)
         check_trainable(self.task)
+        check_mixable(self.task, arguments.mixup)
         self.evaluator = Evaluator(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
         self.frozen_features = FrozenFeatures(

@@ -52,7 +52,7 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool) -> TimePlan:
         loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     summary = (
-        f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its share of validation, "
+        f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
         f"and {reserve:.2g} s are kept for measuring and saving: {loop.steps:,} steps "
         f"({loop.steps / loop.plan.batches_per_epoch:.3g} epochs) are planned, the last {falling:,} with a falling "
         "learning rate."
