@@ -11,10 +11,12 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from command_pages import command_pages
+from links import for_the_site
 from notebook import make_notebook
 
 OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md", "Results": "results.md"}
@@ -24,11 +26,11 @@ MORE = {
     "tasks": [
         f"hubscout.tasks.{module}.{name}"
         for module, name in {
-            "folder": "from_image_folder",
-            "table": "from_table",
+            "image_folders": "from_image_folder",
+            "tables": "from_table",
             "conll": "from_conll",
             "hf": "from_hf",
-            "arrays": "from_arrays",
+            "array_tasks": "from_arrays",
         }.items()
     ],
     "ranking": ["hubscout.runs.paired_comparison.compare"],
@@ -87,6 +89,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     tutorial = make_notebook(Path(config.docs_dir) / "tutorial.md")
     files.append(File.generated(config, "tutorial.ipynb", content=nbformat.writes(tutorial)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Links to files of the repository become links to pages of the site."""
+    return for_the_site(markdown, f"docs/{page.file.src_uri}")
 
 
 def metric_pages() -> dict[str, str]:

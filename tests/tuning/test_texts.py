@@ -30,9 +30,13 @@ def bert(tmp_path_factory):
     )
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
         max_position_embeddings=16,
-    )  # fmt: skip
+    )
     folder = tmp_path_factory.mktemp("bert")
     BertForMaskedLM(config).save_pretrained(folder)
     fast.save_pretrained(folder)

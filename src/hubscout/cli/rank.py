@@ -150,6 +150,9 @@ def rank(
     ] = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where each second goes: load, decode, forward, score, write.")
+    ] = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -206,6 +209,7 @@ def rank(
             resume=resume,
             overwrite=overwrite,
             observer=observer,
+            profile=profile,
         )
     if as_json:
         from hubscout.runs.ranking_storage import to_json

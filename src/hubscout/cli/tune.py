@@ -224,8 +224,8 @@ def _tune(
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.runs.display import display
+    from hubscout.runs.tuning_conclusion import conclusion
     from hubscout.tuning import tune as run
-    from hubscout.tuning.frozen_probe import conclusion
     from hubscout.tuning.tuned_folder import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
@@ -241,7 +241,7 @@ def _tune(
         print_json({**tuned.record(), "out": out})
     else:
         print_result(str(tuned))
-        print_result(conclusion(tuned))
+        print_result(conclusion(tuned.tuning_run()))
     return [tuned.warning]
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.headed_saving import HEAD_WEIGHTS, linear_layer, write_description
+from hubscout.hubs.headed_saving import HEAD_WEIGHTS, copy_linear, linear_layer, save_module, write_description
 from hubscout.hubs.pooling import select_words
 from hubscout.hubs.text_preprocessing import WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
@@ -67,7 +67,9 @@ def save_transformer(
     ):
         saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
     if saved_as is None:
-        saved_as = _save_beside(base, layer, backbone, folder)
+        base.save_pretrained(folder)
+        save_module(layer, folder / HEAD_WEIGHTS)
+        saved_as = "backbone and head"
     _save_preprocessing(backbone, folder)
     more = {"saved_as": saved_as, "pooling": backbone.pooling, **_pairs(backbone)}
     write_description(folder, backbone, target_names=target_names, kind=kind, **more)
@@ -84,10 +86,9 @@ def save_sentence_encoder(
         # A head over words or over siamese pairs has no place in a chain of parts.
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
-        _save_head(layer, folder)
-        write_description(
-            folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head", **_pairs(backbone)
-        )
+        save_module(layer, folder / HEAD_WEIGHTS)
+        more = {"saved_as": "encoder and head", **_pairs(backbone)}
+        write_description(folder, backbone, target_names=target_names, kind=kind, **more)
         return
     layer = linear_layer(head, width, len(target_names))
     parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
@@ -111,14 +112,11 @@ def _head_width(head: nn.Module) -> int:
 
 def _dense(layer: nn.Linear) -> Any:
     """The head as a part of a sentence encoder."""
-    import torch
     from sentence_transformers.models import Dense
     from torch import nn
 
     dense = Dense(layer.in_features, layer.out_features, bias=True, activation_function=nn.Identity())
-    with torch.no_grad():
-        dense.linear.weight.copy_(layer.weight.cpu())
-        dense.linear.bias.zero_() if layer.bias is None else dense.linear.bias.copy_(layer.bias.cpu())
+    copy_linear(layer, dense.linear)
     return dense
 
 
@@ -132,7 +130,6 @@ def _save_as(
     kind: str,
 ) -> str | None:
     """Save as a class of transformers if that has the same logits; None if it has not."""
-    import torch
     import transformers
 
     config = copy.deepcopy(base.config)
@@ -152,12 +149,10 @@ def _save_as(
     classifier = last_layer(model)
     if classifier is None or classifier.weight.shape != layer.weight.shape:
         return None
-    with torch.no_grad():
-        classifier.weight.copy_(layer.weight)
-        if classifier.bias is not None:
-            classifier.bias.zero_() if layer.bias is None else classifier.bias.copy_(layer.bias)
-        elif layer.bias is not None and not _absorb(layer, getattr(model, model.base_model_prefix)):
-            return None
+    copy_linear(layer, classifier)
+    lost = classifier.bias is None and layer.bias is not None
+    if lost and not _absorb(layer, getattr(model, model.base_model_prefix)):
+        return None
     if not _agrees(model, layer, backbone):
         return None
     model.save_pretrained(folder)
@@ -187,8 +182,9 @@ def _absorb(layer: nn.Linear, own: nn.Module) -> bool:
     norms = [part for part in own.modules() if isinstance(part, nn.LayerNorm) and part.bias is not None]
     if not norms or norms[-1].bias.shape != layer.weight.shape[1:]:
         return False
-    shift = torch.linalg.lstsq(layer.weight.double(), layer.bias.double()[:, None], driver="gelsd").solution[:, 0]
-    norms[-1].bias.add_(shift)
+    with torch.no_grad():
+        solved = torch.linalg.lstsq(layer.weight.double(), layer.bias.double()[:, None], driver="gelsd")
+        norms[-1].bias.add_(solved.solution[:, 0])
     return True
 
 
@@ -238,20 +234,6 @@ def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: Transformer
         pooling = Pooling(layer.in_features, pooling_mode=_POOLING_NAMES[backbone.pooling])
         SentenceTransformer(modules=[network, pooling, _dense(layer)], device="cpu").save(str(folder))
     return "SentenceTransformer"
-
-
-def _save_beside(base: Any, layer: nn.Linear, backbone: TransformerBackbone, folder: Path) -> str:
-    base.save_pretrained(folder)
-    _save_head(layer, folder)
-    return "backbone and head"
-
-
-def _save_head(layer: nn.Linear, folder: Path) -> None:
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    state = {name: value.detach().cpu().clone().contiguous() for name, value in layer.state_dict().items()}
-    save_file(state, folder / HEAD_WEIGHTS)
 
 
 def _save_preprocessing(backbone: TransformerBackbone, folder: Path) -> None:

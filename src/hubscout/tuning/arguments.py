@@ -24,6 +24,7 @@ _RUNTIME_FIELDS = frozenset(
         "log_every_steps",
         "micro_batch_size",
         "processes",
+        "shown_samples",
         "trackers",
         "workers",
     }
@@ -162,6 +163,9 @@ class TuningArguments:
     """For the intervals of the reported metrics."""
     confidence: float = 0.95
     """Of those intervals."""
+    shown_samples: int = 24
+    """How many test samples, of the worst predicted and of the probably mislabelled each, are kept with the run for its
+    report, as thumbnails or texts. 0: none, for a folder that others will see."""
     checkpoint_every_steps: int | None = None
     """None: at each validation."""
     keep_checkpoints: int = 2
@@ -191,8 +195,9 @@ class TuningArguments:
             "lora_rank",
             "processes",
             "restarts",
+            "shown_samples",
         ):
-            value, least = getattr(self, name), 0 if name == "restarts" else 1
+            value, least = getattr(self, name), 0 if name in ("restarts", "shown_samples") else 1
             if value is not None and (not isinstance(value, int) or value < least):
                 raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
         for name in (

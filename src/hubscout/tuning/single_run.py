@@ -17,6 +17,7 @@ from hubscout.errors import InputError
 from hubscout.features.model_opening import downloads_told
 from hubscout.hubs import Backbone, Batch
 from hubscout.hubs.backbone import check_modality
+from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
 from hubscout.runs.tuning_record import Curves
@@ -31,6 +32,7 @@ from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.mixup import check_mixable
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.decoded_batches import HeldBatches
+from hubscout.tuning.evaluation_details import details
 from hubscout.tuning.evaluator import Evaluator
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.frozen_probe import FrozenProbe
@@ -100,6 +102,7 @@ class SingleRun:
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
         self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
+        self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
@@ -437,23 +440,39 @@ class SingleRun:
             steps=loop.train_state.step,
             notes=tuple(self.notes),
             sizes={name: len(split) for name, split in self.task.splits.items()},
+            environment=self.environment,
         )
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
         test = self._batches(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
-        metrics, merged = self.evaluator.measure(network, parts), None
+        outcomes = self.evaluator.outcomes(network, parts)
+        metrics, merged = self.evaluator.measure(outcomes), None
         if is_mixture(network.body):
             plain = copy.deepcopy(self.model)
             assert plain.module is not None
             merge(plain.module)
-            merged = self.evaluator.measure(Network(plain, network.head, network.loss, self.method), parts)
+            outcomes = self.evaluator.outcomes(Network(plain, network.head, network.loss, self.method), parts)
+            merged = self.evaluator.measure(outcomes)
         # What is saved of a mixture is the merged network.
-        warning = Verdict(self.task).warning(merged if merged is not None else metrics)
+        verdict = Verdict(self.task)
+        warning = verdict.warning(merged if merged is not None else metrics)
         if warning:
             self._note(warning)
-        tuned = replace(tuned, metrics=metrics, merged_metrics=merged, warning=warning, notes=tuple(self.notes))
+        tuned = replace(
+            tuned,
+            metrics=metrics,
+            merged_metrics=merged,
+            guess={split: verdict.guess(split) for split in metrics},
+            warning=warning,
+            notes=tuple(self.notes),
+            seconds=time.perf_counter() - self.began,
+        )
+        split = next((name for name in ("test", "validation") if name in outcomes), None)
+        if split is not None and self.accelerator.is_main_process:
+            shown = self.arguments.shown_samples
+            tuned = replace(tuned, evaluation=details(self.task, split, *outcomes[split], shown))
         if self.accelerator.is_main_process:
             probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
             loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)

@@ -69,7 +69,8 @@ def _measured(run: SingleRun) -> tuple[float, float]:
     reserve = per_sample * len(task.test)
     if len(task.validation):
         began = time.perf_counter()
-        run.evaluator.measure(loop.network, {"validation": (task.validation, run.validation)})
+        parts = {"validation": (task.validation, run.validation)}
+        run.evaluator.measure(run.evaluator.outcomes(loop.network, parts))
         seconds = time.perf_counter() - began
         reserve = seconds * (1 + len(task.test) / len(task.validation))
         pace += seconds / loop.validation_interval
