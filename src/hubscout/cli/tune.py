@@ -61,8 +61,8 @@ def tune(
         str | None,
         typer.Option(
             "--method",
-            help="fine-tune, kd, logit-kd, zoo, b-tuning, or all: compare them over seeds. Without it: b-tuning where "
-            "there are teachers, fine-tune where there are none.",
+            help="fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without "
+            "it: b-tuning where there are teachers, fine-tune where there are none.",
         ),
     ] = None,
     out: Annotated[
@@ -94,7 +94,9 @@ def tune(
         typer.Option("--lora", min=1, help="Train low-rank adapters of this rank, merged into the weights at the end."),
     ] = None,
     trade_off: Annotated[float | None, typer.Option("--trade-off", help="Weight of the teachers' term.")] = None,
-    teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached, left-out or live.")] = None,
+    teacher_targets: Annotated[
+        str | None, typer.Option("--teacher-targets", help="cached, left-out, live or views.")
+    ] = None,
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
     engine: Annotated[
