@@ -16,8 +16,8 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one a split; "
-        "a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.",
+        help="A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one per "
+        "split; a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.",
     ),
 ]
 ImageOption = Annotated[str | None, typer.Option("--image", help="Column of images (paths or bytes).")]
@@ -35,13 +35,27 @@ LimitOption = Annotated[
     str | None, typer.Option("--limit", help="Use a stratified subset of so many train samples, such as 2k.")
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Only go on with the run in --out; the same command does so without it too.")
+    bool,
+    typer.Option(
+        "--resume", help="Resume the run in --out, and fail if there is none. Without it the same command resumes too."
+    ),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew and replace the run that is in --out.")]
 KindOption = Annotated[
     str | None, typer.Option("--kind", help="classification, multilabel, regression or tagging, where it is not clear.")
 ]
 SplitOption = Annotated[str | None, typer.Option("--split", help="Column that says train, validation or test.")]
+
+
+def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
+    """Raise for a limit or a time that is none, before the data are read, which can take long."""
+    from hubscout.amounts import parse_limit, parse_seconds
+
+    if limit is not None:
+        parse_limit(limit)
+    for name, value in times.items():
+        if value is not None:
+            parse_seconds(value, name)
 
 
 def open_data(

@@ -18,6 +18,7 @@ from hubscout.cli.data_options import (
     ResumeOption,
     SplitOption,
     TextOption,
+    check_amounts,
     open_data,
 )
 from hubscout.cli.engine_options import engine_options
@@ -117,6 +118,7 @@ def race(
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
+    check_amounts(budget=budget, max_latency=max_latency)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
 
 import typer
@@ -19,10 +21,12 @@ from hubscout.cli.data_options import (
     ResumeOption,
     SplitOption,
     TextOption,
+    check_amounts,
     open_data,
 )
 from hubscout.cli.engine_options import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.run_options import (
     AccelerateOption,
     AddressOption,
@@ -78,7 +82,7 @@ hubscout rank pets.parquet --label breed -m @models.txt --budget 10min --device 
 The same question with other models adds them to the ranking in --out; another question is refused.
 
 Exit status: 0 all models ranked, 3 some models failed (they are listed with reasons), 1 none could be ranked,
-2 bad input, 130 interrupted (what is finished is in --out; the same command goes on)."""
+2 bad input, 130 interrupted (what is finished is in --out; run the same command again to resume)."""
 
 
 @app.command(epilog=EPILOG)
@@ -145,7 +149,10 @@ def rank(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Run folder: every finished model is saved there at once, beside those there."
+            "--out",
+            "-o",
+            help="Run folder: every finished model is saved there at once, beside those there. Without it a new one in "
+            "runs/; none with --json, --quiet or --no-cache.",
         ),
     ] = None,
     resume: ResumeOption = False,
@@ -164,11 +171,13 @@ def rank(
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
     check_acceleration(accelerate)
+    check_amounts(budget=budget, limit=limit, time_limit=time_limit)
     options_of_engine = engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
@@ -181,7 +190,11 @@ def rank(
     for note in found.notes:
         say(note, quiet=quiet)
     layer_names = split_list(layers or [])
-    with display(len(wanted), quiet=quiet) as observer:
+    by_script = as_json or quiet or no_cache or resume or overwrite
+    with (
+        nullcontext(out) if by_script else run_folder(out, task.name, quiet=quiet) as place,
+        display(len(wanted), quiet=quiet) as observer,
+    ):
         ranking = rank_models(
             task,
             found.models,
@@ -202,7 +215,7 @@ def rank(
             time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,
-            out=out,
+            out=place,
             resume=resume,
             overwrite=overwrite,
             observer=observer,
@@ -215,8 +228,9 @@ def rank(
         print_result(ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
-    if out is not None:
-        say(f"Saved in {out}.", quiet=quiet)
+    if place is not None:
+        commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
+        say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
         from hubscout.runs.explained import NOTHING_EXPLAINED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from hubscout.cli.data_options import (
 )
 from hubscout.cli.engine_options import engine_options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.run_options import (
     AddressOption,
     CacheOption,
@@ -173,35 +174,16 @@ def tune(
 
 @contextmanager
 def _folder(out: Path | None, task: str, model: str, *, kept: bool, quiet: bool) -> Iterator[Path]:
-    """The folder of a run: --out, or one of its own in runs/, numbered so that nothing is overwritten."""
+    """The folder of a run: --out, or one of its own in runs/."""
     import os
-    import re
-    from itertools import count
 
     from hubscout.errors import InputError
     from hubscout.runs.model_names import short_names
 
-    if out is not None:
-        yield out
-        return
-    if kept or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if out is None and (kept or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
-    name = re.sub(r"[^\w.-]+", "-", f"{task}-{short_names([model])[0]}").strip("-.")[:80]
-    Path("runs").mkdir(exist_ok=True)
-    for number in count(1):
-        place = Path("runs") / f"{name}-{number}"
-        try:
-            place.mkdir()
-            break
-        except FileExistsError:
-            continue
-    say(f"Without --out, the run goes to {place}", quiet=quiet)
-    try:
+    with run_folder(out, f"{task}-{short_names([model])[0]}", quiet=quiet) as place:
         yield place
-    finally:
-        for folder in (place, place.parent):  # where nothing came of it, nothing stays
-            with suppress(OSError):
-                folder.rmdir()
 
 
 def _tune(
