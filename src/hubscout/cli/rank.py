@@ -112,7 +112,8 @@ def rank(
         ),
     ] = None,
     progressive: Annotated[
-        bool, typer.Option("--progressive", help="Growing subsets and dropping, without a time limit.")
+        bool,
+        typer.Option("--progressive", help="As --budget, without a time limit: growing subsets, dropping on the way."),
     ] = False,
     layers: Annotated[
         list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', or names joined by commas.")
@@ -127,7 +128,9 @@ def rank(
     device: DeviceOption = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
     accelerate: AccelerateOption = "auto",
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, help="Samples per batch; chosen automatically if not given.")
+    ] = None,
     cache: CacheOption = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")

@@ -51,7 +51,9 @@ hubscout evaluate run/ ref/reference.csv"""
 def reference(
     data: DataArgument,
     models: ModelsOption,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of trials and table; run the same command again to resume.")
+    ],
     image: ImageOption = None,
     image_root: ImageRootOption = None,
     text: TextOption = None,
@@ -61,12 +63,13 @@ def reference(
     search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
         str | None,
-        typer.Option("--learning-rates", help="By commas; those that suit inputs and optimiser if not given."),
+        typer.Option("--learning-rates", help="Joined by commas; those that suit inputs and optimiser if not given."),
     ] = None,
     weight_decays: Annotated[
-        str | None, typer.Option("--weight-decays", help="By commas; those that suit the optimiser if not given.")
+        str | None,
+        typer.Option("--weight-decays", help="Joined by commas; those that suit the optimiser if not given."),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Of each model, for --search tpe.")] = 49,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Trials per model, with --search tpe.")] = 49,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
     seed: SeedOption = 0,
@@ -75,7 +78,7 @@ def reference(
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     device: TuningDeviceOption = "auto",
-    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory.")] = False,
     engine: EngineOption = "local",
     address: AddressOption = None,
     settings: SettingsOption = None,

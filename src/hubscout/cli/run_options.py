@@ -19,8 +19,10 @@ ModelsOption = Annotated[
         autocompletion=complete_models,
     ),
 ]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Of splits, subsets, order and everything else random.")]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave out samples that cannot be read.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="Random seed for splits, subsets, the order of samples and sampling.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 AccelerateOption = Annotated[

@@ -32,7 +32,7 @@ def split_list(values: Sequence[str]) -> list[str]:
 
 
 def split_models(values: Sequence[str], *, allow_code: bool = False) -> list[str]:
-    """Models and patterns: repeated, joined by commas, or `@FILE` with one a line and `#` before remarks.
+    """Models and patterns: repeated, joined by commas, or `@FILE` with one per line and `#` before remarks.
 
     The models of a file open no code unless `allow_code` says so; those on the command line are the user's own words.
 

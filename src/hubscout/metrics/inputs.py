@@ -37,7 +37,7 @@ def label_matrix(targets: Any, rows: int) -> np.ndarray:
 
 
 def real_columns(targets: Any, rows: int) -> np.ndarray:
-    """A float64 matrix, one column a target, of which at least one varies; a vector becomes one column."""
+    """A float64 matrix, one column per target, of which at least one varies; a vector becomes one column."""
     return _matrix(targets, rows, "regression")
 
 

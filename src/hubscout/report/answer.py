@@ -104,7 +104,7 @@ def _caveats(ranking: Ranking) -> list[str]:
     if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
         row.tied_with_best for row in ranking.compared[1:]
     ):
-        caveats.append("None of the models can be told apart on this much data; more labels would help.")
+        caveats.append("All models are statistically tied on this much data; more labels would tell them apart.")
     return caveats
 
 

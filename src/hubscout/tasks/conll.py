@@ -32,7 +32,7 @@ def from_conll(
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Task:
-    """Tagging from CoNLL files: one file, a folder with one file a split, or a mapping from splits to files.
+    """Tagging from CoNLL files: one file, a folder with one file per split, or a mapping from splits to files.
 
     Words are in the first column, tags in `column` (the last by default; 1 is the part of speech in CoNLL-2003).
     `-DOCSTART-` lines and lines that start with `# ` are skipped. `scheme` says what becomes of entity tags: `iob2`
