@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import re
 import shutil
@@ -40,6 +39,7 @@ _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-title {{ font-family: system-ui, sans-serif; font-size: 16px; }}
 {styles}
 </style>
 <defs><clipPath id="{unique_id}-clip-terminal">
@@ -52,7 +52,7 @@ _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 
 
 def run_session(folder: Path) -> None:
-    """Type the commands; what each prints goes to NAME.txt, with the time it took in session.json."""
+    """Type the commands; what each prints goes to NAME.txt."""
     write_photographs(folder / "surfaces")
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "dumb"}
     for name, command in SESSION.items():
@@ -85,19 +85,19 @@ def draw_terminal(folder: Path, names: tuple[str, ...], target: Path) -> None:
     _write(target, svg.encode())
 
 
-def draw_pages(folder: Path, pages: dict[str, tuple[str, str]]) -> None:
-    """Screenshots of parts of pages, light: target → (file, selector of the part)."""
+def draw_pages(folder: Path, pages: dict[str, tuple[str, int]]) -> None:
+    """Screenshots of the tops of pages, light: target → (file, height in pixels)."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme="light")
-        for target, (file, part) in pages.items():
+        page = browser.new_page(color_scheme="light")
+        for target, (file, height) in pages.items():
+            page.set_viewport_size({"width": 1200, "height": height})
             page.goto((folder / file).resolve().as_uri())
-            shot = page.locator(part).first.screenshot() if part else page.screenshot()
             # 128 colours are enough for a page, at a third of the size.
-            image = Image.open(io.BytesIO(shot)).convert("RGB").quantize(128)
+            image = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128)
             packed = io.BytesIO()
             image.save(packed, "PNG", optimize=True)
             _write(ASSETS / target, packed.getvalue())
@@ -141,11 +141,10 @@ def main() -> None:
     draw_pages(
         folder,
         {
-            "report-ranking.png": ("runs/surfaces-1/report.html", ""),
-            "report-tuning.png": ("my-model/report.html", ""),
+            "report-ranking.png": ("runs/surfaces-1/report.html", 1300),
+            "report-tuning.png": ("my-model/report.html", 1300),
         },
     )
-    print(json.dumps(SESSION, indent=2))
 
 
 if __name__ == "__main__":
