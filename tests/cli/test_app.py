@@ -81,12 +81,18 @@ def _complete(words: str) -> list[str]:
     """Ask as bash does."""
     parts = words.split(" ")
     environment = {
-        **os.environ, "_HUBSCOUT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1),
-    }  # fmt: skip
+        **os.environ,
+        "_HUBSCOUT_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(parts) - 1),
+    }
     done = subprocess.run(
         [sys.executable, "-c", "from hubscout.cli.app import app; app(prog_name='hubscout')"],
-        capture_output=True, text=True, timeout=120, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
     return done.stdout.split()
 
 

@@ -191,9 +191,18 @@ def test_a_table_with_named_columns(hubscout: Run, zoo: str, tmp_path: Path, ima
     rows = "\n".join(f"{path},{path.parent.name}" for path in sorted(images.glob("*/*.png")))
     (tmp_path / "table.csv").write_text("picture,colour\n" + rows)
     result = hubscout(
-        "rank", tmp_path / "table.csv", "--image", "picture", "--label", "colour", "-m", f"{zoo}:colours",
-        "--no-cache", "--json", "-q",
-    )  # fmt: skip
+        "rank",
+        tmp_path / "table.csv",
+        "--image",
+        "picture",
+        "--label",
+        "colour",
+        "-m",
+        f"{zoo}:colours",
+        "--no-cache",
+        "--json",
+        "-q",
+    )
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["task"]["target_names"] == ["blue", "green", "red"]
 
@@ -239,9 +248,19 @@ def test_debug_shows_the_traceback_wherever_it_stands(hubscout: Run) -> None:
 def test_ctrl_c_in_a_real_process_keeps_what_is_finished(images: Path, slow_zoo: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [
-        sys.executable, "-m", "hubscout", "rank", str(images), "-m", f"{slow_zoo}:colours,{slow_zoo}:slow",
-        "--out", str(run), "--no-cache", "--batch-size", "2",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "hubscout",
+        "rank",
+        str(images),
+        "-m",
+        f"{slow_zoo}:colours,{slow_zoo}:slow",
+        "--out",
+        str(run),
+        "--no-cache",
+        "--batch-size",
+        "2",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         _wait_until(lambda: _events(run).count("model-started") == 2, seconds=60)
@@ -331,11 +350,27 @@ def test_passwords_in_urls_are_written_nowhere(
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", cache, "--json"),
         hubscout("report", run),
         hubscout("select", run, "-k", "2", "--method", "joint", "--allow-code"),
-        hubscout("tune", data, "-m", f"{zoo}:colours", "--method", "fine-tune", "--epochs", "1", "--out", model,
-                 "--cache", cache, "--set", "freeze=all", "--set", "head_init=posterior"),
+        hubscout(
+            "tune",
+            data,
+            "-m",
+            f"{zoo}:colours",
+            "--method",
+            "fine-tune",
+            "--epochs",
+            "1",
+            "--out",
+            model,
+            "--cache",
+            cache,
+            "--set",
+            "freeze=all",
+            "--set",
+            "head_init=posterior",
+        ),
         hubscout("rank", "memory://me:s3cret@nowhere/colours", "-m", f"{zoo}:red"),
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", "nosuch://me:s3cret@store/x", "--out", tmp_path / "b"),
-    ]  # fmt: skip
+    ]
     for number, result in enumerate(results):
         assert "s3cret" not in result.stdout + result.stderr, number
     assert [result.exit_code for result in results[:3]] == [3, 0, 0]

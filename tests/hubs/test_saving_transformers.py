@@ -29,9 +29,13 @@ def save(backbone, folder, kind):
 
 @pytest.mark.parametrize(
     ("name", "pooling"),
-    [(name, pooling) for name in ("bert", "gpt2", "bert_classifier") for pooling in ("mean", "cls", "last", "max")
-     if (name, pooling) != ("gpt2", "last")],
-)  # fmt: skip
+    [
+        (name, pooling)
+        for name in ("bert", "gpt2", "bert_classifier")
+        for pooling in ("mean", "cls", "last", "max")
+        if (name, pooling) != ("gpt2", "last")
+    ],
+)
 def test_texts_become_a_sentence_encoder_that_ends_in_the_head(name, pooling, tmp_path, request):
     from sentence_transformers import SentenceTransformer
 

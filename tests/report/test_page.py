@@ -51,6 +51,9 @@ def test_the_parts_of_a_real_run_in_order(run: Run) -> None:
         "targets",
         "layers",
         "convergence",
+        "by-target",
+        "confusion",
+        "samples",
         "tuning",
         "run",
     ]

@@ -85,9 +85,17 @@ def test_a_head_from_the_posterior_starts_where_the_probe_ends(kind):
 
 def test_companions_combine(task):
     tuned = tune(
-        task, perceptron(0), [perceptron(1)], method="b-tuning", trade_off=1.0, epochs=1, l2_sp=0.1, bss=0.01,
-        head_init="posterior", freeze="body.0",
-    )  # fmt: skip
+        task,
+        perceptron(0),
+        [perceptron(1)],
+        method="b-tuning",
+        trade_off=1.0,
+        epochs=1,
+        l2_sp=0.1,
+        bss=0.01,
+        head_init="posterior",
+        freeze="body.0",
+    )
     assert set(tuned.curves[0]["parts"]) == {"task", "teachers", "l2-sp", "bss"}
     assert np.isfinite(tuned.metric().value)
 
@@ -100,9 +108,13 @@ def test_unused_source_heads_are_not_trained(task):
 
 def test_norm_statistics_can_stay_while_their_weights_learn():
     tuned = tune(
-        make_task(shape=(3, 8, 8)), convolutional(0), method="fine-tune", epochs=1, frozen_norm_statistics=True,
+        make_task(shape=(3, 8, 8)),
+        convolutional(0),
+        method="fine-tune",
+        epochs=1,
+        frozen_norm_statistics=True,
         keep_best=False,
-    )  # fmt: skip
+    )
     start, end = weights_of(convolutional(0)), weights_of(tuned.backbone)
     assert torch.equal(start["body.1.running_mean"], end["body.1.running_mean"])
     assert not torch.equal(start["body.1.weight"], end["body.1.weight"])

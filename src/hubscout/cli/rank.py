@@ -160,6 +160,9 @@ def rank(
     ] = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where each second goes: load, decode, forward, score, write.")
+    ] = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -222,6 +225,7 @@ def rank(
             resume=resume,
             overwrite=overwrite,
             observer=observer,
+            profile=profile,
         )
     if as_json:
         from hubscout.runs.ranking_storage import to_json

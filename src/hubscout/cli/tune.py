@@ -85,6 +85,9 @@ def tune(
     split: SplitOption = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Optimiser steps, instead of --epochs.")] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Time for the run, such as 20min, instead of --epochs or --steps.")
+    ] = None,
     patience: Annotated[
         int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a new best.")
     ] = None,
@@ -157,6 +160,7 @@ def tune(
     options: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,
+        "budget": budget,
         "patience": patience,
         "lora_rank": lora,
         "batch_size": batch_size,
@@ -223,8 +227,8 @@ def _tune(
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.runs.display import display
+    from hubscout.runs.tuning_conclusion import conclusion
     from hubscout.tuning import tune as run
-    from hubscout.tuning.frozen_probe import conclusion
     from hubscout.tuning.tuned_folder import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
@@ -238,7 +242,7 @@ def _tune(
         print_json({**tuned.record(), "out": out})
     else:
         print_result(str(tuned))
-        print_result(conclusion(tuned))
+        print_result(conclusion(tuned.tuning_run()))
     allowed = " --allow-code" if opens_by_code(tuned, out) else ""
     folder = shlex.quote(str(out))
     say(f"Saved in {out}. Next:\n  hubscout report {folder}\n  hubscout predict {folder} INPUTS{allowed}", quiet=quiet)

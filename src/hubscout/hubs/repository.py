@@ -50,6 +50,11 @@ class Repository:
     downloads: int | None = None
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What a model's card says of where it came from."""
+        return {"downloads": self.downloads, "commit": self.commit}
+
+    @property
     def online(self) -> bool:
         """Whether files that are missing here can be fetched."""
         return self.silence is None

@@ -74,7 +74,7 @@ def load_repository(repository: Repository, config: Mapping[str, Any], identifie
     from hubscout.hubs.local_file import load_timm_folder
 
     backbone = load_timm_folder(fetch_model(repository, identifier.options), config, identifier)
-    backbone.card = replace(backbone.card, downloads=repository.downloads, commit=repository.commit)
+    backbone.card = replace(backbone.card, **repository.facts)
     return backbone
 
 
@@ -96,7 +96,7 @@ def _create(name: str, identifier: Identifier, repository: Repository | None = N
     module.model_args = options
     backbone = wrap(module, identifier, image_options=image_options, facts=None if pretrained else {})
     if repository is not None:
-        backbone.card = replace(backbone.card, downloads=repository.downloads, commit=repository.commit)
+        backbone.card = replace(backbone.card, **repository.facts)
     return backbone
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hubscout.tuning import Tuned
-    from hubscout.tuning.single_run import SingleRun
 
 
 @dataclass(frozen=True)
@@ -40,36 +39,13 @@ class Finish:
         run.observer = run.loop.observer = report
         run.loop.deadline = None
         if self.seconds is not None:
+            from hubscout.tuning.time_budget import fit_to_time
+
             fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
         run.loop.run()
         tuned = run.finish()
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
-
-
-def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = 0) -> None:
-    """Train at the constant rate as long as there is time for a cool-down after it, and let the run end with that.
-
-    A run with a constant rate can end at any step: a cool-down of its usual share makes it a whole one.
-    """
-    from hubscout.tuning.schedule import cooldown_steps
-
-    loop, share = run.loop, run.arguments.cooldown
-    began, first = time.perf_counter(), loop.train_state.step
-    if first < loop.steps - cooldown_steps(loop.steps, share):
-        length = min(max(longest, loop.steps), first + int(max(0.0, end - began) / max(pace, 1e-9)))
-        if first:
-            loop.arguments = loop.arguments.replace(warmup=0.0)  # that of a longer run would begin once more
-        loop.steps = max(loop.steps, length)
-        stable = loop.steps - cooldown_steps(loop.steps, share)
-        loop.deadline = end - pace * cooldown_steps(length, share)
-        loop.run(until=stable)
-        step, now = loop.train_state.step, time.perf_counter()
-        room = int(max(0.0, end - now) / max((now - began) / (step - first), 1e-9))
-        falling = max(1, min(loop.steps - step, round(step * share / (1 - share)), room))
-        loop.steps = step + falling
-        loop.arguments = loop.arguments.replace(cooldown=falling / loop.steps)
-    loop.deadline = end
 
 
 def opened(folder: Path, model: str) -> Tuned:

@@ -12,10 +12,6 @@ from hubscout.racing.arms import Runner, judge
 if TYPE_CHECKING:
     from hubscout.ranking import Ranking
 
-FORWARD_SHARE = 1 / 3
-"""Of a training step: what its forward pass takes."""
-PROBE_STEPS = 4
-
 
 @dataclass(frozen=True)
 class Speed:
@@ -35,22 +31,25 @@ class Probe:
 
     def __call__(self) -> Speed | None:
         from hubscout.errors import InterruptedRunError
+        from hubscout.tuning.time_budget import PACE_STEPS
 
         began = time.perf_counter()
         try:
             run = self.runner.begin(None)
-            run.loop.run(until=PROBE_STEPS)
+            run.loop.run(until=PACE_STEPS)
             per_step = run.loop.seconds_per_step
             judge(run, self.rows)
         except InterruptedRunError as error:
             raise KeyboardInterrupt from error
         except Exception:  # a model that cannot be trained shows that in the race, where it is said
             return None
-        return Speed(per_step, max(0.0, time.perf_counter() - began - PROBE_STEPS * per_step))
+        return Speed(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step))
 
 
 def seconds_per_step(ranking: Ranking, batch_size: int, probed: str, speed: Speed | None) -> dict[str, float]:
     """Of every model: from its speed when its features were extracted, by the one that was trained for a few steps."""
+    from hubscout.tuning.time_budget import FORWARD_SHARE
+
     known = [row.samples_per_second for row in ranking if row.samples_per_second]
     usual = sorted(known)[len(known) // 2] if known else 100.0
     found = {row.identifier: batch_size / (row.samples_per_second or usual) / FORWARD_SHARE for row in ranking}

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
+from hubscout.amounts import parse_seconds
 from hubscout.errors import InputError
 from hubscout.tuning.rates import default_optimizer, rates_of
 
@@ -23,6 +24,7 @@ _RUNTIME_FIELDS = frozenset(
         "log_every_steps",
         "micro_batch_size",
         "processes",
+        "shown_samples",
         "trackers",
         "workers",
     }
@@ -48,6 +50,10 @@ class TuningArguments:
     """Passes over the train split."""
     steps: int | None = None
     """Optimiser steps in all; overrides `epochs`."""
+    budget: float | str | None = None
+    """Time for the whole run, in seconds or as a text such as `20min`, in place of `epochs` and `steps`. How many steps
+    there is time for is planned from the pace of the first ones; the cool-down of `wsd`, measuring and saving end with
+    the budget. A resumed run counts the time that was spent before."""
     batch_size: int = 48
     """Samples an optimiser step sees, over all processes and micro-batches: the number of processes changes the speed
     and not the result. An epoch is cut into equal batches of at most this size: none is left with one sample."""
@@ -69,8 +75,8 @@ class TuningArguments:
     """Of `sgd`."""
     weight_decay: float = 1e-4
     """L2 for `sgd`, decoupled for `adamw`; biases and norms are spared under `adamw`."""
-    schedule: Literal["cosine", "step", "constant", "wsd"] = "cosine"
-    """Of the learning rates. `step` divides them by ten at 60% and 85% of the steps. `wsd` (warm-up, stable, decay)
+    schedule: Literal["auto", "cosine", "step", "constant", "wsd"] = "auto"
+    """Of the learning rates. `auto`: `wsd` under a `budget`, else `cosine`. `step` divides them by ten at 60% and 85% of the steps. `wsd` (warm-up, stable, decay)
     keeps them constant and lets them fall linearly in the last `cooldown` of the steps: a run can be prolonged from
     any step of its stable part."""
     cooldown: float = 0.2
@@ -148,6 +154,9 @@ class TuningArguments:
     """For the intervals of the reported metrics."""
     confidence: float = 0.95
     """Of those intervals."""
+    shown_samples: int = 24
+    """How many test samples, of the worst predicted and of the probably mislabelled each, are kept with the run for its
+    report, as thumbnails or texts. 0: none, for a folder that others will see."""
     checkpoint_every_steps: int | None = None
     """None: at each validation."""
     keep_checkpoints: int = 2
@@ -177,8 +186,9 @@ class TuningArguments:
             "lora_rank",
             "processes",
             "restarts",
+            "shown_samples",
         ):
-            value, least = getattr(self, name), 0 if name == "restarts" else 1
+            value, least = getattr(self, name), 0 if name in ("restarts", "shown_samples") else 1
             if value is not None and (not isinstance(value, int) or value < least):
                 raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
         for name in (
@@ -199,9 +209,23 @@ class TuningArguments:
         for name in ("label_smoothing", "warmup", "cooldown", "confidence", "zoo_start"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
+        if self.budget is not None:
+            self._check_budget()
         if isinstance(self.trackers, str):
             raise InputError(f"trackers={self.trackers!r}: give a tuple of names, such as ('tensorboard',).")
         object.__setattr__(self, "trackers", tuple(self.trackers))
+
+    def _check_budget(self) -> None:
+        assert self.budget is not None
+        object.__setattr__(self, "budget", parse_seconds(self.budget))
+        if self.steps is not None:
+            raise InputError(
+                f"steps={self.steps} and budget={self.budget:g} both say how long the run is: give one of them."
+            )
+        if self.schedule not in ("auto", "wsd"):
+            raise InputError(
+                f"schedule={self.schedule!r} must know its last step at the first: a budget goes with 'wsd' (or 'auto')."
+            )
 
     def _one_of(self, name: str, allowed: tuple[Any, ...]) -> None:
         value = getattr(self, name)
@@ -234,6 +258,7 @@ class TuningArguments:
         left_to_us = self.learning_rate is None and self.head_learning_rate is None
         return self.replace(
             optimizer=optimizer,
+            schedule=self.schedule if self.schedule != "auto" else "cosine" if self.budget is None else "wsd",
             learning_rate=rate,
             head_learning_rate=self.head_learning_rate or 10 * rate,
             rate_search=self.rate_search and left_to_us,

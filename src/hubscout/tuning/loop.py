@@ -22,6 +22,7 @@ from hubscout.tuning.batches import MODEL, Batches, Share
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
+from hubscout.tuning.processes import share_from_main
 from hubscout.tuning.row_targets import Rows
 from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor, set_rates
 
@@ -49,6 +50,12 @@ class TrainState:
     rate: float | None = None
     """The learning rate that a search chose, and why."""
     rate_reason: str = ""
+    seconds: float = 0.0
+    """That the run has taken, all calls together."""
+    length: int = 0
+    """Under a limit of time: how many steps the run has, once its cool-down has begun."""
+    falling: int = 0
+    """Steps of that cool-down."""
 
 
 @dataclass
@@ -74,7 +81,10 @@ class Loop:
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
     deadline: float | None = None
-    """By `time.perf_counter()`: a run that is not where it should be by then stops there, and can go on."""
+    """By `time.perf_counter()` of the main process: a run that is not where it should be by then stops there, and can go
+    on."""
+    began: float = field(default_factory=time.perf_counter)
+    """By `time.perf_counter()`; earlier than it was, by what earlier calls have taken."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
@@ -85,7 +95,7 @@ class Loop:
         self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
         self.task_losses: list[float] = []
         self.seconds_per_step = 0.0
-        """Of the last `run`, its first step left out: that has waited for the data."""
+        """Of the last `run` or `branch`, its first step left out: that has waited for the data."""
 
     def _prepare(self) -> tuple[nn.Module, Any]:
         if any(parameter.requires_grad for parameter in self.network.parameters()):
@@ -103,6 +113,11 @@ class Loop:
                 f"stopped after step {self.train_state.step}. {self._last_checkpoint()}"
             ) from error
         self.observer(Finished("", time.perf_counter() - started, steps=self.train_state.step))
+
+    @property
+    def validation_interval(self) -> int:
+        """Steps between two validations."""
+        return max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
 
     def _shares(self, first: int, end: int) -> Iterator[Share]:
         self.network.train()
@@ -126,8 +141,15 @@ class Loop:
         optimizer = copy.deepcopy(self.optimizer.state_dict())
         first = self.train_state.step
         try:
+            began = time.perf_counter()
             for number, share in enumerate(self._shares(first, first + len(factors))):
-                self._step(first + number, share, factor=factors[number])
+                losses = self._step(first + number, share, factor=factors[number])
+                if number == 0:
+                    _wait_for(losses)
+                    self.seconds_per_step, began = time.perf_counter() - began, time.perf_counter()
+            if len(factors) > 1:
+                _wait_for(losses)
+                self.seconds_per_step = (time.perf_counter() - began) / (len(factors) - 1)
             yield
         finally:
             self.network.load_state_dict(network)
@@ -135,14 +157,14 @@ class Loop:
 
     def _run(self, shares: Iterator[Share], end: int) -> None:
         train_state = self.train_state
-        validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
+        validate_every = self.validation_interval
         checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
         first, since = train_state.step + 1, time.perf_counter()
         while train_state.step < end and not train_state.stopped:
             losses = self._step(train_state.step, next(shares))
             self.pending.append((train_state.step, losses))
             train_state.step += 1
-            late = self.deadline is not None and time.perf_counter() > self.deadline
+            late = self._late()
             last = train_state.step == end or late
             if train_state.step == first:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
@@ -161,6 +183,13 @@ class Loop:
                 self._write_checkpoint()
             if late:
                 return
+
+    def _late(self) -> bool:
+        if self.deadline is None:
+            return False
+        late = time.perf_counter() > self.deadline
+        # Clocks differ between processes: all stop at the same step, when that of the main one says so.
+        return late if self.accelerator.num_processes == 1 else share_from_main(self.accelerator)(lambda: late)
 
     def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
         if factor is None:
@@ -307,6 +336,7 @@ class Loop:
         norms = torch._foreach_norm([p.detach() for p in self.network.parameters()])
         if not torch.isfinite(torch.stack([norm.double() for norm in norms])).all():
             self._diverged(self.train_state.step - 1, "weights became NaN or infinite")
+        self.train_state.seconds = time.perf_counter() - self.began
         if self.accelerator.is_main_process:
             train_state = self.train_state
             scaler = self.accelerator.scaler
@@ -337,6 +367,7 @@ class Loop:
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         self.train_state = TrainState(**state["train_state"])
+        self.began -= self.train_state.seconds
         self.task_losses = [line["parts"]["task"] for line in state["journal"] if line["event"] == "step"]
         if self.accelerator.is_main_process:
             self.journal.resume(state["journal"])
@@ -355,3 +386,8 @@ class Loop:
     def _last_checkpoint(self) -> str:
         latest = self.checkpoints.latest() if self.checkpoints is not None else None
         return f"The last good checkpoint is {latest}." if latest else "No checkpoint was written."
+
+
+def _wait_for(losses: Mapping[str, Tensor]) -> None:
+    """Until a device that works on its own has come to the end of a step."""
+    next(iter(losses.values())).item()

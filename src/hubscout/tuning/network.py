@@ -120,11 +120,11 @@ def check_width(network: Network, batch: Batch) -> None:
     with torch.no_grad():
         found = network.features(batch).shape[-1]
     network.train(was_training)
-    card = network.backbone.card
-    if found != card.feature_dim:
+    card, expected = network.backbone.card, getattr(network.head, "in_features", found)
+    if found != expected:
         raise InputError(
-            f"model={card.identifier!r} gives {found} features on this task and {card.feature_dim} on a single input: "
-            "pairs that are read apart (pairs=siamese) can be ranked but not tuned. Tune it with ?pairs=cross."
+            f"model={card.identifier!r} gives {found} features on this task, and {expected} were expected: it can be "
+            "ranked but not tuned."
         )
 
 

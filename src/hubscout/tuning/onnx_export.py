@@ -16,7 +16,8 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import TuningError
 from hubscout.hubs import Backbone
 from hubscout.hubs.image_preprocessing import ImagePreprocessing
-from hubscout.hubs.image_processor import ImageProcessorPreprocessing
+from hubscout.hubs.pooling import PAIR_PARTS
+from hubscout.hubs.processors import ImageProcessorPreprocessing
 from hubscout.hubs.text_preprocessing import TextPreprocessing
 from hubscout.optional import require
 from hubscout.tasks.kinds import kind_of
@@ -140,6 +141,8 @@ def _example(tuned: Tuned) -> dict[str, Tensor]:
     elif modality in ("text", "text-pair", "tokens"):
         texts = ["the quick brown fox jumps", "a small cat"]
         samples = [text.split() if kind_of(tuned.kind).rows_are_words else text for text in texts]
+        if getattr(tuned.head, "in_features", 0) == PAIR_PARTS * tuned.backbone.card.feature_dim:
+            samples = [(texts[0], texts[1]), (texts[1], texts[1])]
     else:
         raise TuningError(f"ONNX export knows images and text, not {modality} inputs.")
     preprocessing = tuned.backbone.preprocessing

@@ -9,6 +9,7 @@ from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_objects import is_model, register
+from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
@@ -49,6 +50,8 @@ def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, metho
         return backbone, None
     identifier = Identifier.parse(backbone.card.identifier)
     encodes_by_mean = getattr(backbone, "modality", None) == "text" and getattr(backbone, "pooling", None) == "mean"
+    if feature_width(backbone, task) != backbone.card.feature_dim:  # the classifiers of transformers read one text
+        return backbone, None
     if not encodes_by_mean or {"pooling", "pairs"} & identifier.options.keys():
         return backbone, None
     try:
@@ -59,6 +62,12 @@ def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, metho
         "The model is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
         "transformers model; for ranking its features are the mean of the tokens. ?pooling=mean tunes those."
     )
+
+
+def feature_width(backbone: Backbone, task: Task) -> int:
+    """How many features a model gives for a sample of the task: for pairs that are read apart more than for a text."""
+    siamese = task.modality == "text-pair" and getattr(backbone.preprocessing, "pairs", "") == "siamese"
+    return (PAIR_PARTS if siamese else 1) * backbone.card.feature_dim
 
 
 def same_model(first: Backbone, second: Backbone) -> bool:

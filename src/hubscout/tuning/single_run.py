@@ -17,6 +17,7 @@ from hubscout.errors import InputError
 from hubscout.features.model_opening import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
+from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
 from hubscout.runs.tuning_record import Curves
@@ -30,6 +31,7 @@ from hubscout.tuning.companions.head import new_head, start_from_posterior
 from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.decoded_batches import HeldBatches
+from hubscout.tuning.evaluation_details import details
 from hubscout.tuning.evaluator import Evaluator
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.frozen_probe import FrozenProbe
@@ -39,12 +41,13 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
-from hubscout.tuning.opened_models import fingerprint, open_model, open_model_to_tune, same_model
+from hubscout.tuning.opened_models import feature_width, fingerprint, open_model, open_model_to_tune, same_model
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
 from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.time_budget import TimePlan, fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
 from hubscout.tuning.tuned_folder import save_record
 
@@ -78,7 +81,9 @@ class SingleRun:
         skip_bad: bool = False,
         restarts: Sequence[str] = (),
         rate: RateChoice | None = None,
+        began: float | None = None,
     ) -> None:
+        self.began = began if began is not None else time.perf_counter()
         self.method: Method = METHODS[method]()
         check_trainable(task)
         if self.method.uses_teachers and not teachers:
@@ -89,6 +94,7 @@ class SingleRun:
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
         self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
+        self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
@@ -121,17 +127,30 @@ class SingleRun:
         wanted = self.asked.linear_probe
         if self.loop.train_state.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
             self._probe()
-        if searches:
+        plan = self._plan_time(searches)
+        if searches and steps_per_rate(self.loop.steps):
             self._search()
+        if plan is not None:
+            fit_to_time(self, plan.end, plan.pace)
         self.loop.run()
         return self.finish()
+
+    def _plan_time(self, searches: bool) -> TimePlan | None:
+        """Give the run the length that its budget has time for."""
+        budget = self.asked.budget
+        if budget is None or self.loop.train_state.step >= self.loop.train_state.length > 0:
+            return None
+        plan = plan_time(self, float(budget), searches=searches)
+        self._note(plan.summary)
+        self._announce()
+        return plan
 
     def _probe(self) -> None:
         """Measure the probes of the model and of its teachers; the model's is the best network so far."""
         network, train_state, frozen_features = self.loop.network, self.loop.train_state, self.frozen_features
 
         def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
-            head = new_head(self.model.card.feature_dim, network.loss, self.arguments.seed)
+            head = new_head(feature_width(self.model, self.task), network.loss, self.arguments.seed)
             posterior, features = frozen_features.posterior(self.model), frozen_features.features(self.model)
             start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
             own, others = (
@@ -154,9 +173,8 @@ class SingleRun:
     def _searches(self) -> bool:
         """Whether a learning rate is still to be found."""
         fresh = self.rate is None and self.loop.train_state.step == 0
-        return (
-            fresh and self.asked.rate_search and len(self.task.validation) > 0 and steps_per_rate(self.loop.steps) > 0
-        )
+        long_enough = self.asked.budget is not None or steps_per_rate(self.loop.steps) > 0
+        return fresh and self.asked.rate_search and len(self.task.validation) > 0 and long_enough
 
     def _search(self) -> None:
         short = steps_per_rate(self.loop.steps)
@@ -217,13 +235,14 @@ class SingleRun:
             checkpoints,
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
+            began=self.began,
         )
         self._start(self.loop, checkpoints, resume)
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
         arguments, device = self.arguments, self.accelerator.device
-        head = new_head(self.model.card.feature_dim, loss, arguments.seed)
+        head = new_head(feature_width(self.model, self.task), loss, arguments.seed)
         if arguments.head_init == "posterior":
             frozen_features = self.frozen_features
 
@@ -304,11 +323,15 @@ class SingleRun:
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
+        self._announce()
+        if self.arguments.trackers:
+            self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
+
+    def _announce(self) -> None:
+        loop = self.loop
         loop.journal.announce(
             time=time.time(), step=loop.train_state.step, steps=loop.steps, batch_size=self.arguments.batch_size
         )
-        if self.arguments.trackers:
-            self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
 
     def finish(self) -> Tuned:
         """Take the best weights, save them and measure them."""
@@ -355,23 +378,39 @@ class SingleRun:
             steps=loop.train_state.step,
             notes=tuple(self.notes),
             sizes={name: len(split) for name, split in self.task.splits.items()},
+            environment=self.environment,
         )
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
         test = self._batches(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
-        metrics, merged = self.evaluator.measure(network, parts), None
+        outcomes = self.evaluator.outcomes(network, parts)
+        metrics, merged = self.evaluator.measure(outcomes), None
         if is_mixture(network.body):
             plain = copy.deepcopy(self.model)
             assert plain.module is not None
             merge(plain.module)
-            merged = self.evaluator.measure(Network(plain, network.head, network.loss, self.method), parts)
+            outcomes = self.evaluator.outcomes(Network(plain, network.head, network.loss, self.method), parts)
+            merged = self.evaluator.measure(outcomes)
         # What is saved of a mixture is the merged network.
-        warning = Verdict(self.task).warning(merged if merged is not None else metrics)
+        verdict = Verdict(self.task)
+        warning = verdict.warning(merged if merged is not None else metrics)
         if warning:
             self._note(warning)
-        tuned = replace(tuned, metrics=metrics, merged_metrics=merged, warning=warning, notes=tuple(self.notes))
+        tuned = replace(
+            tuned,
+            metrics=metrics,
+            merged_metrics=merged,
+            guess={split: verdict.guess(split) for split in metrics},
+            warning=warning,
+            notes=tuple(self.notes),
+            seconds=time.perf_counter() - self.began,
+        )
+        split = next((name for name in ("test", "validation") if name in outcomes), None)
+        if split is not None and self.accelerator.is_main_process:
+            shown = self.arguments.shown_samples
+            tuned = replace(tuned, evaluation=details(self.task, split, *outcomes[split], shown))
         if self.accelerator.is_main_process:
             probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
             loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)

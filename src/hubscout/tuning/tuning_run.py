@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ def tune(
         CheckpointError: `out` holds a checkpoint of another run.
 
     """
+    began = time.perf_counter()
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
@@ -96,6 +98,7 @@ def tune(
             skip_bad=skip_bad,
             restarts=restarts,
             rate=rate,
+            began=began,
         )
         try:
             tuned = run.execute(resume=not overwrite)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.opened_models import feature_width
 from hubscout.tuning.plan import mixed_seed
 from hubscout.tuning.teacher_panel import TeacherPanel
 
@@ -43,8 +44,8 @@ class Distillation(Method):
         arguments = preparation.arguments
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.panel = TeacherPanel.of(preparation)
-        width = preparation.model.card.feature_dim
-        self.extra = nn.ModuleList(nn.Linear(width, t.card.feature_dim, bias=False) for t in preparation.teachers)
+        width, *widths = (feature_width(m, preparation.task) for m in (preparation.model, *preparation.teachers))
+        self.extra = nn.ModuleList(nn.Linear(width, teachers, bias=False) for teachers in widths)
         # A generator of their own: the head's initial weights must not depend on whether there are teachers.
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
         for linear in self.extra:

@@ -199,8 +199,13 @@ def test_the_run_folder_holds_the_ranking_and_the_events(
     assert Ranking.load(tmp_path / "run") == ranking
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events] == [
-        "started", "model-started", "model-finished", "model-started", "model-failed", "finished",
-    ]  # fmt: skip
+        "started",
+        "model-started",
+        "model-finished",
+        "model-started",
+        "model-failed",
+        "finished",
+    ]
 
 
 def test_interrupted_and_resumed(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
@@ -459,3 +464,52 @@ def test_progress_is_shown_in_a_terminal_unless_it_is_unwanted(array_task: Task,
         screen.flush()
         assert "models" in os.read(ours, 1 << 16).decode()
     os.close(ours)
+
+
+def test_a_profile_says_where_each_second_went(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    wanted = [models["strong"], models["weak"]]
+    plain = rank(array_task, wanted, cache=tmp_path / "a")
+    ranking = rank(array_task, wanted, cache=tmp_path / "b", out=tmp_path / "run", profile=True)
+    assert [row.score for row in ranking] == [row.score for row in plain]
+    assert all(row.profile is None for row in plain)
+    assert "Where the time went" not in str(plain)
+    rest = ranking.environment["profile"]
+    for row in ranking:
+        assert row.profile is not None
+        assert {"load", "decode", "forward", "statistics", "latency", "score"} <= set(row.profile.main)
+        assert {"decode", "write"} <= set(row.profile.beside)  # other threads
+        assert sum(row.profile.main.values()) == pytest.approx(row.profile.seconds)
+    assert {"start", "write"} <= set(rest["main"])
+    whole = rest["seconds"] + sum(row.profile.seconds for row in ranking if row.profile is not None)
+    assert sum(rest["main"].values()) == pytest.approx(rest["seconds"])
+    assert whole == pytest.approx(ranking.seconds, abs=0.2)
+    assert Ranking.load(tmp_path / "run")[0].profile == ranking[0].profile
+    text = str(ranking)
+    assert "Where the time went" in text
+    assert "between models" in text
+    page = ranking.report(tmp_path / "page.html").read_text()
+    assert "Where the time went" in page
+
+
+def test_the_profiles_of_growing_subsets_add_up(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    ranking = rank(
+        array_task, [models["strong"], models["weak"]], cache=tmp_path, progressive=True, drop=False, profile=True
+    )
+    assert len(ranking.stages) > 1
+    spent = [row.profile.seconds for row in ranking if row.profile is not None]
+    last = [row.seconds or 0.0 for row in ranking]
+    assert sum(spent) > sum(last)
+    assert sum(spent) <= ranking.seconds
+
+
+def test_what_ran_a_network_is_in_its_row(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    ranking = rank(array_task, [models["strong"]], cache=False, accelerate="onnxruntime", out=tmp_path)
+    assert ranking[0].backend == "onnxruntime"
+    assert Ranking.load(tmp_path)[0].backend == "onnxruntime"
+    assert "Run by ONNX Runtime: look" in str(ranking)
+    assert "onnxruntime" in ranking.report(tmp_path / "page.html").read_text()
+    eager = rank(array_task, [models["strong"]], cache=False, accelerate="off")
+    assert eager[0].backend == "torch"
+    assert "ONNX Runtime" not in str(eager)
+    assert abs(eager[0].score - ranking[0].score) < 1e-4

@@ -8,10 +8,32 @@ from hubscout.errors import InputError
 from hubscout.serve.served_folder import Folder, NotHereError, links_in, read_real, real_files
 
 BAD = [
-    "", ".", "..", "../secret", "run/../../secret", "/etc/passwd", "//etc/passwd", "run/", "/run", "run//ranking.json",
-    "..\\secret", "run\\..\\..\\secret", "C:\\Windows", "C:", "run\0", "\0", "run\n", ".hidden", "run/.hidden",
-    "%2e%2e/secret", "~", "~/x", "a/b/c/d/e/f", "x" * 5000, "run/ranking.json:stream",
-]  # fmt: skip
+    "",
+    ".",
+    "..",
+    "../secret",
+    "run/../../secret",
+    "/etc/passwd",
+    "//etc/passwd",
+    "run/",
+    "/run",
+    "run//ranking.json",
+    "..\\secret",
+    "run\\..\\..\\secret",
+    "C:\\Windows",
+    "C:",
+    "run\0",
+    "\0",
+    "run\n",
+    ".hidden",
+    "run/.hidden",
+    "%2e%2e/secret",
+    "~",
+    "~/x",
+    "a/b/c/d/e/f",
+    "x" * 5000,
+    "run/ranking.json:stream",
+]
 
 
 @pytest.fixture

@@ -9,10 +9,27 @@ from hubscout.errors import InputError, UnknownMetricError, UnknownNameError
 from hubscout.metrics import METRICS, Metric, Score, available, combine_zoo, metric, score, score_parts, score_zoo
 
 EXPECTED = {
-    "logme", "leep", "nce", "h-score", "n-leep", "transrate", "gbc", "parc", "sfda", "pactran", "laplace",
-    "linear-probe", "knn", "ncti", "etran", "params", "flops", "source-accuracy", "popularity",
+    "logme",
+    "leep",
+    "nce",
+    "h-score",
+    "n-leep",
+    "transrate",
+    "gbc",
+    "parc",
+    "sfda",
+    "pactran",
+    "laplace",
+    "linear-probe",
+    "knn",
+    "ncti",
+    "etran",
+    "params",
+    "flops",
+    "source-accuracy",
+    "popularity",
     "logme-capacity",
-}  # fmt: skip
+}
 
 
 def test_every_metric_is_registered_with_a_formula_and_a_source():

@@ -22,11 +22,17 @@ def wide(make_row: Make, make_ranking: Make) -> Ranking:
     """Models with long identifiers, and a cell under every heading."""
     rows = [
         make_row(
-            f"{ZOO}mobilenetv2_coral_{data}", score, seed=seed, flops=600_000_000, samples_per_second=123.0,
-            latency_seconds=0.0123, seconds=12.3, scores={"logme": score, "leep": -1.25, "knn": 0.75},
+            f"{ZOO}mobilenetv2_coral_{data}",
+            score,
+            seed=seed,
+            flops=600_000_000,
+            samples_per_second=123.0,
+            latency_seconds=0.0123,
+            seconds=12.3,
+            scores={"logme": score, "leep": -1.25, "knn": 0.75},
         )
         for seed, (data, score) in enumerate((("in1k", 0.3), ("inat_bird", 0.2), ("inat_insect", 0.1)))
-    ]  # fmt: skip
+    ]
     return make_ranking(*rows, metrics=("logme", "leep", "knn"))
 
 
@@ -144,8 +150,16 @@ def test_how_many_failed_is_said(make_row: Make, make_ranking: Make) -> None:
 
 
 def test_short_names_never_call_two_models_alike() -> None:
-    identifiers = ["file:/a/x/model.pth", "file:/b/x/model.pth", "file:/c/model.pth?arch=timm/a", "timm/model.pth",
-                   "hf/x?pooling=cls", "hf/x?pooling=mean", "python:m:f", "python:n:f"]  # fmt: skip
+    identifiers = [
+        "file:/a/x/model.pth",
+        "file:/b/x/model.pth",
+        "file:/c/model.pth?arch=timm/a",
+        "timm/model.pth",
+        "hf/x?pooling=cls",
+        "hf/x?pooling=mean",
+        "python:m:f",
+        "python:n:f",
+    ]
     names = short_names(identifiers)
     assert len(set(names)) == len(identifiers)
     assert names[4:6] == ["x?pooling=cls", "x?pooling=mean"]

@@ -20,8 +20,16 @@ Make = Callable[..., Any]
 def full(make_row: Make, make_ranking: Make) -> Ranking:
     layer = LayerScore(name="layer1", score=0.2, standard_error=0.01, gain=0.1, feature_dim=32)
     return make_ranking(
-        make_row("a", 0.5, scores={"logme": 0.5, "knn": 0.9}, standard_errors={"logme": 0.003}, layers=(layer,),
-                 card={"licence": "mit", "downloads": 12}, notes=("batch halved",), seconds=1.5),
+        make_row(
+            "a",
+            0.5,
+            scores={"logme": 0.5, "knn": 0.9},
+            standard_errors={"logme": 0.003},
+            layers=(layer,),
+            card={"licence": "mit", "downloads": 12},
+            notes=("batch halved",),
+            seconds=1.5,
+        ),
         make_row("b", 0.4, seed=4),
         make_row("c", 0.2, n=500, dropped=Dropped(n=500, stage=0, leader="a", probability=0.002)),
         failures=(Failure(identifier="d", error="ModelNotFoundError", reason="no such model"),),
@@ -32,7 +40,7 @@ def full(make_row: Make, make_ranking: Make) -> Ranking:
         seconds=12.5,
         complete=False,
         seed=3,
-    )  # fmt: skip
+    )
 
 
 def test_round_trip(full: Ranking, tmp_path: Path) -> None:
@@ -93,5 +101,9 @@ def test_the_table_takes_facts_of_several_types(full: Ranking, tmp_path: Path) -
     replace(full, rows=rows).save(tmp_path)
     table = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
     assert {row["identifier"]: row["card:fact"] for row in table} == {
-        "m0": "81%", "m1": "0.5", "m2": str(1 << 70), "m3": "a?b", "m4": None,
-    }  # fmt: skip
+        "m0": "81%",
+        "m1": "0.5",
+        "m2": str(1 << 70),
+        "m3": "a?b",
+        "m4": None,
+    }
