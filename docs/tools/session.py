@@ -137,7 +137,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         run_session(folder)
     draw_data(folder, ASSETS / "session-data.jpg")
-    draw_terminal(folder, ("rank", "tune", "report"), ASSETS / "session.svg")
+    draw_terminal(folder, ("rank", "tune", "page"), ASSETS / "session.svg")
     draw_pages(
         folder,
         {

@@ -72,10 +72,13 @@ def test_a_ranking_of_which_nothing_came_leaves_no_folder(hubscout: Run, images:
         ("rank", "--time-limit"),
         ("race", "--budget"),
         ("race", "--max-latency"),
+        ("tune", "--budget"),
+        ("tune", "--limit"),
     ],
 )
 def test_an_amount_that_is_none_is_said_before_the_data_are_read(hubscout: Run, command: str, option: str) -> None:
-    result = hubscout(command, "no/such/folder", option, "soon", "--out", "run")
+    model = ["--model", "pypi/alexnet-features"] if command == "tune" else []
+    result = hubscout(command, "no/such/folder", *model, option, "soon", "--out", "run")
     assert result.exit_code == 2
     assert result.stderr.startswith(f"Error: {option} must be ")
 

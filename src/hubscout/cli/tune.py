@@ -22,6 +22,7 @@ from hubscout.cli.data_options import (
     ResumeOption,
     SplitOption,
     TextOption,
+    check_amounts,
     open_data,
 )
 from hubscout.cli.engine_options import engine_options
@@ -173,6 +174,7 @@ def tune(
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
+    check_amounts(limit=limit, budget=budget)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
