@@ -136,7 +136,7 @@ class Block:
         upper = np.zeros(self.upper_gram.shape, np.float32, order="F")
         copy_upper(self.upper_gram, upper)
         sums = {name: getattr(self, name).copy() for name in ARRAYS if name not in ("upper_gram", "cross")}
-        return Block(n=self.n, upper_gram=upper, cross=self.cross.astype(np.float32), **sums)
+        return Block(n=self.n, rows=self.rows, upper_gram=upper, cross=self.cross.astype(np.float32), **sums)
 
     def about(self, shift: Array, target_shift: Array) -> Block:
         """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""
