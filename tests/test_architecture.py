@@ -112,7 +112,6 @@ def late():
 LONG = 150
 """Lines. A shorter module may be tested through those that use it."""
 TESTED_BY = {
-    "cli/cache.py": "features/test_cache_command.py",
     "cli/tune.py": "tuning/test_commands.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
     "engines/worker_pool.py": "engines/test_local.py",
@@ -154,6 +153,7 @@ TOPICS = {
     "evidence/test_fuzz.py",
     "evidence/test_properties.py",
     "evidence/test_published_faults.py",
+    "features/test_cache_command.py",
     "features/test_real_models.py",
     "metrics/test_all_metrics.py",
     "racing/test_race_kinds.py",

@@ -101,7 +101,7 @@ def test_bad_input() -> None:
         Task.from_arrays([], [])
     with pytest.raises(TaskError, match="not finite"):
         Task.from_arrays(np.full((4, 2), np.nan), [0, 1, 0, 1])
-    with pytest.raises(TaskError, match="row 1 is no array of finite numbers"):
+    with pytest.raises(TaskError, match="row 1 is not an array of finite numbers"):
         Task.from_arrays([np.zeros(2), np.array([0, np.inf])], [0, 1])
     with pytest.raises(TaskError, match="Tagging goes with lists of words"):
         Task.from_arrays(["a", "b"], [["X"], ["Y"]], kind="tagging")

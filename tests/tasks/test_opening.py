@@ -73,7 +73,7 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="is empty"):
         open_task(tmp_path / "empty")
     (tmp_path / "a.pdf").write_bytes(b"")
-    with pytest.raises(TaskError, match="no data that is understood"):
+    with pytest.raises(TaskError, match="cannot be read as data"):
         open_task(tmp_path / "a.pdf")
 
 
