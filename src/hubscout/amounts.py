@@ -93,7 +93,7 @@ def parse_seconds(value: float | str, argument: str = "budget") -> float:
         (600.0, 5400.0, 45.0, 0.02)
 
     """
-    wrong = f"{argument} must be a time such as 600, '20ms', '90s', '10min' or '1h 30min', not {value!r}."
+    wrong = f"{argument} must be a time such as 600, '20ms', '90s', '10min', '1h 30min' or '30d', not {value!r}."
     if isinstance(value, str):
         parts = _PART.findall(value.lower())
         rest = _PART.sub("", value.lower()).strip()

@@ -37,7 +37,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(header_style="bold", title=title or None)
+    table = Table(header_style="bold", title=Text(title) if title else None)
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", overflow="fold")
     for row in rows:
