@@ -54,6 +54,14 @@ def stop():
 '''
 
 
+@pytest.fixture(autouse=True)
+def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without --out goes to runs/ of the current folder."""
+    here = tmp_path / "current"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("zoo") / "networks.py"

@@ -63,7 +63,10 @@ LimitOption = Annotated[
     str | None, typer.Option("--limit", help="Use a stratified subset of so many train samples, such as 2k.")
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Only go on with the run in --out; the same command does so without it too.")
+    bool,
+    typer.Option(
+        "--resume", help="Resume the run in --out, and fail if there is none. Without it the same command resumes too."
+    ),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew and replace the run that is in --out.")]
 KindOption = Annotated[
@@ -81,8 +84,10 @@ ModelsOption = Annotated[
         autocompletion=complete_models,
     ),
 ]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave samples out that cannot be read.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Of splits, subsets, order and everything else random.")]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave out samples that cannot be read.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="Random seed for splits, subsets, the order of samples and sampling.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 AccelerateOption = Annotated[
@@ -104,6 +109,17 @@ SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`."),
 ]
+
+
+def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
+    """Raise for a limit or a time that is none, before the data are read, which can take long."""
+    from hubscout.amounts import parse_limit, parse_seconds
+
+    if limit is not None:
+        parse_limit(limit)
+    for name, value in times.items():
+        if value is not None:
+            parse_seconds(value, name)
 
 
 def open_data(

@@ -53,7 +53,7 @@ def predict(
     label: options.LabelOption = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples per batch.")] = 32,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,

@@ -25,6 +25,7 @@ from hubscout.cli.options import (
     SplitOption,
     TextOption,
     TuningDeviceOption,
+    check_amounts,
     complete_models,
     engine_options,
     open_data,
@@ -115,6 +116,7 @@ def race(
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
+    check_amounts(budget=budget, max_latency=max_latency)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )

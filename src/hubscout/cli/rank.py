@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
 
 import typer
 
 from hubscout.cli import options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -54,7 +57,7 @@ hubscout rank pets.parquet --label breed -m @models.txt --budget 10min --device 
 The same command with other models adds them to the ranking in --out; with other data or options it is refused.
 
 Exit status: 0 all models ranked, 3 some models failed (they are listed with reasons), 1 none could be ranked,
-2 bad input, 130 interrupted (what is finished is in --out; the same command goes on)."""
+2 bad input, 130 interrupted (what is finished is in --out; run the same command again to resume)."""
 
 
 @app.command(epilog=EPILOG)
@@ -84,7 +87,8 @@ def rank(
         ),
     ] = None,
     progressive: Annotated[
-        bool, typer.Option("--progressive", help="Growing subsets and dropping, without a time limit.")
+        bool,
+        typer.Option("--progressive", help="As --budget, without a time limit: growing subsets, dropping on the way."),
     ] = False,
     layers: Annotated[
         list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', or names joined by commas.")
@@ -99,7 +103,9 @@ def rank(
     device: options.DeviceOption = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
     accelerate: options.AccelerateOption = "auto",
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, help="Samples per batch; chosen automatically if not given.")
+    ] = None,
     cache: options.CacheOption = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
@@ -121,7 +127,10 @@ def rank(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Run folder: every finished model is saved there at once, beside those there."
+            "--out",
+            "-o",
+            help="Run folder: every finished model is saved there at once, beside those there. Without it a new one in "
+            "runs/; none with --json, --quiet or --no-cache.",
         ),
     ] = None,
     resume: options.ResumeOption = False,
@@ -143,11 +152,13 @@ def rank(
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
     check_acceleration(accelerate)
+    options.check_amounts(budget=budget, limit=limit, time_limit=time_limit)
     options_of_engine = options.engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
@@ -160,7 +171,11 @@ def rank(
     for note in found.notes:
         say(note, quiet=quiet)
     layer_names = split_list(layers or [])
-    with display(len(wanted), quiet=quiet) as observer:
+    by_script = as_json or quiet or no_cache or resume or overwrite
+    with (
+        nullcontext(out) if by_script else run_folder(out, task.name, quiet=quiet) as place,
+        display(len(wanted), quiet=quiet) as observer,
+    ):
         ranking = rank_models(
             task,
             found.models,
@@ -181,7 +196,7 @@ def rank(
             time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,
-            out=out,
+            out=place,
             resume=resume,
             overwrite=overwrite,
             observer=observer,
@@ -195,8 +210,9 @@ def rank(
         print_result(ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
-    if out is not None:
-        say(f"Saved in {out}.", quiet=quiet)
+    if place is not None:
+        commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
+        say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
         from hubscout.runs.explained import NOTHING_EXPLAINED
 

@@ -29,7 +29,9 @@ hubscout evaluate run/ ref/reference.csv"""
 def reference(
     data: options.DataArgument,
     models: options.ModelsOption,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of trials and table; run the same command again to resume.")
+    ],
     image: options.ImageOption = None,
     image_root: options.ImageRootOption = None,
     text: options.TextOption = None,
@@ -39,12 +41,13 @@ def reference(
     search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
         str | None,
-        typer.Option("--learning-rates", help="By commas; those that suit inputs and optimiser if not given."),
+        typer.Option("--learning-rates", help="Joined by commas; those that suit inputs and optimiser if not given."),
     ] = None,
     weight_decays: Annotated[
-        str | None, typer.Option("--weight-decays", help="By commas; those that suit the optimiser if not given.")
+        str | None,
+        typer.Option("--weight-decays", help="Joined by commas; those that suit the optimiser if not given."),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Of each model, for --search tpe.")] = 49,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Trials per model, with --search tpe.")] = 49,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
     seed: options.SeedOption = 0,
@@ -53,7 +56,7 @@ def reference(
     overwrite: options.OverwriteOption = False,
     skip_bad: options.SkipBadOption = False,
     device: options.TuningDeviceOption = "auto",
-    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory.")] = False,
     engine: options.EngineOption = "local",
     address: options.AddressOption = None,
     settings: options.SettingsOption = None,

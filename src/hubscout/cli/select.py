@@ -32,9 +32,15 @@ def select(
     method: Annotated[
         str, typer.Option("--method", help="top: the k best. joint: the set that explains most together.")
     ] = "top",
-    max_params: Annotated[str | None, typer.Option("--max-params", help="Of each model, such as 10M.")] = None,
-    max_flops: Annotated[str | None, typer.Option("--max-flops", help="Of each model, such as 2G.")] = None,
-    max_latency: Annotated[str | None, typer.Option("--max-latency", help="Per sample, such as 20ms.")] = None,
+    max_params: Annotated[
+        str | None, typer.Option("--max-params", help="At most so many parameters per model, such as 10M.")
+    ] = None,
+    max_flops: Annotated[
+        str | None, typer.Option("--max-flops", help="At most so many operations per sample, such as 2G.")
+    ] = None,
+    max_latency: Annotated[
+        str | None, typer.Option("--max-latency", help="At most so much time per sample, such as 20ms.")
+    ] = None,
     cache: Annotated[
         str | None, typer.Option("--cache", help="Folder or URL of the feature cache, if not that of the run.")
     ] = None,

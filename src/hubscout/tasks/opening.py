@@ -20,6 +20,8 @@ CONSTRUCTORS = {"from_image_folder": "image_folders", "from_table": "tables", "f
 """Those that read files, which a task can be opened with again, and their modules."""
 _HOMES = {**CONSTRUCTORS, "from_pair": "data_objects", "from_torch_dataset": "data_objects"}
 _ONLY_KIND = {"from_image_folder": "classification", "from_conll": "tagging"}
+_COLUMN_OPTIONS = ("label", "image", "text", "split", "audio", "tokens", "image_root")
+"""What only a table has."""
 # A folder with very many files is known for an image folder long before its end.
 _FILES_LOOKED_AT = 2000
 
@@ -109,7 +111,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
         raise TaskError(f"The folder {str(path)!r} is empty.")
     has_tables = bool(tables_in(path))
     # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
-    names_columns = any(option in (options or {}) for option in ("label", "image", "text", "split", "audio", "tokens"))
+    names_columns = any(option in (options or {}) for option in _COLUMN_OPTIONS)
     if has_tables and (names_columns or not _has_class_folders(path)):
         return "from_table"
     if (
@@ -159,6 +161,14 @@ def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
 
         known = ["labels", *list(inspect.signature(from_arrays).parameters)[2:]]
     unknown = [option for option in options if option not in known and not (source is None and option == first)]
+    if unknown and name == "from_image_folder" and unknown[0] in _COLUMN_OPTIONS:
+        value = options[unknown[0]]
+        named = repr(value) if isinstance(value, str) else repr(",".join(map(str, value)))
+        raise TaskError(
+            f"{unknown[0]}={named}: this names a column of a table, and the data is a folder of images. The label of "
+            "an image is the name of the sub-folder that it is in: leave the option out, or give a CSV file with a "
+            "column of paths and a column of labels."
+        )
     if unknown:
         raise TaskError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
     return function(**options) if source is None else function(source, **options)
