@@ -134,11 +134,13 @@ TESTED_BY = {
     "report/sections/tuning.py": "report/test_tuning_runs.py",
     "runs/row.py": "runs/test_ranking.py",
     "serve/pages/compare.py": "serve/test_application.py",
+    "serve/pages/start.py": "serve/test_application.py",
     "serve/summary.py": "serve/test_run_index.py",
     "tasks/assembly.py": "tasks/test_task.py",
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
+    "tuning/network.py": "tuning/test_loop.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
     "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
