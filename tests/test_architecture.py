@@ -210,3 +210,9 @@ def test_no_test_outlives_its_module():
         folder, name = SOURCE / path.parent.name, path.stem.removeprefix("test_")
         if folder.is_dir() and f"{folder.name}/{path.name}" not in several:
             assert list(folder.glob(f"**/{name}.py")), f"{path.name} is named after no module of {folder.name}/"
+
+
+def test_file_names_are_unique():
+    names = [path.name for path in SOURCE.glob("**/*.py") if path.name != "__init__.py"]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"several files are called {twice}: a name says which file is meant"

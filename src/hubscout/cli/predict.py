@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli import options
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, print_result, print_table, say
 from hubscout.cli.values import AllowCodeOption
 
