@@ -120,3 +120,12 @@ class Slow(Channels):
 def slow():
     return Slow([1.0, 1.0, 1.0])
 """
+
+
+@pytest.fixture
+def run_folder(hubscout: Callable[..., Any], images: Path, zoo: str, tmp_path: Path) -> Path:
+    """A ranking of two models."""
+    folder = tmp_path / "run"
+    result = hubscout("rank", images, "-m", f"{zoo}:red,{zoo}:colours", "--out", folder, "-q")
+    assert result.exit_code == 0
+    return folder

@@ -128,7 +128,7 @@ def test_tuning_from_memory_is_tuning_from_the_source(task):
 
 
 def test_crops_lie_inside_the_image_and_the_whole_image_is_itself():
-    crops = random_crops(np.arange(500), seed=0, epoch=0)
+    crops = random_crops(np.arange(500), seed=0, view=0)
     x, y, width, height, mirror = crops.unbind(dim=1)
     assert (x.abs() + width <= 1 + 1e-6).all()
     assert (y.abs() + height <= 1 + 1e-6).all()

@@ -24,6 +24,7 @@ COMMANDS = (
     "models",
     "select",
     "tune",
+    "soup",
     "predict",
     "evaluate",
     "reference",

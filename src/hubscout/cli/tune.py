@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.completion import complete_models
-from hubscout.cli.data_options import (
+from hubscout.cli.options import (
+    AddressOption,
+    CacheOption,
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -20,22 +21,19 @@ from hubscout.cli.data_options import (
     LimitOption,
     OverwriteOption,
     ResumeOption,
-    SplitOption,
-    TextOption,
-    check_amounts,
-    open_data,
-)
-from hubscout.cli.engine_options import engine_options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_folders import run_folder
-from hubscout.cli.run_options import (
-    AddressOption,
-    CacheOption,
     SeedOption,
     SettingsOption,
     SkipBadOption,
+    SplitOption,
+    TextOption,
     TuningDeviceOption,
+    check_amounts,
+    complete_models,
+    engine_options,
+    open_data,
 )
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -66,8 +64,8 @@ def tune(
         str | None,
         typer.Option(
             "--method",
-            help="fine-tune, kd, logit-kd, zoo, b-tuning, or all: compare them over seeds. Without it: b-tuning where "
-            "there are teachers, fine-tune where there are none.",
+            help="fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without "
+            "it: b-tuning where there are teachers, fine-tune where there are none.",
         ),
     ] = None,
     out: Annotated[
@@ -109,7 +107,8 @@ def tune(
     teacher_targets: Annotated[
         str | None,
         typer.Option(
-            "--teacher-targets", help="When teachers answer: cached (once, first), left-out, or live (each step)."
+            "--teacher-targets",
+            help="When teachers answer: cached (once, first), left-out, live (each step), or views (of a few crops).",
         ),
     ] = None,
     seed: SeedOption = 0,

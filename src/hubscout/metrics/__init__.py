@@ -28,13 +28,10 @@ from hubscout.metrics.metric_registry import (
     Metric,
     Score,
     available,
-    combine_zoo,
     lookup,
     metric,
-    score,
-    score_parts,
-    score_zoo,
 )
+from hubscout.metrics.scoring import combine_zoo, score, score_parts, score_zoo
 
 __all__ = [
     "METRICS",

@@ -32,7 +32,7 @@ def class_ids(targets: Any, rows: int) -> tuple[np.ndarray, int]:
 
 
 def label_matrix(targets: Any, rows: int) -> np.ndarray:
-    """A float64 matrix of 0 and 1, one column a label, of which at least one varies."""
+    """A float64 matrix of 0 and 1, one column per label, of which at least one varies."""
     return _matrix(targets, rows, "multilabel")
 
 

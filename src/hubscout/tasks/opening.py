@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from hubscout.errors import TaskError
 from hubscout.tasks.data_objects import constructor_of_object
-from hubscout.tasks.image_folders import from_image_folder, missing_path, walk
+from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.remote import is_url, open_url
 from hubscout.tasks.task import Task
 
-CONSTRUCTORS = ("from_image_folder", "from_table", "from_hf", "from_conll")
+CONSTRUCTORS = {"from_image_folder": "image_folders", "from_table": "tables", "from_hf": "hf", "from_conll": "conll"}
+"""Those that read files, which a task can be opened with again, and their modules."""
+_HOMES = {**CONSTRUCTORS, "from_pair": "data_objects", "from_torch_dataset": "data_objects"}
 _ONLY_KIND = {"from_image_folder": "classification", "from_conll": "tagging"}
 _COLUMN_OPTIONS = ("label", "image", "text", "split", "audio", "tokens", "image_root")
 """What only a table has."""
@@ -149,29 +152,9 @@ def reopen(source: Mapping[str, Any]) -> Task:
     return task
 
 
-def _constructor(name: str) -> Callable[..., Task]:
-    if name == "from_image_folder":
-        return from_image_folder
-    if name == "from_table":
-        from hubscout.tasks.tables import from_table
-
-        return from_table
-    if name == "from_conll":
-        from hubscout.tasks.conll import from_conll
-
-        return from_conll
-    if name in ("from_pair", "from_torch_dataset"):
-        from hubscout.tasks import data_objects
-
-        return getattr(data_objects, name)
-    from hubscout.tasks.hf import from_hf
-
-    return from_hf
-
-
 def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
     """Call a constructor; with an unknown option, say which there are."""
-    function = _constructor(name)
+    function = getattr(importlib.import_module(f"hubscout.tasks.{_HOMES[name]}"), name)
     first, *known = inspect.signature(function).parameters
     if name in ("from_pair", "from_torch_dataset"):
         from hubscout.tasks.array_tasks import from_arrays

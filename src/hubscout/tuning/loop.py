@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,10 @@ from hubscout.errors import DivergedError, InterruptedRunError, TuningError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import MODEL, Batches, Share
+from hubscout.tuning.batches import MODEL, Batches, Share, view_of
 from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.companions.mixup import mix
+from hubscout.tuning.companions.weight_average import WeightAverage
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
 from hubscout.tuning.processes import share_from_main
@@ -81,8 +83,7 @@ class Loop:
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
     deadline: float | None = None
-    """By `time.perf_counter()` of the main process: a run that is not where it should be by then stops there, and can go
-    on."""
+    """By `time.perf_counter()` of the main process: a run that is late by then stops there, and can go on."""
     began: float = field(default_factory=time.perf_counter)
     """By `time.perf_counter()`; earlier than it was, by what earlier calls have taken."""
 
@@ -91,6 +92,7 @@ class Loop:
         self.wrapped, self.prepared = self._prepare()
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
+        self.average = WeightAverage(self.network, self.arguments.ema) if self.arguments.ema else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
         self.task_losses: list[float] = []
@@ -163,6 +165,8 @@ class Loop:
         while train_state.step < end and not train_state.stopped:
             losses = self._step(train_state.step, next(shares))
             self.pending.append((train_state.step, losses))
+            if self.average is not None:
+                self.average.update(self.network)
             train_state.step += 1
             late = self._late()
             last = train_state.step == end or late
@@ -208,14 +212,19 @@ class Loop:
         set_rates(self.optimizer, factor)
         self.prepared.zero_grad()
         total_rows = self.rows.count(self.plan.batch(step))
+        if self.arguments.mixup is not None:
+            share = mix(share, self.arguments.mixup, mixed_seed(self.arguments.seed, 11, step))
         micro_batches = list(share.slices(self.micro_batch))
+        # Of a method that has cached several views: the rows of the one that is shown now.
+        first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
+        first_row = first_row if self.network.method.views else 0
         logged: dict[str, Tensor] = {}
         for number, micro in enumerate(micro_batches):
             if number + 1 < len(micro_batches):
                 with accelerator.no_sync(self.wrapped):
-                    parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+                    parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             else:
-                parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             for name, value in parts.items():
                 logged[name] = logged[name] + value if name in logged else value
         if self.arguments.gradient_clip is not None:
@@ -223,15 +232,16 @@ class Loop:
         self.prepared.step()
         return logged
 
-    def _backward(self, micro: Share, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
+    def _backward(self, micro: Share, first_row: int, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
         """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
         device, processes = self.accelerator.device, self.accelerator.num_processes
         rows = self.rows.of_samples(micro.samples)
         placed = micro.to(device)
         views = {name: placed.views[served] for name, served in self.served.items()}
         with torch.no_grad(), self.accelerator.autocast():
-            references = self.network.method.references(rows, views)
-        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references)
+            references = self.network.method.references(first_row + rows, views)
+        partners = self._partners(placed, first_row, references)
+        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references, partners)
         loss = sum(parts["rows"].values()) * row_weight
         if parts["penalties"]:
             loss = loss + sum(parts["penalties"].values()) * penalty_weight
@@ -240,6 +250,18 @@ class Loop:
         for name, value in parts["penalties"].items():
             logged[name] = value.detach() * (penalty_weight / processes)
         return logged
+
+    def _partners(
+        self, micro: Share, first_row: int, references: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor], float] | None:
+        """Of the samples that these were mixed with: targets and what teachers say; and the weight of these."""
+        if micro.partners is None:
+            return None
+        rows = self.rows.of_samples(micro.partners)
+        if not self.network.method.live_teachers():  # those have seen the mixture
+            with torch.no_grad():
+                references = self.network.method.references(first_row + rows, {})
+        return self.rows.targets[rows], references, micro.weight
 
     def _make_room(self, error: torch.OutOfMemoryError) -> None:
         """Halve the micro-batch, to go on by accumulating."""
@@ -304,7 +326,8 @@ class Loop:
     def _validate(self) -> None:
         assert self.validate is not None
         train_state = self.train_state
-        metrics = dict(self.validate())
+        with self.average.applied(self.network) if self.average is not None else nullcontext():
+            metrics = dict(self.validate())
         self.network.train()
         name, primary = next(iter(metrics.items()))
         if not math.isfinite(primary):
@@ -315,9 +338,8 @@ class Loop:
         if improved and primary >= train_state.floor:
             train_state.best_step = train_state.step
             if self.arguments.keep_best:
-                train_state.best_state = {
-                    name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
-                }
+                weights = self.average.average if self.average is not None else self.network.state_dict()
+                train_state.best_state = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
         if not improved:
             train_state.stale += 1
         train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
@@ -343,6 +365,7 @@ class Loop:
             state = {
                 "network": self.network.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
+                "average": self.average.state() if self.average is not None else None,
                 "scaler": scaler.state_dict() if scaler is not None else None,
                 "train_state": {**vars(train_state)},
                 "journal": self.journal.lines,
@@ -364,6 +387,8 @@ class Loop:
         """Go on from a checkpoint's state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.resume(state["average"])
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         self.train_state = TrainState(**state["train_state"])
@@ -376,6 +401,8 @@ class Loop:
         """Take the best weights, where they were to be kept."""
         if self.train_state.best_state is not None:
             self.network.load_state_dict(self.train_state.best_state)
+        elif self.average is not None:
+            self.network.load_state_dict(self.average.average)
 
     def _diverged(self, step: int, what: str) -> None:
         raise DivergedError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
@@ -13,6 +14,9 @@ from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def open_model(model: Any) -> Backbone:
@@ -32,6 +36,26 @@ def open_model(model: Any) -> Backbone:
     raise InputError(
         f"A model must be an identifier, a network in memory or a row of a ranking; {type(model).__name__} came."
     )
+
+
+def own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
+    """The head of a teacher that was tuned for the targets of this task: a `Tuned`, or a folder that one was saved in.
+
+    Its outputs are logits, or numbers in the targets' own units.
+    """
+    from hubscout.hubs.headed_saving import read_description
+    from hubscout.tuning.tuned_folder import find_head, head_in_target_units
+
+    if isinstance(getattr(model, "backbone", None), Backbone):
+        same = (tuple(model.target_names), model.kind) == (task.target_names, task.kind)
+        return head_in_target_units(model.head, model.loss) if same else None
+    identifier = Identifier.parse(backbone.card.identifier) if isinstance(model, str) else None
+    if identifier is None or identifier.hub != "file":
+        return None
+    saved = read_description(Path(identifier.name))
+    if (tuple(saved.get("target_names", ())), saved.get("kind")) != (task.target_names, task.kind):
+        return None
+    return copy.deepcopy(find_head(backbone, len(task.target_names)))
 
 
 def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:

@@ -50,16 +50,12 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool) -> TimePlan:
         left = int((budget - reserve - now) / pace)
         fewer = int(left / (1 + len(FACTORS) * SHARE))
         loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
-    words = (
-        f"Budget of {budget:.4g} s: {spent:.3g} s went by before the first step"
-        if not state.step
-        else f"Budget of {budget:.4g} s: {spent:.3g} s have gone by"
-    )
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     summary = (
-        f"{words}, a step takes {pace:.2g} s with its share of validation, and {reserve:.2g} s are kept for measuring "
-        f"and saving: {loop.steps:,} steps ({loop.steps / loop.plan.batches_per_epoch:.3g} epochs) are planned, the last "
-        f"{falling:,} with a falling learning rate."
+        f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
+        f"and {reserve:.2g} s are kept for measuring and saving: {loop.steps:,} steps "
+        f"({loop.steps / loop.plan.batches_per_epoch:.3g} epochs) are planned, the last {falling:,} with a falling "
+        "learning rate."
     )
     return TimePlan(pace, loop.began + budget - reserve, summary)
 
@@ -96,8 +92,8 @@ def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxs
             loop.arguments = loop.arguments.replace(warmup=0.0)  # that of a longer run would begin once more
         stable = 0
         while True:
-            room, longest = max(0.0, end - time.perf_counter()), max(longest, loop.steps)
-            length = run.shared(lambda: min(longest, state.step + int(room / pace)))
+            longest = max(longest, loop.steps)
+            length = min(longest, state.step + _steps_until(run, end, pace))
             loop.steps = max(loop.steps, length)
             stable, before = loop.steps - cooldown_steps(loop.steps, share), stable
             if state.stopped or stable - max(state.step, before) < WORTHWHILE * before or stable <= state.step:
@@ -107,12 +103,15 @@ def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxs
             pace = max((time.perf_counter() - began) / (state.step - first), 1e-9)
             if state.step < stable:
                 break
-        step, room = state.step, max(0.0, end - time.perf_counter())
-        state.falling = run.shared(
-            lambda: max(1, min(loop.steps - step, round(step * share / (1 - share)), int(room / pace)))
-        )
+        step, room = state.step, _steps_until(run, end, pace)
+        state.falling = max(1, min(loop.steps - step, round(step * share / (1 - share)), room))
         state.length = step + state.falling
     if state.falling:
         loop.steps = state.length
         loop.arguments = loop.arguments.replace(cooldown=state.falling / state.length)
     loop.deadline = end
+
+
+def _steps_until(run: SingleRun, end: float, pace: float) -> int:
+    """How many steps there is time for, by the clock of the main process."""
+    return run.shared(lambda: int(max(0.0, end - time.perf_counter()) / pace))

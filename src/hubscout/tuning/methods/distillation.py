@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from hubscout.errors import InputError
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.opened_models import feature_width
@@ -50,6 +51,11 @@ class Distillation(Method):
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
         for linear in self.extra:
             nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
+        if arguments.teacher_targets == "views":
+            raise InputError(
+                "teacher_targets='views' keeps answers, and kd compares features, which would be kept for every view: "
+                "allowed are 'cached' and 'live'; or choose b-tuning, logit-kd or distill-weighted."
+            )
         self.cached: list[Tensor] | None = None
         if arguments.teacher_targets != "live":
             frozen_features = preparation.frozen_features
