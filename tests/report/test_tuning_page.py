@@ -84,7 +84,7 @@ def part(run: Run, anchor: str) -> str:
 def test_the_answer_is_the_sentence_of_the_command(tmp_path: Path) -> None:
     answer = words(part(Run(folder=tmp_path, tuning=(tuning(),)), "answer"))
     assert (
-        "small , tuned by b-tuning with large as teachers. Test accuracy 0.7000 [0.6000, 0.8000], +0.0500 against the "
+        "small , tuned by b-tuning, taught by large. Test accuracy 0.7000 [0.6000, 0.8000], +0.0500 against the "
         "linear probe of the frozen features (0.6500), -0.0500 against that of the best teacher, large (0.7500). "
         "Guessing gives 0.4000."
     ) in answer
