@@ -38,9 +38,15 @@ MANY = int(os.environ.get("HUBSCOUT_POISONS", "30"))
 FIRST = int(os.environ.get("HUBSCOUT_POISONS_FROM", "0"))
 LONG_AGO = 1_700_000_000
 PAGES = (
-    "/", "/rows", "/api/runs", "/run/poisoned", "/report/poisoned", "/api/runs/poisoned",
-    "/compare?run=poisoned&run=sound", "/run/sound",
-)  # fmt: skip
+    "/",
+    "/rows",
+    "/api/runs",
+    "/run/poisoned",
+    "/report/poisoned",
+    "/api/runs/poisoned",
+    "/compare?run=poisoned&run=sound",
+    "/run/sound",
+)
 
 ZOO = """
 from torch import nn

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_models
+from hubscout.cli import options
 from hubscout.cli.output import QuietOption, say
 from hubscout.cli.values import AllowCodeOption, split_models
 
@@ -43,7 +43,7 @@ def serve(
             "--models",
             "-m",
             help="Models to choose from; file:, onnx: and python: models are accepted only if named here.",
-            autocompletion=complete_models,
+            autocompletion=options.complete_models,
         ),
     ] = None,
     jobs: Annotated[

@@ -28,6 +28,7 @@ from hubscout.features.probe import Probe, places_to_try
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
 from hubscout.runs.events import Advanced, Log, Started
+from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
@@ -125,7 +126,8 @@ class Extractor:
         job, log = self.job, self.log
 
         def finish(data: ShardData) -> None:
-            store.put(data)
+            with step("write"):
+                store.put(data)
             self._take(data.index, data.rows, data.skipped, data.arrays.__getitem__)
 
         collector = Collector(pending, finish)
@@ -137,7 +139,8 @@ class Extractor:
         pin = self.device.startswith("cuda") and job.backbone.module is not None
         with runner:
             if self.backend != TORCH:
-                runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
+                with step("export"):
+                    runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
             began = time.perf_counter()
             with (
                 memory_kept() if runner.device == "cpu" else nullcontext(),
@@ -191,8 +194,9 @@ class Extractor:
         self.skipped.extend(skipped)
         if len(rows) == 0:
             return
-        for layer, accumulator in self.accumulators.items():
-            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
+        with step("statistics"):
+            for layer, accumulator in self.accumulators.items():
+                accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
 
     def _check_skipped(self, skipped: tuple[int, ...]) -> None:
         if skipped and not self.options.skip_bad:
@@ -211,7 +215,8 @@ class Extractor:
                 f"No sample of split {job.split_name!r} of task {job.task.name!r} could be read."
             )
         rows = np.concatenate([self.rows[part] for part in parts])
-        ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
+        with step("statistics"):
+            ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
         later: dict[str, Callable[[], Statistics]] = {}
         if self.statistics:
             later = {

@@ -19,6 +19,7 @@ from hubscout.features.precision import (
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
+from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
     from hubscout.features.accelerated import Graph
@@ -112,13 +113,13 @@ class Runner:
         import torch
 
         with torch.inference_mode():
-            return self.backbone.forward(move(batch, self.device, channels_last=self._channels_last), self.layers)
+            return self.backbone.forward(self._moved(batch, channels_last=self._channels_last), self.layers)
 
     def _arrays(self, batch: Batch, counts: np.ndarray) -> dict[str, np.ndarray]:
         import torch
 
         with torch.inference_mode():
-            on_device = move(batch, self.device, channels_last=self._channels_last and self.graph is None)
+            on_device = self._moved(batch, channels_last=self._channels_last and self.graph is None)
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)
@@ -133,7 +134,26 @@ class Runner:
                 raise ModelError(f"The {where} of {bad} of {len(array)} rows in a batch are not finite.")
         return arrays
 
+    def _moved(self, batch: Batch, *, channels_last: bool) -> Batch:
+        with step("transfer"):
+            moved = move(batch, self.device, channels_last=channels_last)
+            self._wait()
+            return moved
+
     def _output(self, batch: Batch) -> Output:
+        with step("forward"):
+            output = self._forward(batch)
+            self._wait()
+            return output
+
+    def _wait(self) -> None:
+        """A GPU works on while the caller goes on: to say how long a step took, wait for its end."""
+        if is_profiling() and self.device.startswith("cuda"):
+            import torch
+
+            torch.cuda.synchronize(self.device)
+
+    def _forward(self, batch: Batch) -> Output:
         if self.graph is not None:
             try:
                 return self.graph(batch)
@@ -170,5 +190,6 @@ class Runner:
             if value.ndim != 2 or value.shape[0] != rows:
                 what = f"layer {name!r}" if name else "features"
                 raise ModelError(f"Expected {rows} rows of {what}, got the shape {tuple(value.shape)}.")
-            arrays[name] = value.detach().float().cpu().numpy()
+            with step("transfer"):
+                arrays[name] = value.detach().float().cpu().numpy()
         return arrays

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError
+from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.features.preparing import Answer, Preparing
@@ -98,10 +99,14 @@ class Feed:
         self._thread.join()
 
     def __iter__(self) -> Iterator[PreparedBatch]:
-        while (item := self._ready.get()) is not None:
+        while (item := self._next()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
+
+    def _next(self) -> PreparedBatch | BaseException | None:
+        with step("decode"):  # waiting for it
+            return self._ready.get()
 
     def _work(self) -> None:
         try:
@@ -127,9 +132,11 @@ class Feed:
         kept = [sample for sample in samples if sample is not None]
         batch = None
         if kept and not self._stop.is_set():
-            batch = collate(self._preprocessing, kept)
+            with step("decode"):
+                batch = collate(self._preprocessing, kept)
             if self._pin_memory:
-                batch = {name: value.pin_memory() for name, value in batch.items()}
+                with step("transfer"):
+                    batch = {name: value.pin_memory() for name, value in batch.items()}
         skipped = tuple(int(row) for row in planned.rows[~keep])
         return PreparedBatch(planned.part, planned.rows[keep], skipped, kept, batch)
 

@@ -22,6 +22,7 @@ from hubscout.ranking.jobs import AssessModel, Begun, ExtractSlice, SentModel, S
 from hubscout.ranking.needs import Needs, guess_params, job_needs
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Advanced, Event, Finished, Started
+from hubscout.runs.profiler import together
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared
@@ -59,6 +60,8 @@ class Assessor:
         began: Callable[[str], None],
     ) -> None:
         self._engine = engine
+        self.elsewhere = engine.elsewhere
+        """Whether models run in other processes."""
         self._rows = len(task.train)
         self._task = TaskReference.of(task, engine)
         self._observer = settings.observer
@@ -194,6 +197,7 @@ class _Model:
             found.row,
             seconds=(found.row.seconds or 0.0) + sum(part.seconds for part in self.done),
             from_cache=found.row.from_cache and all(part.from_cache for part in self.done),
+            profile=together([found.row.profile, *(part.profile for part in self.done)]),
             notes=tuple(dict.fromkeys([*said, *found.row.notes])),
         )
         return replace(found, row=row)

@@ -20,6 +20,7 @@ from hubscout.ranking.journal import Journal
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
 from hubscout.runs.file_names import RANKING
+from hubscout.runs.profiler import profiled
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks.kinds import kind_of
@@ -55,6 +56,7 @@ def rank(
     overwrite: bool = False,
     observer: Observer | None = None,
     progress: bool = True,
+    profile: bool = False,
     extraction: ExtractionOptions | None = None,
     **options: Any,
 ) -> Ranking:
@@ -97,6 +99,8 @@ def rank(
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
         observer: hears of progress in place of the display; see `hubscout.runs.events`.
         progress: show progress in a terminal or a notebook; False shows nothing.
+        profile: measure where each second goes (`hubscout.runs.profiler`): the table says it for each model and in
+            sum, a row in its `profile`, the ranking in its `environment`. On a GPU it waits for every step.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
             `accelerate`, `blocks`, `skip_bad`.
@@ -132,6 +136,7 @@ def rank(
     growing = bool(progressive) or (progressive is None and seconds is not None)
     journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
+        profiler = stack.enter_context(profiled(profile, since=started))
         observer = stack.enter_context(shown(observer, progress, len(candidates.models), notes=candidates.notes))
         settings = Settings(
             metrics=names,
@@ -142,6 +147,7 @@ def rank(
             cache=_open_cache(cache, stack, always=growing),
             observer=journal.watched(observer),
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
+            profile=profile,
         )
         configuration = {
             "metrics": list(names),
@@ -165,6 +171,7 @@ def rank(
             started=started,
             notes=candidates.notes,
             seed=seed,
+            profiler=profiler,
         )
         stack.callback(run.journal.close)
         run.begin(overwrite)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hubscout.runs.profiler import Profile
+
 
 @dataclass(frozen=True, kw_only=True)
 class Convergence:
@@ -165,6 +167,10 @@ class Row:
     card: Mapping[str, str | int | float | None] = field(default_factory=dict)
     """What else the hub says of the model: architecture, source data, source accuracy, licence, downloads, commit."""
     from_cache: bool = False
+    backend: str = ""
+    """What ran the network: "torch" or "onnxruntime"; empty where it is not known."""
+    profile: Profile | None = None
+    """Where the seconds went, if that was asked for."""
     dropped: Dropped | None = None
     notes: tuple[str, ...] = ()
     """What went otherwise than planned: a smaller batch, texts that were cut."""

@@ -233,7 +233,9 @@ def tuning_run(
     if not metrics:
         result = next((line.get("metrics") or {} for line in lines if line.get("event") == "result"), {})
         metrics = read_metrics(result, origin=f"{origin}: metrics")
-    probes = next((line["probes"] for line in reversed(lines) if isinstance(line.get("probes"), Mapping)), {})
+    probes: Mapping[str, Any] = next(
+        (line["probes"] for line in reversed(lines) if isinstance(line.get("probes"), Mapping)), {}
+    )
     told = {part.name: getattr(record, part.name) for part in fields(record)}
     told |= {"method": record.method or name.partition("/")[0], "metrics": metrics, "merged_metrics": None}
     run = TuningRun(

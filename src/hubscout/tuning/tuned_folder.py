@@ -153,6 +153,8 @@ def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
     body = backbone.module
     classifier = getattr(body, "get_classifier", lambda: None)()
     width = backbone.card.feature_dim
+    if isinstance(beside := getattr(backbone, "head", None), nn.Linear) and beside.out_features == outputs:
+        return beside  # of a file of its own, and maybe wider: that of pairs
     candidates = [classifier] if isinstance(classifier, nn.Linear) else []
     candidates += [m for m in (body.modules() if body is not None else ()) if isinstance(m, nn.Linear)][::-1]
     for layer in candidates:

@@ -12,6 +12,7 @@ from hubscout.report.markup import Markup, details, join, scrolling, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
+from hubscout.runs.profile_table import cells, notes
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds
 from hubscout.tasks.kinds import kind_of
@@ -39,6 +40,11 @@ def provenance_section(run: Run) -> Section | None:
         ]
         stages = table(("Samples", "Models", "Dropped afterwards", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
+    heads, spent = cells(ranking)
+    if spent:
+        seconds = table(tuple(heads), [tuple(line) for line in spent])
+        said = (tag("p", text) for text in notes(ranking))
+        parts += [tag("h3", "Where the time went"), scrolling(seconds, "Seconds of each step of each model"), *said]
     commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]
     if commits:
         versions = table(("Model", "Commit"), commits, text_columns=(0, 1))
@@ -87,6 +93,7 @@ def _facts(ranking: Ranking) -> list[tuple[str, object]]:
             ("Seed", str(ranking.seed)),
             ("Duration", human_seconds(ranking.seconds) if ranking.seconds else ""),
             *machine_facts(environment),
+            ("Networks run by", ", ".join(sorted({row.backend for row in ranking.rows if row.backend}))),
             ("Complete", "yes" if ranking.complete else "no, it was stopped or is still running"),
         ]
     )
