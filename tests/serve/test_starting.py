@@ -182,9 +182,10 @@ def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
     race = starter.command(request_for(command="race", models="timm/resnet18\ntimm/resnet34", budget="30min"))
     assert race[2:4] == ["hubscout", "race"]
     assert race[-3:] == ["--models=timm/resnet18", "--models=timm/resnet34", "--budget=30min"]
-    tune = starter.command(request_for(command="tune", epochs="3", limit="2k", metrics="knn", budget="2h"))
+    tune = starter.command(request_for(command="tune", epochs="3", limit="2k", metrics="knn"))
     assert tune[2:4] == ["hubscout", "tune"]
     assert tune[-3:] == ["--model=timm/resnet18", "--epochs=3", "--limit=2k"]
+    assert starter.command(request_for(command="tune", budget="2h"))[-1] == "--budget=2h"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +198,7 @@ def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
         ({"command": "tune", "models": ["file:x"]}, "Models"),
         ({"command": "tune", "epochs": "3 --out=x"}, "Epochs"),
         ({"command": "tune", "epochs": "0"}, "Epochs"),
+        ({"command": "tune", "epochs": "3", "budget": "2h"}, "not both"),
         ({"command": "race", "budget": "long"}, "Budget"),
         ({"command": "race", "models": ["python:os:getcwd"]}, "Models"),
         ({"command": "tune", "teachers": "../first"}, "Teachers"),
