@@ -20,7 +20,12 @@ _BYTES_WHERE_UNKNOWN = 1 << 30
 
 
 def free_bytes() -> int | None:
-    """Memory that is free now; None where the system does not say."""
+    """Memory that may be taken now, also what holds files that can be read again; None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        pass
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -19,6 +19,7 @@ from hubscout.features.precision import (
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
+from hubscout.hubs.cost import switches_of_torch
 from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Runner:
             except Exception as error:  # also where memory ran out: torch goes on with smaller batches
                 reason = next(iter(str(error).splitlines()), "")
                 raise AccelerationError(f"{type(error).__name__}: {reason}") from error
-        with self.precision.autocast():
+        with switches_of_torch, self.precision.autocast():
             return self.backbone.forward(batch, self.layers)
 
     def _check_precision(self, batch: Batch, output: Output) -> Output:
