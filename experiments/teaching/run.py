@@ -80,7 +80,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "logit-kd": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0)},
     "logit-kd, one teacher": {"method": "logit-kd", "teachers": 1, "strengths": (1.0, 5.0)},
     "b-tuning, live": {
-        "method": "b-tuning", "teachers": 3, "strengths": (1.0, 10.0), "per_target": True, "teacher_targets": "live",
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "teacher_targets": "live",
     },
     "logit-kd, live": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "teacher_targets": "live"},
     "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
@@ -90,7 +94,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "head from the posterior": {"method": "fine-tune", "head_init": "posterior"},
     "l2-sp": {"method": "fine-tune", "l2_sp": 0.01},
     "twice the steps": {"method": "fine-tune", "steps": 2 * STEPS},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -147,14 +151,25 @@ def run_one(setting: Setting) -> dict[str, Any]:
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
     try:
         tuned = tune(
-            task, opened(case.student, case.pixels), [opened(name, case.pixels) for name in names], method,
-            **{"steps": STEPS, **options}, batch_size=64, learning_rate=setting.learning_rate, restarts=0,
-            seed=setting.seed, frozen_norm_statistics=not case.student.startswith("cifar10_"),
+            task,
+            opened(case.student, case.pixels),
+            [opened(name, case.pixels) for name in names],
+            method,
+            **{"steps": STEPS, **options},
+            batch_size=64,
+            learning_rate=setting.learning_rate,
+            restarts=0,
+            seed=setting.seed,
+            frozen_norm_statistics=not case.student.startswith("cifar10_"),
             optimizer="adamw" if task.modality == "text" else "sgd",
-            augment="none" if task.kind == "regression" else "standard", cache=FeatureCache(CACHE / "features"),
-            data_in_memory=task.modality != "text", workers=0, evaluation_batch_size=256, bootstrap_resamples=2,
+            augment="none" if task.kind == "regression" else "standard",
+            cache=FeatureCache(CACHE / "features"),
+            data_in_memory=task.modality != "text",
+            workers=0,
+            evaluation_batch_size=256,
+            bootstrap_resamples=2,
             validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
-        )  # fmt: skip
+        )
     except DivergedError as error:  # a result of the setting
         return {**result, "validation": -1.0, "test": None, "error": str(error)}
     values = {part: tuned.metric(part).value for part in ("validation", "test")}

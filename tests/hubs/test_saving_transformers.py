@@ -7,17 +7,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from hub_models import run
 
 from hubscout.errors import InputError
 from hubscout.hubs import load
 
 TEXTS = ["The cat sits on the mat.", "Shares fell."]
 NAMES = ["no", "maybe", "yes"]
-
-
-def run(backbone, samples):
-    with torch.no_grad():
-        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]))
 
 
 def save(backbone, folder, kind):
@@ -29,9 +25,13 @@ def save(backbone, folder, kind):
 
 @pytest.mark.parametrize(
     ("name", "pooling"),
-    [(name, pooling) for name in ("bert", "gpt2", "bert_classifier") for pooling in ("mean", "cls", "last", "max")
-     if (name, pooling) != ("gpt2", "last")],
-)  # fmt: skip
+    [
+        (name, pooling)
+        for name in ("bert", "gpt2", "bert_classifier")
+        for pooling in ("mean", "cls", "last", "max")
+        if (name, pooling) != ("gpt2", "last")
+    ],
+)
 def test_texts_become_a_sentence_encoder_that_ends_in_the_head(name, pooling, tmp_path, request):
     from sentence_transformers import SentenceTransformer
 

@@ -186,9 +186,23 @@ def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
                 pixels = generator.integers(low, low + 100, size=(16, 16, 3)).astype(np.uint8)
                 Image.fromarray(pixels).save(place / f"{number}.png")
     found = run(
-        "tune", tmp_path / "data", "--model", MODEL, "--method", "fine-tune", "--out", tmp_path / "model", "--epochs",
-        8, "--set", "keep_best=false", "--set", "augment=none", *QUICK[2:], status=4,
-    )  # fmt: skip
+        "tune",
+        tmp_path / "data",
+        "--model",
+        MODEL,
+        "--method",
+        "fine-tune",
+        "--out",
+        tmp_path / "model",
+        "--epochs",
+        8,
+        "--set",
+        "keep_best=false",
+        "--set",
+        "augment=none",
+        *QUICK[2:],
+        status=4,
+    )
     assert "Warning: This model is worse than guessing: validation accuracy" in found.stderr
     assert "worse than guessing" in (tmp_path / "model" / "README.md").read_text()
     assert "prediction" in run("predict", tmp_path / "model", tmp_path / "data" / "test", "--allow-code").stdout

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
-from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise, split_options
-from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.image_preprocessing import (
+    IMAGE_OPTIONS,
+    PIXELS,
+    ImageConfig,
+    ImagePreprocessing,
+    normalise,
+    split_options,
+)
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
 from hubscout.hubs.pooling import Pooling, check_pooling, join_pair, pool, select_words
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
@@ -27,6 +33,7 @@ from hubscout.hubs.text_preprocessing import (
     is_siamese,
     model_inputs,
 )
+from hubscout.hubs.vision import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.vocabulary import check_vocabulary
 from hubscout.optional import require
 
@@ -48,10 +55,8 @@ def load(identifier: Identifier) -> OnnxBackbone:
     path = Path(identifier.name).expanduser()
     if not path.is_file():
         raise ModelNotFoundError(f"There is no ONNX file {path}.")
+    identifier.check_options((*_OPTIONS, *IMAGE_OPTIONS))
     image_options, options = split_options(identifier.options)
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown:
-        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
     graph = read_graph(path, features=options.get("features"), logits=options.get("logits"))
     return OnnxBackbone(path, graph, identifier, image_options=image_options, options=options)
 
@@ -132,7 +137,7 @@ class OnnxBackbone(Backbone):
     """A graph that ONNX Runtime runs, on CUDA where its CUDA provider is installed and asked for."""
 
     module = None
-    settled_options = frozenset({"pooling", "pairs", "max_length", *ImageConfig.__dataclass_fields__})
+    settled_options = frozenset({"pooling", "pairs", "max_length", *IMAGE_OPTIONS})
 
     def __init__(
         self,
@@ -165,12 +170,11 @@ class OnnxBackbone(Backbone):
             raise InputError(f"{path} takes {', '.join(self._inputs)}: neither one image or array, nor {IDS}.")
         digest = hashlib.blake2b(graph.content, digest_size=16)
         digest.update(repr((self.pooling, self.config and (self.config.mean, self.config.std))).encode())
-        modalities = {"text": ("text", "text-pair", "tokens"), "image": ("image",), "array": ("array",)}
         feature_dim, source_classes = self._measure()
         self.card = ModelCard(
             identifier=self.identifier,
             architecture=f"onnx graph of {graph.operators} operators",
-            modalities=modalities[self.modality],
+            modalities=TEXT_MODALITIES if self.modality == "text" else (self.modality,),
             feature_dim=feature_dim,
             params=graph.params,
             bytes=len(graph.content),
@@ -188,8 +192,7 @@ class OnnxBackbone(Backbone):
         if self.modality != "text":
             return self._run({next(iter(self._inputs)): self._plain_input(batch)}, None, None)
         if is_siamese(batch):
-            first, second = (self._run_text(model_inputs(batch, second=second), None) for second in (False, True))
-            return Output(join_pair(first.features, second.features))
+            return join_pair(*(self._run_text(model_inputs(batch, second=second), None) for second in (False, True)))
         return self._run_text(model_inputs(batch), batch.get(WORDS))
 
     def _plain_input(self, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""From one vector a token to one a sample, or one a word.
+"""From one vector per token to one per sample, or one per word.
 
 The default by architecture, in the order in which it is looked up:
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hubscout.errors import InputError
+from hubscout.hubs.backbone import Output
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,8 +123,16 @@ def select_words(hidden: Tensor, positions: Tensor) -> Tensor:
     return hidden[rows, positions[rows, places]]
 
 
-def join_pair(first: Tensor, second: Tensor) -> Tensor:
-    """(n, 4D): what a siamese pair is described by, [u, v, |u − v|, u·v]."""
+PAIR_PARTS = 4
+"""How many times as wide as a text's are the features of a pair whose texts are read apart."""
+
+
+def join_pair(first: Output, second: Output) -> Output:
+    """What a siamese pair is described by, of features and of every layer: [u, v, |u − v|, u·v], (n, 4D)."""
     import torch
 
-    return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+    def join(u: Tensor, v: Tensor) -> Tensor:
+        return torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+
+    layers = {name: join(first.layers[name], second.layers[name]) for name in first.layers}
+    return Output(join(first.features, second.features), layers=layers)

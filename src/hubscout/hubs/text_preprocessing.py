@@ -94,6 +94,11 @@ class TextPreprocessing:
         batch[TRUNCATED] = torch.tensor([sample.truncated for sample in samples])
         return batch
 
+    def example(self, length: int) -> Batch:
+        """A batch of one text of `length` tokens, or of as many as a text may have; all of them are padding."""
+        tokens = np.full(min(length, self.max_length), self.pad_id)
+        return self._pad([Tokens(tokens, np.zeros_like(tokens))])
+
     def augmented(self) -> TextPreprocessing:
         return self
 

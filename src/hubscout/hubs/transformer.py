@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.audio_preprocessing import LENGTHS
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS
+from hubscout.hubs.model_listing import TEXT_MODALITIES
 from hubscout.hubs.pooling import Pooling, join_pair, pool, select_words, state_pooling
+from hubscout.hubs.processors import LENGTHS
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import IDS, MASK, TYPES, WORDS, TextPreprocessing, is_siamese, model_inputs
 from hubscout.hubs.weight_files import fingerprint
@@ -28,14 +29,13 @@ _SEE_PADDING = frozenset(
     {"canine", "convbert", "fnet", "funnel", "reformer", "siglip_text_model", "siglip2_text_model", "yoso"}
 )
 """Families that mix tokens past the attention mask, so that padding would change the features of what is padded."""
-_MODALITIES = {"text": ("text", "text-pair", "tokens"), "image": ("image",), "audio": ("audio",)}
 
 
 class TransformerBackbone(Backbone):
     """A network of transformers, with or without a source head.
 
     Layers are `layer.0` (what goes into the first block) to `layer.L` (what comes out of the last), pooled as the
-    features are. For word-level inputs features and layers have one row a word, that of its first token.
+    features are. For word-level inputs features and layers have one row per word, that of its first token.
     """
 
     module: nn.Module
@@ -50,11 +50,10 @@ class TransformerBackbone(Backbone):
         preprocessing: Preprocessing,
         pooling: Pooling,
         causal: bool = False,
-        downloads: int | None = None,
-        commit: str | None = None,
+        facts: Mapping[str, Any] | None = None,
         new_head: bool = False,
     ) -> None:
-        """`new_head` says that the module's classifier was never trained: it has no logits worth giving."""
+        """`facts` are further fields of the card. With `new_head` the classifier was never trained: no logits."""
         self.module = module
         self._config: Any = module.config
         self.identifier = identifier
@@ -77,15 +76,14 @@ class TransformerBackbone(Backbone):
         self.card = ModelCard(
             identifier=identifier,
             architecture=module.config.model_type,
-            modalities=_MODALITIES[modality],
+            modalities=TEXT_MODALITIES if modality == "text" else (modality,),
             feature_dim=measured.feature_dim,
             params=count_params(module),
             bytes=count_bytes(module),
             flops=measured.flops,
             source_classes=module.config.num_labels if self._has_head and not new_head else None,
-            downloads=downloads,
-            commit=commit,
             weights_fingerprint=fingerprint(module, type(self).__name__, pooling),
+            **(facts or {}),
         )
 
     @property
@@ -105,11 +103,9 @@ class TransformerBackbone(Backbone):
         if layers:
             check_layers(layers, self.layer_names, self.identifier)
         if is_siamese(batch):
-            first = self._run(model_inputs(batch), batch, layers)
-            second = self._run(model_inputs(batch, second=True), batch, layers)
-            return Output(
-                join_pair(first.features, second.features),
-                layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
+            return join_pair(
+                self._run(model_inputs(batch), batch, layers),
+                self._run(model_inputs(batch, second=True), batch, layers),
             )
         if self._config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
             return _join([self.forward(row, layers) for row in _without_padding(batch)])
@@ -149,7 +145,7 @@ class TransformerBackbone(Backbone):
         if logits is not None and logits.ndim == 3 and words is not None:
             logits = select_words(logits, words)
         elif logits is not None and logits.ndim != 2:
-            logits = None  # one row a token, for an input that is not taken by words
+            logits = None  # one row per token, for an input that is not taken by words
         states = found.get("hidden_states")
         return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
 
@@ -197,10 +193,7 @@ class TransformerBackbone(Backbone):
 
         if self.modality == "text":
             assert isinstance(self.preprocessing, TextPreprocessing)
-            length = min(TOKENS_FOR_FLOPS, self.preprocessing.max_length)
-            ids = torch.full((1, length), self.preprocessing.pad_id)
-            batch = {IDS: ids, MASK: torch.ones_like(ids)}
-            return batch | {TYPES: torch.zeros_like(ids)} if self.preprocessing.accepts_types else batch
+            return self.preprocessing.example(TOKENS_FOR_FLOPS)
         if self.modality == "image":
             from PIL import Image
 

@@ -1,0 +1,194 @@
+"""LogME against an implementation that nobody here wrote, and the paper's solvers against each other."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+from sklearn.linear_model import BayesianRidge
+
+from hubscout.errors import UnknownSolverError
+from hubscout.evidence import Statistics, logme, maximize_evidence
+from hubscout.evidence.leverage import mean_leverages
+from hubscout.evidence.maximize import HIGH_LEVERAGE
+
+
+def bayesian_ridge(features, y):
+    """Log evidence a sample by scikit-learn, whose names for α and β are swapped, run until nothing moves any more."""
+    precision = 1 / np.var(y)
+    model = BayesianRidge(
+        alpha_init=precision,
+        lambda_init=precision * (features**2).sum() / len(y),  # its own start, 1, ignores the scale of the features
+        alpha_1=0,
+        alpha_2=0,
+        lambda_1=0,
+        lambda_2=0,
+        fit_intercept=False,
+        compute_score=True,
+        tol=1e-13 * np.linalg.norm(y) / np.linalg.norm(features, 2),
+        max_iter=3000,
+    ).fit(features, y)
+    return model.scores_[-1] / len(y), model.lambda_, model.alpha_
+
+
+def regression(generator, n, dim, noise=1.0):
+    features = generator.normal(size=(n, dim))
+    return features, features @ generator.normal(size=dim) * dim**-0.5 + noise * generator.normal(size=n)
+
+
+def regimes():
+    generator = np.random.default_rng(7)
+    more = regression(generator, 200, 30)
+    fewer = regression(generator, 60, 150, noise=2.0)
+    square = regression(generator, 80, 80)
+    thin = generator.normal(size=(60, 20))
+    low_rank = more[0][:, :10] @ generator.normal(size=(10, 30))
+    rare = (generator.random(1000) < 0.01).astype(float)
+    return {
+        "n > D": more,
+        "n < D": fewer,
+        "n = D": square,
+        "rank deficient": (low_rank, more[1]),
+        "rank deficient, n < D": (thin @ generator.normal(size=(20, 150)), thin[:, 0] + generator.normal(size=60)),
+        "duplicated": (np.tile(more[0], 3), more[1]),
+        "duplicated, n < D": (np.tile(fewer[0], 2), fewer[1]),
+        "padded": (np.pad(more[0], ((0, 0), (0, 40))), more[1]),
+        "padded past n": (np.pad(more[0], ((0, 0), (0, 300))), more[1]),
+        "features x 1e6": (1e6 * more[0], more[1]),
+        "features x 1e-6": (1e-6 * more[0], more[1]),
+        "features x 1e6, n < D": (1e6 * fewer[0], fewer[1]),
+        "labels x 1e4": (more[0], 1e4 * more[1]),
+        "labels x 1e-4": (more[0], 1e-4 * more[1]),
+        "labels x 1e-4, n < D": (fewer[0], 1e-4 * fewer[1]),
+        "steep spectrum": (more[0] * np.logspace(0, -4, 30), more[1]),
+        "one dimension": (more[0][:, :1], more[1]),
+        "1% positives": (generator.normal(size=(1000, 20)) + 1.5 * rare[:, None] * np.linspace(0, 1, 20), rare),
+        "diabetes": load_diabetes(return_X_y=True),
+    }
+
+
+@pytest.mark.parametrize("name", regimes())
+def test_newton_is_bayesian_ridge_at_convergence(name):
+    features, y = regimes()[name]
+    score, alpha, beta = bayesian_ridge(features, y)
+    result = logme(features, y.astype(float), center=False)
+    assert result.converged
+    assert result.score == pytest.approx(score, abs=1e-9)
+    assert result.beta[0] == pytest.approx(beta, rel=1e-5)
+    assert result.alpha[0] == pytest.approx(alpha, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", regimes())
+def test_sums_give_what_arrays_give(name):
+    features, y = regimes()[name]
+    statistics = Statistics("regression", ["y"]).update(features, y.astype(float))
+    for center in (False, True):
+        expected = logme(features, y.astype(float), center=center).score
+        assert maximize_evidence(statistics, center=center).score == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["naive", "mackay", "fixed-point"])
+@pytest.mark.parametrize("name", regimes())
+def test_the_papers_solvers_agree(name, solver):
+    features, y = regimes()[name]
+    reference = logme(features, y.astype(float), center=False)
+    result = logme(features, y.astype(float), center=False, solver=solver)
+    if solver != "fixed-point" and name == "features x 1e6, n < D" and not result.converged:
+        # From α = β = 1 the first step is n - γ = 0 but for rounding, on which it depends whether they get anywhere.
+        return
+    assert result.converged
+    assert result.score == pytest.approx(reference.score, abs=1e-6)
+    np.testing.assert_allclose(result.weights, reference.weights, rtol=1e-3, atol=1e-6 * abs(reference.weights).max())
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_digits])
+def test_every_class_of_real_data(load):
+    features, ids = load(return_X_y=True)
+    result = logme(features, ids)
+    for index, label in enumerate(np.unique(ids)):
+        score, _, _ = bayesian_ridge(features, (ids == label).astype(float))
+        assert result.per_target[index] == pytest.approx(score, abs=1e-9)
+    assert result.score == pytest.approx(result.per_target.mean(), rel=1e-15)
+
+
+def test_golden_values():
+    """Fixed for good, so that no later change moves scores that people have written down."""
+    assert logme(*load_iris(return_X_y=True)).score == pytest.approx(-0.16006024341738, abs=1e-10)
+    assert logme(*load_digits(return_X_y=True)).score == pytest.approx(0.27027762737695, abs=1e-10)
+    assert logme(*load_digits(return_X_y=True), center=True).score == pytest.approx(0.27485262954882, abs=1e-10)
+    assert logme(*load_diabetes(return_X_y=True), center=False).score == pytest.approx(-6.523563962249, abs=1e-10)
+
+
+def test_unknown_solver():
+    with pytest.raises(UnknownSolverError, match=r"'newtonn'. Did you mean 'newton'"):
+        logme(np.eye(3), [0, 1, 1], solver="newtonn")
+
+
+def test_a_solver_that_is_cut_short_says_so(generator):
+    features, y = regression(generator, 60, 150)
+    assert not logme(features, y, solver="fixed-point", max_iterations=2).converged
+    assert logme(features, y, solver="fixed-point").iterations > 2
+
+
+DIM = array_logme.RUNNING_FROM + 20
+
+
+def labelled(generator, n, dim=DIM, classes=7):
+    ids = np.arange(n) % classes
+    rows = generator.normal(size=(n, dim)) + 0.5 * generator.normal(size=(classes, dim))[ids]
+    return np.maximum(rows * np.arange(1, dim + 1) ** -0.5, 0), ids
+
+
+def from_sums_of_blocks(features, targets, kind, blocks, center):
+    names = [str(name) for name in range(7)] if kind == "classification" else ["y"]
+    statistics = Statistics(kind, names)
+    for block in range(10):
+        statistics.update(features[blocks == block], targets[blocks == block], block=block)
+    return maximize_evidence(statistics, center=center)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_the_error_bar_is_that_of_sums_of_every_block(generator, kind, center, offset):
+    features, ids = labelled(generator, 4 * DIM)
+    targets = ids if kind == "classification" else features[:, :1] + generator.normal(size=(4 * DIM, 1))
+    features, blocks = features + offset, generator.permutation(4 * DIM) % 10
+    found = logme(features, targets, kind=kind, blocks=blocks, center=center)
+    wanted = from_sums_of_blocks(features, targets, kind, blocks, center)
+    assert found.score == pytest.approx(wanted.score, abs=1e-9)
+    assert found.standard_error == pytest.approx(wanted.standard_error, rel=0.01)
+    np.testing.assert_allclose(found.block_scores, wanted.block_scores, atol=0.03 * wanted.standard_error)
+    np.testing.assert_array_equal(found.block_sizes, wanted.block_sizes)
+
+
+def test_no_gram_matrix_per_block(generator, monkeypatch):
+    """What was dear about the error bar is their memory."""
+    features, ids = labelled(generator, 4 * DIM)
+    made = []
+    add_checked = Statistics.add_checked
+
+    def counted(self, *arguments, **options):
+        add_checked(self, *arguments, **options)
+        made.append(len(self.blocks))
+
+    monkeypatch.setattr(Statistics, "add_checked", counted)
+    assert logme(features, ids).standard_error > 0
+    assert max(made) == 1
+
+
+def test_high_leverage_leaves_blocks_out(generator):
+    """The expansion of leverages is no good there: the sums of every block are made after all."""
+    features = generator.normal(size=(DIM + 60, DIM))
+    y = features @ generator.normal(size=DIM)
+    y = y + 0.1 * y.std() * generator.normal(size=len(y))
+    found = logme(features, y, center=False)
+    assert mean_leverages(found.spectrum, found.ratio)[0] > HIGH_LEVERAGE
+    exact = logme(features, y, center=False, jackknife="exact")
+    assert found.standard_error == exact.standard_error
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_scales_that_float32_does_not_hold(generator, scale):
+    features, ids = labelled(generator, 3 * DIM)
+    plain, scaled = logme(features, ids), logme(features * scale, ids)
+    assert scaled.score == pytest.approx(plain.score, abs=1e-9)
+    assert scaled.standard_error == pytest.approx(plain.standard_error, rel=0.01)
