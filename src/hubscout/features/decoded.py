@@ -20,7 +20,7 @@ _BYTES_WHERE_UNKNOWN = 1 << 30
 
 
 def free_bytes() -> int | None:
-    """Memory that may be taken now, also what holds files that can be read again; None where the system does not say."""
+    """Memory that can be had now, also that of files which can be read again; None where the system does not say."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
