@@ -125,7 +125,7 @@ def _make(
         path = Path(temporary) / _FILE
         try:
             _export(job.backbone, job.layers, example, path)
-            if not set(_FREE_LENGTH) & set(example):
+            if not set(_FREE_LENGTH) & set(example) and path.stat().st_size <= _MOST_CACHED_BYTES:
                 write_padding_down(path, {name: value.numpy() for name, value in example.items()})
             graph = Graph(path)
         except Exception as error:  # whatever a network does that the exporter does not know

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.features.device_batches import DeviceBatches
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -92,6 +93,7 @@ class PreparedPool:
         if limit_bytes is not None and limit_bytes < 0:
             raise InputError(f"limit_bytes must not be negative, got {limit_bytes}.")
         self.limit_bytes = default_limit_bytes() if limit_bytes is None else limit_bytes
+        self.on_device = DeviceBatches()
         self._lock = threading.Lock()
         self._sets: OrderedDict[tuple[str, str, str], PreparedSamples] = OrderedDict()
 

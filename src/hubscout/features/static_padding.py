@@ -7,7 +7,7 @@ of layout around it take a quarter of the time. With the numbers written down, p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ def write_padding_down(path: Path, example: Mapping[str, np.ndarray]) -> int:
     calculated = [name for name in calculated if name not in constant]
     if not calculated:
         return 0
-    one, all_of_them = (_values(model, calculated, {n: v[:k] for n, v in example.items()}) for k in (1, None))
-    same = {name: one[name] for name in calculated if np.array_equal(one[name], all_of_them[name])}
+    one, several = _values(model, calculated, ({name: value[:1] for name, value in example.items()}, example))
+    same = {name: one[name] for name in calculated if np.array_equal(one[name], several[name])}
     for number, (name, value) in enumerate(same.items()):
         model.graph.initializer.append(onnx.numpy_helper.from_array(value, f"padding {number}"))
         for node in model.graph.node:
@@ -61,18 +61,23 @@ def _drop_unused(graph: Any) -> None:
             del graph.node[place]
 
 
-def _values(model: Any, names: list[str], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the graph calculates under these names."""
+def _values(model: Any, names: list[str], examples: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """What the graph calculates under these names, for each of the examples."""
     import onnx
     import onnxruntime
 
-    asked = onnx.ModelProto()
-    asked.CopyFrom(model)
-    del asked.graph.output[:]
-    asked.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    outputs = list(model.graph.output)
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    content = model.SerializeToString()
+    del model.graph.output[:]
+    model.graph.output.extend(outputs)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     wanted = [place.name for place in session.get_inputs()]
-    return dict(zip(names, session.run(names, {name: inputs[name] for name in wanted}), strict=True))
+    return [
+        dict(zip(names, session.run(names, {name: inputs[name] for name in wanted}), strict=True))
+        for inputs in examples
+    ]
