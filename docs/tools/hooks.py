@@ -97,7 +97,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def metric_pages() -> dict[str, str]:
-    """One page a metric and a table of all."""
+    """One page per metric and a table of all."""
     metrics = _metrics()
     pages = {}
     rows = []
@@ -162,7 +162,7 @@ def method_pages() -> dict[str, str]:
 
 
 def reference_pages() -> dict[str, str]:
-    """One page a folder of the package, from its `__all__`."""
+    """One page per folder of the package, from its `__all__`."""
     import importlib
 
     pages = {}

@@ -57,3 +57,27 @@ def test_the_site_gets_links_to_its_own_pages(link: str, on_site: str) -> None:
     assert for_the_site(f"see [this]({link}), `[not]({link})`", "docs/how-to/a.md") == (
         f"see [this]({on_site}), `[not]({link})`"
     )
+
+
+def test_the_product_is_shown_in_pictures() -> None:
+    """Small ones, and none that a program of the documentation does not draw."""
+    for page, wanted in {
+        "README.md": "report-ranking.png",
+        "docs/index.md": "report-ranking.png",
+        "docs/how-to/report.md": "report-ranking.png",
+        "docs/first-session.md": "session.svg",
+    }.items():
+        links = [link.target for link in links_of((REPOSITORY / page).read_text(encoding="utf-8"))]
+        assert any(target.endswith(wanted) for target in links), page
+    drawn = (REPOSITORY / "docs" / "tools" / "session.py").read_text(encoding="utf-8")
+    pictures = [path for path in (REPOSITORY / "docs" / "assets").iterdir() if path.suffix in (".png", ".jpg", ".svg")]
+    for path in pictures:
+        assert path.stat().st_size < 200_000, path.name
+        assert path.name == "architecture.svg" or path.name in drawn, path.name
+        if path.suffix == ".svg":
+            assert not re.search(r"https?://(?!www\.w3\.org)", path.read_text(encoding="utf-8")), path.name
+
+
+def test_results_are_one_click_from_the_landing_page() -> None:
+    links = [link.target for link in links_of((REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8"))]
+    assert "results.md" in links

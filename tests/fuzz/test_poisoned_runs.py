@@ -92,7 +92,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     request = {"name": "poisoned", "data": "colours", "models": models, "metrics": "logme"}
     note = {"format": "hubscout-serve", "version": 1, "pid": 999_999, "created": 1.0, "host": platform.node()}
     (folder / "serve.json").write_text(json.dumps({**note, "request": request}))
-    (folder / "rank.log").write_bytes(b"it said \xff\n")
+    (folder / "serve.log").write_bytes(b"it said \xff\n")
     return folder
 
 

@@ -7,17 +7,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from hub_models import run
 
 from hubscout.errors import InputError
 from hubscout.hubs import load
 
 TEXTS = ["The cat sits on the mat.", "Shares fell."]
 NAMES = ["no", "maybe", "yes"]
-
-
-def run(backbone, samples):
-    with torch.no_grad():
-        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]))
 
 
 def save(backbone, folder, kind):

@@ -141,7 +141,7 @@ def test_a_latency_of_a_busy_machine_is_marked(make_row: Make, make_ranking: Mak
 
 def test_it_is_said_which_probability_ties(make_row: Make, make_ranking: Make) -> None:
     ranking = make_ranking(make_row("timm/x", 0.3, spread=0.2), make_row("timm/y", 0.299, spread=0.2, seed=1))
-    assert "cannot be told apart from the best: P(better than the best) ≥ 5%." in " ".join(as_text(ranking).split())
+    assert "are statistically tied with the best: P(better than the best) ≥ 5%." in " ".join(as_text(ranking).split())
 
 
 def test_how_many_failed_is_said(make_row: Make, make_ranking: Make) -> None:

@@ -77,7 +77,7 @@ def test_every_link_of_the_menu_leads_somewhere(run: Run) -> None:
     elements = Elements(render(run))
     anchors = {found["id"] for _, found in elements.seen if found.get("id")}
     links = [found["href"].removeprefix("#") for tag, found in elements.seen if tag == "a"]
-    assert len(links) == 10
+    assert len(links) == 13
     assert set(links) <= anchors
 
 

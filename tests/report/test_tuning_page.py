@@ -85,7 +85,7 @@ def test_the_answer_is_the_sentence_of_the_command(tmp_path: Path) -> None:
     answer = words(part(Run(folder=tmp_path, tuning=(tuning(),)), "answer"))
     assert (
         "small , tuned by b-tuning with large as teachers. Test accuracy 0.7000 [0.6000, 0.8000], +0.0500 against the "
-        "linear probe of the frozen features (0.6500), -0.0500 against that of the best teacher, timm/large (0.7500). "
+        "linear probe of the frozen features (0.6500), -0.0500 against that of the best teacher, large (0.7500). "
         "Guessing gives 0.4000."
     ) in answer
     assert f"hubscout predict {tmp_path}/ INPUTS" in answer
@@ -97,6 +97,11 @@ def test_a_model_that_is_worse_than_guessing_is_not_recommended() -> None:
     assert "This model is worse than guessing." in answer
     assert "hubscout rank 'my animals/'" in answer
     assert "hubscout predict" not in answer
+
+
+def test_a_run_that_never_beat_the_probe_says_so() -> None:
+    answer = words(part(Run(tuning=(tuning(best_step=0),)), "answer"))
+    assert "this model is the probe" in answer
 
 
 def test_sections_come_in_the_order_of_questions() -> None:

@@ -105,7 +105,7 @@ def test_every_name_is_escaped(open_client: Callable[..., TestClient], runs: Pat
     events = [{"event": "started", "models": [NASTY]}, {"event": "model-failed", "model": NASTY, "reason": NASTY}]
     events.append({"event": "interrupted"})
     (target / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    (target / "rank.log").write_text(NASTY)
+    (target / "serve.log").write_text(NASTY)
     client = open_client()
     for path in ("/", "/?q=%3Cscript%3E", f"/run/{name.replace('&', '%26')}", "/rows"):
         text = client.get(path).text

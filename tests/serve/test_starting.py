@@ -1,5 +1,7 @@
+import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,59 @@ def test_a_start_that_fails_leaves_nothing(starter: Starter, monkeypatch: pytest
     with pytest.raises(FileNotFoundError):
         starter.start(request_for())
     assert not (starter.runs.path / "new").exists()
+
+
+def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
+    race = starter.command(request_for(command="race", models="timm/resnet18\ntimm/resnet34", budget="30min"))
+    assert race[2:4] == ["hubscout", "race"]
+    assert race[-3:] == ["--models=timm/resnet18", "--models=timm/resnet34", "--budget=30min"]
+    tune = starter.command(request_for(command="tune", epochs="3", limit="2k", metrics="knn", budget="2h"))
+    assert tune[2:4] == ["hubscout", "tune"]
+    assert tune[-3:] == ["--model=timm/resnet18", "--epochs=3", "--limit=2k"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"command": "serve"}, "Command"),
+        ({"command": "cache"}, "Command"),
+        ({"command": "tune", "models": ["timm/a", "timm/b"]}, "exactly one"),
+        ({"command": "tune", "models": ["timm/a*"]}, "exactly one"),
+        ({"command": "tune", "models": ["file:x"]}, "Models"),
+        ({"command": "tune", "epochs": "3 --out=x"}, "Epochs"),
+        ({"command": "tune", "epochs": "0"}, "Epochs"),
+        ({"command": "race", "budget": "long"}, "Budget"),
+        ({"command": "race", "models": ["python:os:getcwd"]}, "Models"),
+        ({"command": "tune", "teachers": "../first"}, "Teachers"),
+        ({"command": "tune", "teachers": "none"}, "Teachers"),
+        ({"command": "tune", "teachers": "/etc"}, "Teachers"),
+    ],
+)
+def test_a_race_or_a_tuning_that_is_not_allowed_is_refused(starter: Starter, fields: dict, words: str) -> None:
+    before = sorted(starter.runs.path.iterdir())
+    with pytest.raises(InputError, match=words):
+        starter.start(request_for(**fields))
+    assert sorted(starter.runs.path.iterdir()) == before
+
+
+def test_teachers_of_a_ranking_are_named_one_by_one_and_only_if_allowed(starter: Starter, runs: Path) -> None:
+    (runs / "link").symlink_to(runs / "first")
+    assert starter.rankings() == ["first", "team/second"]
+    with pytest.raises(InputError, match=r"Teachers: 'python:.*not allowed"):  # nobody offered them on this server
+        starter.command(request_for(command="tune", teachers="first"))
+    best = [row["identifier"] for row in json.loads((runs / "first" / "ranking.json").read_text())["rows"]]
+    allowed = replace(starter, offered=tuple(best))
+    command = allowed.command(request_for(command="tune", teachers="first", models=best[:1]))
+    assert command[-1 - len(best[1:4]) :] == [f"--model={best[0]}", *(f"--teachers={one}" for one in best[1:4])]
+
+
+def test_the_form_has_the_three_commands_and_the_rankings() -> None:
+    asked = request_for(command="tune", teachers="mine", epochs="4")
+    page = start_page(["d"], [], asked, rankings=["mine", "other"], data_folder="data", csrf="")
+    assert re.findall(r'name="command" value="(\w+)"( checked)?', page) == [
+        ("rank", ""),
+        ("race", ""),
+        ("tune", " checked"),
+    ]
+    assert '<option value="mine" selected>mine</option>' in page
+    assert 'name="epochs" value="4"' in page

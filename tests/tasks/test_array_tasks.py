@@ -105,7 +105,7 @@ def test_bad_input() -> None:
         Task.from_arrays([np.zeros(2), np.array([0, np.inf])], [0, 1])
     with pytest.raises(TaskError, match="Tagging goes with lists of words"):
         Task.from_arrays(["a", "b"], [["X"], ["Y"]], kind="tagging")
-    with pytest.raises(TaskError, match="tags must be a list a row"):
+    with pytest.raises(TaskError, match="tags must be one list per row"):
         Task.from_arrays([["a"], ["b"]], ["X", "Y"])
     with pytest.raises(TaskError, match="hold 0 and 1"):
         Task.from_arrays(X, np.full((20, 2), 2), kind="multilabel")

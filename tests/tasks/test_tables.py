@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import gzip
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,57 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hubscout.errors import TaskError
-from hubscout.tasks import Task, parquet
-from hubscout.tasks.parquet import RowGroups
+from hubscout.tasks import Task
 
 ROWS = "text,label\n" + "".join(f"a good film {i},positive\na bad film {i},negative\n" for i in range(10))
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    def make(name: str, content: str | bytes) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return make
-
-
-def test_guesses_are_said_aloud(write: Callable[..., Path]) -> None:
-    task = Task.from_table(write("films.csv", ROWS))
-    assert (task.name, task.kind, task.modality) == ("films", "classification", "text")
-    assert task.target_names == ("negative", "positive")
-    said = "\n".join(task.notes)
-    assert "column 'text' holds the inputs" in said
-    assert "column 'label' holds the labels" in said
-    assert "kind guessed as classification" in said
-    for text, target in zip(task.train.inputs, task.train.targets, strict=True):
-        assert ("good" in text) == (target == 1)
-
-
-def test_formats_hold_the_same_task(write: Callable[..., Path], tmp_path: Path) -> None:
-    frame = pd.read_csv(write("a.csv", ROWS))
-    frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
-    frame.to_csv(tmp_path / "semicolon.csv", sep=";", index=False)
-    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    frame.to_json(tmp_path / "a.json", orient="records")
-    frame.to_parquet(tmp_path / "a.parquet")
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(ROWS.encode()))
-    write("bom.csv", b"\xef\xbb\xbf" + ROWS.replace("\n", "\r\n").encode())
-    names = ["a.csv", "a.tsv", "semicolon.csv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz", "bom.csv"]
-    tasks = [Task.from_table(tmp_path / name) for name in names] + [Task.from_table(frame)]
-    assert len({task.fingerprint for task in tasks}) == 1
-    assert all(Task.reopen(json.loads(json.dumps(task.source))) == task for task in tasks[:-1])
-    assert tasks[-1].source is None
-
-
-def test_text_stays_the_text_it_was(write: Callable[..., Path]) -> None:
-    """pandas' own reading would make NA a missing value and 007 the number 7."""
-    path = write("a.csv", "text,label\nNA,007\nnull,7\n1.50,007\nnan,7\n")
-    task = Task.from_table(path, text="text", kind="classification", test_size=0, validation_size=0)
-    assert list(task.train.inputs) == ["NA", "null", "1.50", "nan"]
-    assert task.target_names == ("007", "7")
 
 
 def test_a_split_column(write: Callable[..., Path]) -> None:
@@ -161,14 +111,10 @@ def test_columns_of_tokens_and_tags(write: Callable[..., Path]) -> None:
         Task.from_table(write("b.jsonl", "\n".join(map(json.dumps, lines))))
 
 
-def image_table(path: Path, image_bytes: Callable[..., bytes], column: str = "image", n: int = 20) -> Path:
-    table = pa.table({column: [image_bytes(i) for i in range(n)], "label": [["a", "b"][i % 2] for i in range(n)]})
-    pq.write_table(table, path, row_group_size=4)
-    return path
-
-
-def test_images_as_bytes_paths_and_mappings_are_one_task(tmp_path: Path, image_bytes: Callable[..., bytes]) -> None:
-    whole = Task.from_table(image_table(tmp_path / "a.parquet", image_bytes))
+def test_images_as_bytes_paths_and_mappings_are_one_task(
+    tmp_path: Path, image_bytes: Callable[..., bytes], image_table: Callable[..., Path]
+) -> None:
+    whole = Task.from_table(image_table())
     assert (whole.modality, whole.train.inputs[0].mode) == ("image", "RGB")
     (tmp_path / "img").mkdir()
     for i in range(20):
@@ -181,20 +127,6 @@ def test_images_as_bytes_paths_and_mappings_are_one_task(tmp_path: Path, image_b
     by_mapping = Task.from_table(tmp_path / "hf.parquet")
     assert whole == by_path == by_mapping
     assert np.array_equal(np.asarray(whole.train.inputs[3]), np.asarray(by_path.train.inputs[3]))
-
-
-def test_large_columns_are_read_by_row_group(
-    tmp_path: Path, image_bytes: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = image_table(tmp_path / "a.parquet", image_bytes, n=60)
-    in_memory = Task.from_table(path)
-    monkeypatch.setattr(parquet, "_LARGEST_IN_MEMORY_BYTES", 0)
-    lazy = Task.from_table(path)
-    assert isinstance(lazy.train.inputs.base.encoded, RowGroups)
-    assert lazy == in_memory
-    again = pickle.loads(pickle.dumps(lazy))
-    for row in (0, 30, 3):
-        np.testing.assert_array_equal(np.asarray(again.train.inputs[row]), np.asarray(in_memory.train.inputs[row]))
 
 
 def test_rows_without_a_label_are_left_out_and_counted(write: Callable[..., Path]) -> None:
@@ -213,96 +145,16 @@ def test_empty_texts_are_kept_and_counted(write: Callable[..., Path]) -> None:
     assert any("1 of 21 inputs in train are empty; they are kept" in note for note in task.notes)
 
 
-def test_a_column_that_is_not_there(write: Callable[..., Path]) -> None:
-    path = write("a.csv", ROWS)
-    with pytest.raises(TaskError, match=r"no column 'lable'\. Did you mean 'label'\? It has: text, label"):
-        Task.from_table(path, label="lable")
-    with pytest.raises(TaskError, match=r"no column 'TEXT'\. Did you mean 'text'"):
-        Task.from_table(path, text="TEXT")
-    with pytest.raises(TaskError, match="no column 'where'"):
-        Task.from_table(path, split="where")
-
-
 def test_a_column_that_only_the_first_file_has(write: Callable[..., Path]) -> None:
     train, test = write("train.csv", ROWS), write("test.csv", "text,other\nx,y\n")
     with pytest.raises(TaskError, match=r"test\.csv has no column 'label'"):
         Task.from_table({"train": train, "test": [test]})
 
 
-BAD = {
-    "empty.csv": (b"", {}, "names of the columns"),
-    "header.csv": (b"text,label\n", {}, "no rows"),
-    "ragged.csv": (b"text,label\na,b\na,b,c,d\n", {}, "line 3"),
-    "short.csv": (b"text,label\na,b\na\n", {}, "line 3: 1 cells"),
-    "quote.csv": (b'text,label\n"a,b\n', {}, "quotation marks"),
-    "twice.csv": (b"text,text\na,b\n", {}, "two columns called 'text'"),
-    "delimiter.csv": (b"text,text\na,b\n", {"delimiter": "::"}, "one character"),
-    "latin.csv": ("text,label\nÜ,a\n".encode("latin-1"), {}, "encoding='latin-1'"),
-    "cut.csv.gz": (gzip.compress(ROWS.encode() * 50)[:-20], {}, "cannot be read"),
-    "broken.parquet": (b"PAR1 no", {}, "cannot be read as Parquet"),
-    "broken.jsonl": (b'{"text": "a"}\n{"text": \n', {}, "line 2"),
-    "list.jsonl": (b"[1]\n", {}, "row 0: expected an object"),
-    "mixed.jsonl": (b'{"text": "a", "label": "x"}\n{"text": "b", "label": 3}\n', {}, "mixed types"),
-    "infinite.csv": (b"text,y\na b c,1.5\na b c,inf\n", {}, "finite"),
-    "words.csv": (b"text,y\na,1.5\nb,two\n", {"kind": "regression", "text": "text"}, "'two'"),
-    "noinput.csv": (b"p,q\n1,2\n", {}, "Say text=, image="),
-    "notarget.csv": (b"text\na b\n", {}, "no column left"),
-    "single.csv": (b"text,label\na,x\nb,x\n", {}, "one class 'x'"),
-    "both.csv": (ROWS.encode(), {"text": "text", "image": "text"}, "Say one of"),
-    "same.csv": (ROWS.encode(), {"text": "text", "label": "text"}, "input and label at once"),
-    "three.csv": (ROWS.encode(), {"text": ["text", "label", "text"]}, "two for pairs"),
-    "kind.csv": (ROWS.encode(), {"kind": "classify"}, "kind must be one of"),
-    "nolabels.csv": (b"text,label\na b c,\nd e f,\n", {}, "no rows to train on"),
-    "a.docx": (b"x", {}, "is no table"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_tables(write: Callable[..., Path], name: str) -> None:
-    content, options, message = BAD[name]
-    with pytest.raises(TaskError, match=message):
-        Task.from_table(write(name, content), **options)
-
-
-def test_other_encodings_can_be_named(write: Callable[..., Path]) -> None:
-    path = write("a.csv", "text,label\nÜ,a\nÄ,b\n".encode("latin-1"))
-    task = Task.from_table(path, encoding="latin-1", test_size=0, validation_size=0)
-    assert list(task.train.inputs) == ["Ü", "Ä"]
-    with pytest.raises(TaskError, match="no encoding that Python knows"):
-        Task.from_table(path, encoding="latin-99")
-
-
-def test_missing_values_of_a_frame() -> None:
-    frame = pd.DataFrame({"text": ["a", None, "c", "d"], "label": [0, 1, None, 1]})
-    task = Task.from_table(frame, test_size=0, validation_size=0)
-    assert list(task.train.inputs) == ["a", "", "d"]
-    assert task.target_names == ("0", "1")
-
-
 def test_a_missing_file_offers_a_neighbour(write: Callable[..., Path]) -> None:
     path = write("reviews.csv", ROWS)
     with pytest.raises(TaskError, match=r"Did you mean .*reviews\.csv"):
         Task.from_table(path.parent / "review.csv")
-
-
-def test_tab_separated_text_without_quoting(write: Callable[..., Path]) -> None:
-    path = write("a.tsv", 'text\tlabel\n"so\ta\nnot "so"\tb\n')
-    task = Task.from_table(path, text="text", test_size=0, validation_size=0)
-    assert list(task.train.inputs) == ['"so', 'not "so"']
-
-
-def test_quoted_line_breaks_and_long_cells(write: Callable[..., Path]) -> None:
-    long = "word " * 50_000
-    path = write("a.csv", f'text,label,\n"one\ntwo, ""three""",a,\n{long},b,\n\n')
-    task = Task.from_table(path, test_size=0, validation_size=0)
-    assert list(task.train.inputs) == ['one\ntwo, "three"', long]
-
-
-def test_columns_whose_names_hold_commas(write: Callable[..., Path]) -> None:
-    path = write("a.csv", 'text,"x, y"\n' + "".join(f"a b c {i},{i}.5\n" for i in range(10)))
-    assert Task.from_table(path, label="x, y").target_names == ("x, y",)
-    frame = pd.DataFrame({"text": ["a", "b"] * 5, 7: ["u", "v"] * 5})
-    assert Task.from_table(frame, label=7).target_names == ("u", "v")
 
 
 def test_images_that_lie_elsewhere(tmp_path: Path, image_folder: Callable[..., Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Container, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,21 @@ def print_result(*parts: Any) -> None:
     console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else 200)
     for part in parts:
         console.print(part, highlight=False)
+
+
+def print_table(
+    heads: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Container[str] = (), title: str = ""
+) -> None:
+    """A table on standard output: cells are text, never markup; columns in `right` are aligned there."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold", title=title or None)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    print_result(table)
 
 
 def say(text: str, *, quiet: bool = False) -> None:

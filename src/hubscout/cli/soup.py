@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.data_options import (
+from hubscout.cli.options import (
     DataArgument,
     ImageOption,
     ImageRootOption,
     KindOption,
     LabelOption,
     LimitOption,
+    SeedOption,
     SplitOption,
     TextOption,
     open_data,
 )
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import SeedOption
 from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)

@@ -141,6 +141,13 @@ def add_upper(upper: Array, other: Array) -> None:
         upper[:stop, start:stop] += other[:stop, start:stop]
 
 
+def copy_upper(upper: np.ndarray, into: np.ndarray) -> None:
+    """Copy the upper triangle of a matrix into another, which may have fewer digits."""
+    for start in range(0, len(upper), 128):
+        stop = start + 128
+        into[:stop, start:stop] = upper[:stop, start:stop]
+
+
 def add_outer(upper: Array, first: Array, second: Array) -> Array:
     """The upper triangle of upper + first·secondᵀ + second·firstᵀ, in place where it can be."""
     if is_torch(upper):
@@ -181,9 +188,13 @@ def upper_inner(first: Array, second: Array) -> Array:
     >>> float(upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]])))
     8.0
     """
-    # Transposed, because the arrays of `add_product` are contiguous that way.
-    inner = (first * second).sum() if is_torch(first) else np.vdot(first.T, second.T)
-    return 2 * inner - first.diagonal() @ second.diagonal()
+    if is_torch(first):
+        return 2 * (first * second).sum() - first.diagonal() @ second.diagonal()
+    # Transposed, because the arrays of `add_product` are contiguous that way. In parts, which are added as float64:
+    # a long sum would cost float32 half of its digits.
+    parts = [slice(start, start + 64) for start in range(0, len(first), 64)]
+    inner = sum(float(np.vdot(first.T[part], second.T[part])) for part in parts)
+    return np.float64(2 * inner - float(first.diagonal() @ second.diagonal()))
 
 
 def mirrored(upper: Array) -> Array:

@@ -13,8 +13,10 @@ from hubscout.evidence.array_backend import (
     Array,
     add_product,
     chunks,
+    is_torch,
     less,
     namespace,
+    sum_of_squares,
     sums_by_id,
     to_device_of,
     to_float64,
@@ -22,6 +24,7 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
     zeros_like_device,
 )
+from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.eigenvectors import Deferred
@@ -46,6 +49,10 @@ ROUNDING_TOLERANCE = 1e-9
 """If squaring the features may have cost the score more than this, it is computed again without squaring."""
 MISSING_TOLERANCE = 1e-8
 """The same for directions that were left out: in features of less than float64 some of them hold rounding."""
+RUNNING_FROM = 256
+"""Dimensions. From here on memory for a float64 Gram matrix per block costs more than the error bar is worth."""
+SMALL_SQUARE = 1e-20
+"""Sums of squares from here to its inverse leave products room in float32."""
 PROBES = 16
 """Random vectors by which they are looked at."""
 
@@ -122,14 +129,13 @@ def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarra
 
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """Sums by block, then as from any other sums."""
-    statistics = Statistics(labels.kind, labels.names)
-    values = labels.values
-    count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
-    for block in range(count):
-        chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
-        on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
-        statistics.add_checked(rows[chosen], values[to_host(chosen) if on_host else chosen], block=block)
-    fitted = fit(statistics, replace(settings, keep_spectrum=True))
+    settled = replace(settings, keep_spectrum=True)
+    together = settings.jackknife == "linear" and rows.shape[1] >= RUNNING_FROM and _within_float32(rows, labels)
+    statistics, running = _sums(rows, labels, block_of_row, settings, together=together)
+    fitted = fit(statistics, settled, running)
+    if len(running) > 1 and fitted.standard_error is None:
+        statistics, _ = _sums(rows, labels, block_of_row, settings, together=False)
+        fitted = fit(statistics, settled)
     if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
         shift = next(iter(statistics.blocks.values())).shift
 
@@ -143,6 +149,28 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
             return _decomposed(rows, labels, block_of_row, settings)
         fitted = replace(fitted, rounding=rounding)
     return fitted if settings.keep_spectrum else fitted.without_spectrum()
+
+
+def _sums(
+    rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings, *, together: bool
+) -> tuple[Statistics, list[Block]]:
+    """The sums of every block; or of all samples `together`, with what they were after each block."""
+    statistics, values, running = Statistics(labels.kind, labels.names), labels.values, []
+    count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
+    for block in range(count):
+        chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
+        on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
+        part = values[to_host(chosen) if on_host else chosen]
+        statistics.add_checked(rows[chosen], part, block=0 if together else block)
+        if together:
+            running.append(statistics.blocks[0].rounded())
+    return statistics, running
+
+
+def _within_float32(rows: Array, labels: Targets) -> bool:
+    """Whether arrays on the host are of a size at which their products, and the inverses of these, fit into float32."""
+    arrays = (rows,) if labels.kind == "classification" else (rows, labels.values)
+    return all(not is_torch(array) and SMALL_SQUARE < sum_of_squares(array) < 1 / SMALL_SQUARE for array in arrays)
 
 
 def _looked_into(fitted: Evidence, labels: Targets, product: Callable[[Array], Array]) -> float:

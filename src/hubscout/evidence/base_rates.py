@@ -119,30 +119,41 @@ class _Profile:
         """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
         low, high = np.log(self.values[0] * SMALLEST_RATIO), np.log(LARGEST_RATIO)
         grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
-        top = self._gain(self.squares, self.crossed, self.unreachable[:, None], self._odds(grid)).argmax(1)
-        left, right = grid[np.maximum(top - 1, 0)], grid[np.minimum(top + 1, len(grid) - 1)]
-        parts = range(0, len(top), max(PART_NUMBERS // len(self.values), 1))
-        found = [self._refine(slice(start, start + parts.step), left, right) for start in parts]
+        gains = self._gain(self.squares, self.crossed, self.unreachable[:, None], self._odds(grid))
+        parts = range(0, len(gains), max(PART_NUMBERS // len(self.values), 1))
+        found = [self._refine(slice(start, start + parts.step), grid, gains) for start in parts]
         gain, place = (np.concatenate(values) for values in zip(*found, strict=True))
         better = gain > TIE
         return np.where(better, gain / 2, 0.0), np.where(better, self.scale * np.exp(place), np.inf)
 
-    def _refine(self, part: slice, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The gain times two and its log t, for some targets: the secant of the slope, kept inside its bracket."""
-        left, right = left[part], right[part]
-        rising, falling = self._slope(part, left), self._slope(part, right)
-        place = np.where(rising <= 0, left, right)  # the ends of the grid, where the slope has no zero
-        inside = (rising > 0) & (falling < 0)
-        for _ in range(STEPS):
-            if not inside.any():
-                break
-            before, place = place, np.where(inside, left + (right - left) * rising / (rising - falling), place)
+    def _refine(self, part: slice, grid: np.ndarray, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The gain times two and its log t, for some targets: the secant of the slope, kept inside its bracket.
+
+        It begins at the top of the parabola through the best point of the grid and its neighbours. Where the best point
+        is an end of the grid, it stays there.
+        """
+        best, row, width = gains[part].argmax(1), np.arange(len(gains[part])), grid[1] - grid[0]
+        running = (best > 0) & (best < len(grid) - 1)
+        top = np.clip(best, 1, len(grid) - 2)
+        before, here, after = (gains[part][row, top + step] for step in (-1, 0, 1))
+        left, right = grid[top - 1], grid[top + 1]
+        curvature = (before - 2 * here + after) / width**2
+        place = np.where(running, grid[top] + _newton((after - before) / (2 * width), curvature), grid[best])
+        last, last_slope = place, np.zeros_like(place)
+        for step in range(STEPS):
+            place = np.where(running & ~((place >= left) & (place <= right)), (left + right) / 2, place)
             slope = self._slope(part, place)
-            up = slope > 0
-            # An end that stays where it is has its slope halved, or the other end would creep up on the zero.
-            rising, falling = np.where(up, slope, rising / 2), np.where(up, falling / 2, slope)
-            left, right = np.where(inside & up, place, left), np.where(inside & ~up, place, right)
-            inside &= (np.abs(place - before) > STEP_TOLERANCE) & (slope != 0)
+            left, right = np.where(slope > 0, place, left), np.where(slope > 0, right, place)
+            moved = place - last
+            if step:
+                curvature = np.where(moved == 0, curvature, (slope - last_slope) / np.where(moved == 0, 1.0, moved))
+            last, last_slope = place, slope
+            change = _newton(slope, curvature)
+            place = np.where(running, place + change, place)
+            running &= (np.abs(change) > STEP_TOLERANCE) & (right - left > STEP_TOLERANCE)
+            if not running.any():
+                break
+        place = np.clip(place, grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)])
         gain = self._gain(self.squares[part], self.crossed[part], self.unreachable[part], self._odds(place))
         return gain, place
 
@@ -176,3 +187,8 @@ class _Profile:
         q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, np.finfo(np.float64).tiny)
         q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
         return (kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q
+
+
+def _newton(slope: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """Newton's step; infinite where the curvature is not that of a maximum."""
+    return np.where(curvature < 0, -slope / np.where(curvature < 0, curvature, 1.0), np.inf)

@@ -17,6 +17,7 @@ from hubscout.evidence.array_backend import (
     add_outer,
     add_product,
     add_upper,
+    copy_upper,
     less,
     mirrored,
     sums_by_id,
@@ -103,6 +104,13 @@ class Block:
         fresh = Block.empty(self.shift, self.target_shift)
         fresh.add(self)
         return fresh
+
+    def rounded(self) -> Block:
+        """The same sums on the host in memory of their own, those of two dimensions in float32: for an error bar."""
+        upper = np.zeros(self.upper_gram.shape, np.float32, order="F")
+        copy_upper(self.upper_gram, upper)
+        sums = {name: getattr(self, name).copy() for name in ARRAYS if name not in ("upper_gram", "cross")}
+        return Block(n=self.n, upper_gram=upper, cross=self.cross.astype(np.float32), **sums)
 
     def about(self, shift: Array, target_shift: Array) -> Block:
         """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""

@@ -88,7 +88,7 @@ def check_targets(
     array = as_native(targets, "targets")
     shape = tuple(array.shape)
     if len(shape) not in (1, 2) or 0 in shape:
-        raise InputError(f"targets must be a vector or a matrix with a row a sample; got an array of shape {shape}.")
+        raise InputError(f"targets must be a vector or a matrix with a row per sample; got an array of shape {shape}.")
     if shape[0] != n:
         raise InputError(f"features have {n} rows but targets have {shape[0]}.")
     if kind == "auto":
@@ -115,7 +115,7 @@ def guess_kind(targets: Array) -> str:
         return "multilabel"
     raise InputError(
         f"targets of shape {tuple(targets.shape)} and type {targets.dtype} are ambiguous. Say kind='regression' for "
-        "columns of numbers, or pass a matrix of 0 and 1 for several labels a sample, or a vector of classes."
+        "columns of numbers, or pass a matrix of 0 and 1 for several labels per sample, or a vector of classes."
     )
 
 
@@ -177,8 +177,8 @@ def _class_targets(array: Array, classes: Sequence[object] | None, target_names:
     labels = to_host(array)
     if labels.ndim != 1:
         raise InputError(
-            f"targets for classification must be a vector with one class a sample; got shape {labels.shape}. "
-            "Pass targets[:, 0] for a single column, or kind='multilabel' for several labels a sample."
+            f"targets for classification must be a vector with one class per sample; got shape {labels.shape}. "
+            "Pass targets[:, 0] for a single column, or kind='multilabel' for several labels per sample."
         )
     if labels.dtype.kind == "O":
         labels = _strings(labels)

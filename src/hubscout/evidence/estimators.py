@@ -102,12 +102,12 @@ class _EvidenceEstimator(BaseEstimator):
 
 
 class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
-    """A linear classifier without hyper-parameters: one Bayesian regression a class on 0/1 targets.
+    """A linear classifier without hyper-parameters: one Bayesian regression per class on 0/1 targets.
 
     A matrix of 0 and 1 as targets makes it multi-label. It needs no validation data, which is why it does well with a
-    few samples a class.
+    few samples per class.
 
-    `predict_proba`, one class a sample: the probability that the class has the largest of the predictive draws
+    `predict_proba`, one class per sample: the probability that the class has the largest of the predictive draws
     N(mean of the class, v), where v is the geometric mean over classes of the predictive variance for this sample; so
     the most probable class is always the one with the largest mean. Multi-label: the probability that the predictive
     draw of the label exceeds ½, one column a label.

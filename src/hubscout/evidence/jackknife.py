@@ -103,6 +103,8 @@ def contributions_from_sums(
     level -= float(origin @ moved + precision @ constant**2)
     result = []
     for block in blocks:
+        if kernel.dtype != block.upper_gram.dtype:  # blocks of fewer digits
+            kernel = kernel.astype(block.upper_gram.dtype)
         quadratic = upper_inner(kernel, block.upper_gram) + turned @ block.feature_sum
         crossed = linear.reshape(-1) @ block.cross.reshape(-1)
         squares = precision @ (block.target_squares + 2 * constant * block.target_sum)

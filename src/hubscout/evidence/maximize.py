@@ -94,8 +94,12 @@ def maximize_evidence(
     return warned(fit(statistics, Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)))
 
 
-def fit(statistics: Statistics, settings: Settings) -> Evidence:
-    """Maximise the evidence from sums."""
+def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = ()) -> Evidence:
+    """Maximise the evidence from sums.
+
+    `running` are the sums after each block of samples, where the statistics hold all samples in one. There is no error
+    bar then if blocks would have to be left out and re-fitted.
+    """
     total = statistics.total()
     step, target_step = total.feature_sum / total.n, total.target_sum / total.n
     means = (total.shift + step, total.target_shift + target_step)
@@ -112,11 +116,11 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
         # So far from zero that the features say "one" by themselves: what they add to it needs the centred ones.
         apart = fit(statistics, replace(settings, center=True, jackknife="none")).over_base_rates
     fitted = assemble(*assembled, settings, apart)
-    blocks = [statistics.blocks[index] for index in sorted(statistics.blocks)]
+    blocks = running or [statistics.blocks[index] for index in sorted(statistics.blocks)]
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
-        return with_error(fitted, _refits(statistics, fitted, blocks, scored, settings))
+        return fitted if running else with_error(fitted, _refits(statistics, fitted, blocks, scored, settings))
     # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
     far = spectrum.mean_coordinates is not None
     origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
@@ -130,6 +134,8 @@ def fit(statistics: Statistics, settings: Settings) -> Evidence:
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, origin, constant
     )
     sizes = np.array([block.n for block in blocks])
+    if running:
+        contributions, sizes = np.diff(contributions, prepend=0.0), np.diff(sizes, prepend=0)
     return with_error(fitted, error_from_contributions(fitted.score, contributions, sizes))
 
 
@@ -161,7 +167,7 @@ def _refits(
 
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log evidence a sample at the given t, the same of the null model, and β: (C,) each."""
+    """Log evidence per sample at the given t, the same of the null model, and β: (C,) each."""
     profile = Profile.of(spectrum)
     gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.squares), profile.squares, profile.unreachable)
     squares = to_host(spectrum.target_squares)

@@ -184,7 +184,7 @@ def _svd(features: Array) -> tuple[Array, Array, Array]:
 
 
 def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
-    """About how much of the score is rounding, in nats a sample.
+    """About how much of the score is rounding, in nats per sample.
 
     From squared features, every σ² is wrong by about ε times the largest square, and the log determinant by that over
     t + σ²; the errors are independent. So are the z², of which n/β holds what they leave over. Δ is wrong by ε times
@@ -201,7 +201,7 @@ def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> f
 
 
 def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
-    """At most how much of the score may be missing, in nats a sample, without directions of this σ² in all."""
+    """At most how much of the score may be missing, in nats per sample, without directions of this σ² in all."""
     finite = np.isfinite(ratio)
     if not square or not finite.any():
         return 0.0

@@ -111,7 +111,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def seconds_to_wait(error: BaseException) -> float | None:
-    """How long the Hub asks to wait before the next question."""
+    """How long the Hub asks to wait before the next request."""
     response = _response(error)
     if response is None:
         return None

@@ -33,7 +33,12 @@ class Identifier:
 
     @classmethod
     def parse(cls, text: str) -> Identifier:
-        """Read an identifier; numbers, booleans, `none` and comma-separated lists in options become such values."""
+        """Read an identifier; numbers, booleans, `none` and comma-separated lists in options become such values.
+
+        Raises:
+            InputError: the text names no hub, or has an option that is not of the form key=value.
+
+        """
         body, options = _split_options(text)
         found = _SHAPE.fullmatch(body)
         if found is None:

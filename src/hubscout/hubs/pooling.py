@@ -1,4 +1,4 @@
-"""From one vector a token to one a sample, or one a word.
+"""From one vector per token to one per sample, or one per word.
 
 The default by architecture, in the order in which it is looked up:
 

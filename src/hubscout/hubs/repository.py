@@ -139,7 +139,7 @@ def open_repository(name: str, identifier: Identifier) -> Repository:
 
 
 def _ask(name: str, revision: str | None) -> Any:
-    """What the Hub knows of a repository. A passing fault is worth a second and a third question."""
+    """What the Hub knows of a repository. A passing fault is worth a second and a third request."""
     from huggingface_hub import model_info
 
     for pause in (*_PAUSES, None):

@@ -35,7 +35,7 @@ class TransformerBackbone(Backbone):
     """A network of transformers, with or without a source head.
 
     Layers are `layer.0` (what goes into the first block) to `layer.L` (what comes out of the last), pooled as the
-    features are. For word-level inputs features and layers have one row a word, that of its first token.
+    features are. For word-level inputs features and layers have one row per word, that of its first token.
     """
 
     module: nn.Module
@@ -145,7 +145,7 @@ class TransformerBackbone(Backbone):
         if logits is not None and logits.ndim == 3 and words is not None:
             logits = select_words(logits, words)
         elif logits is not None and logits.ndim != 2:
-            logits = None  # one row a token, for an input that is not taken by words
+            logits = None  # one row per token, for an input that is not taken by words
         states = found.get("hidden_states")
         return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
 

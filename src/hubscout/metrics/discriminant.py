@@ -13,7 +13,7 @@ from hubscout.metrics.principal import principal_components
 
 @dataclass(frozen=True)
 class Discriminant:
-    """Classes as Gaussians with one covariance S = (1−λ) S_W + λ (tr S_W / D) I, and their shares as priors."""
+    """Classes as Gaussians with one covariance S = (1−λ) S_W + λ (tr S_W / D) I, and their frequencies as priors."""
 
     means: np.ndarray
     priors: np.ndarray

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.process_memory import remembered
+from hubscout.engines.job_context import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
 from hubscout.racing.placing import BEST

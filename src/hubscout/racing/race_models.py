@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
-from hubscout.engines.process_memory import forget
+from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.racing.arms import LIVE

@@ -46,7 +46,7 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[
         told_apart = [name(identifier) for identifier in above if identifier not in tied]
         but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""
         lines.append(
-            f"The models above the line cannot be told apart from the best: P(better than the best) ≥ 5%{but}."
+            f"The models above the line are statistically tied with the best: P(better than the best) ≥ 5%{but}."
         )
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
     if any(row.latency_busy for row in ranking.rows):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.process_memory import remembered
-from hubscout.engines.reporting import report
+from hubscout.engines.job_context import remembered, report
 from hubscout.errors import NothingReadableError
 from hubscout.ranking.assess import Assessment, Settings, assess, resources
 from hubscout.ranking.candidates import Candidate

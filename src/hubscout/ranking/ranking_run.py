@@ -281,7 +281,7 @@ class RankingRun:
         if self.journal.problem is not None:
             where = f" but not saved in {self.journal.folder}: {self.journal.problem}."
         elif self.journal.folder is not None:
-            where = f" and saved in {self.journal.folder}; the same call goes on from there."
+            where = f" and saved in {self.journal.folder}; make the same call again to resume."
         else:
             where = "; give out= (--out) to have them saved."
         error = InterruptedRunError(done + where)

@@ -202,7 +202,7 @@ class Ranking:
         return call("evaluate_ranking", self, reference, better=better)
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
+        """One line per model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
         pandas = require("pandas", extra="tables", purpose="Ranking.to_frame")
         return pandas.DataFrame([flatten(row) for row in self.rows])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hubscout.runs.tuning_record import Interval, TuningRun
@@ -31,32 +32,33 @@ class Achieved:
         return self.interval[0]
 
 
-def achieved(run: TuningRun) -> Achieved | None:
-    """On test where it was measured, else on validation; None where neither was."""
+def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | None:
+    """On test where it was measured, else on validation; None where neither was. `named` says how a model is called."""
     split = next((name for name in ("test", "validation") if run.metrics.get(name)), None)
     if split is None:
         return None
     metric, interval = next(iter(run.metrics[split].items()))
     names = {
         "model": "the linear probe of the frozen features",
-        "teacher": f"that of the best teacher, {run.probes['teacher'].model}" if "teacher" in run.probes else "",
+        "teacher": f"that of the best teacher, {named(run.probes['teacher'].model)}" if "teacher" in run.probes else "",
     }
     values = {of: run.probes[of].metric(split) for of in names if of in run.probes}
     rivals = tuple(Rival(names[of], value) for of, value in values.items() if value is not None)
     return Achieved(split, metric, interval, rivals, run.guess.get(split))
 
 
-def conclusion(run: TuningRun) -> str:
+def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
     """How good the tuned model is, against the probes that were measured and against guessing.
 
     Args:
         run: the tuning, with its probes.
+        named: how a model is called, where not by its whole identifier.
 
     Returns:
         One or two sentences; empty where nothing was measured.
 
     """
-    found = achieved(run)
+    found = achieved(run, named)
     if found is None:
         return ""
     value, low, high = found.interval

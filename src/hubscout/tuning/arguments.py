@@ -173,7 +173,8 @@ class TuningArguments:
     log_every_steps: int = 10
     """How often losses are read back from the device and written to `metrics.jsonl`."""
     trackers: tuple[str, ...] = ()
-    """Trackers of accelerate: `tensorboard`, `mlflow`, `wandb`."""
+    """Trackers of accelerate that losses, rates and validation metrics go to: `tensorboard`, `wandb`, `mlflow`, `aim`,
+    `clearml`, `comet_ml`, `dvclive`, `swanlab`, `trackio`. The package of each must be installed."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

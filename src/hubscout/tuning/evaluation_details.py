@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -45,8 +46,9 @@ def details(
     samples = Samples(task)
     first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
 
-    def described(row: int, remark: str) -> Sample:
-        return samples.describe(first + row, remark, longest=LONGEST_TEXT)
+    def described(row: int, remark: str, *, labelled: bool = True) -> Sample:
+        sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
+        return sample if labelled else replace(sample, label="")
 
     found = [] if groups is not None else sorted(find_suspects(task, predicted, targets), key=lambda one: -one.margin)
     suspects = found[:shown]
@@ -61,7 +63,8 @@ def details(
         targets=tuple(_targets(task, predicted, targets, groups)),
         confusions=tuple(_confusions(predicted, targets)) if kind.has_classes else (),
         pairs=tuple(_pairs(predicted, targets)) if kind.is_real_valued else (),
-        worst=tuple(described(row, remark) for row, remark in islice(worst, shown)),
+        # The remark on a number has the true one too.
+        worst=tuple(described(*one, labelled=not kind.is_real_valued) for one in islice(worst, shown)),
         suspects=tuple(described(one.row, one.remark) for one in suspects),
         suspected=len({one.row for one in found}),
     )

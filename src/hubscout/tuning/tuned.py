@@ -90,7 +90,7 @@ class Predictions:
         return [[next(words) for _ in range(length)] for length in self.lengths]
 
     def records(self, top: int = 1) -> list[dict[str, Any]]:
-        """One plain dictionary an input; for classes with the `top` most probable and their probabilities."""
+        """One plain dictionary per input; for classes with the `top` most probable and their probabilities."""
         if not kind_of(self.kind).classes_of_samples:
             return [{"prediction": label} for label in self.labels]
         order = np.argsort(-self.values, axis=1)[:, :top]

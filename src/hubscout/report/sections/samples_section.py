@@ -25,11 +25,12 @@ def samples_section(run: Run) -> Section | None:
     if found.suspects:
         are = "is" if found.suspected == 1 else "are"
         parts += [
-            tag("h3", "Probably mislabelled"),
+            tag("h3", "Likely mislabelled"),
             tag(
                 "p",
                 f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
-                "certainty as samples that are labelled so. Some are hard and not wrong: look at them.",
+                "certainty as samples that are labelled so. The weaker the model, the more of them are hard and not "
+                "wrong: look at them.",
                 class_="note",
             ),
             *_grid(found.suspects),
@@ -60,7 +61,7 @@ def sample_card(sample: Sample) -> Markup:
     place = f"{sample.split}, row {sample.row}"
     # What came out of a file may be any address: only pictures that are part of the page are shown.
     inside = sample.thumbnail.startswith("data:image/")
-    picture = tag("img", src=sample.thumbnail, alt=f"{sample.label}: {sample.name}", loading="lazy")
+    picture = tag("img", src=sample.thumbnail, alt=f"{sample.label}: {sample.name}")
     return tag(
         "figure",
         picture if inside else "",

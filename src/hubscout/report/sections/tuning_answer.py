@@ -24,13 +24,15 @@ def tuning_answer(run: Run) -> Section:
     if not measured:
         words: list[object] = ["Nothing is measured yet: the model is tested when its training is over."]
     elif single is not None:
-        words = [_model(single.model), f", {_taught(single)}. ", conclusion(single)]
+        words = [_model(single.model), f", {_taught(single)}. ", conclusion(single, _short)]
     else:
         words = _best_method(measured)
     warnings = list(dict.fromkeys(one.warning for one in run.tuning if one.warning))
     parts: list[object] = [tag("p", *words, class_="answer")]
     if single is not None and measured:
         parts.append(_facts(single))
+    if single is not None and single.best_step == 0 and single.steps:
+        warnings.append("No step of training was better on validation than the linear probe: this model is the probe.")
     parts += [tag("p", warning, class_="caveat") for warning in warnings]
     command = next_command(run)
     if measured and command:
@@ -39,8 +41,11 @@ def tuning_answer(run: Run) -> Section:
 
 
 def _model(identifier: str) -> Markup:
-    name = short_names([identifier])[0] if identifier else "The model"
-    return tag("strong", name, class_="model", title=identifier)
+    return tag("strong", _short(identifier), class_="model", title=identifier)
+
+
+def _short(identifier: str) -> str:
+    return short_names([identifier])[0] if identifier else "The model"
 
 
 def _taught(run: TuningRun) -> str:
@@ -98,4 +103,8 @@ def next_command(run: Run) -> str:
         words = command_words(one.environment)
         data = words[2] if words[1:2] == ["tune"] and len(words) > 2 and not words[2].startswith("-") else "DATA"
         return shell_command(["hubscout", "rank", data, "--out", "ranking/"])
-    return shell_command(["hubscout", "predict", f"{run.folder}/", "INPUTS"]) if run.folder is not None else ""
+    if run.folder is None:
+        return ""
+    by_code = one.model.startswith("python:") and not (run.folder / "config.json").is_file()
+    allowed = ["--allow-code"] if by_code else []
+    return shell_command(["hubscout", "predict", f"{run.folder}/", "INPUTS", *allowed])
