@@ -55,7 +55,7 @@ def test_a_model_that_is_gone_says_so() -> None:
 
 
 def test_what_is_no_model() -> None:
-    with pytest.raises(InputError, match="int is no model"):
+    with pytest.raises(InputError, match="int is not a model"):
         register(3)
     network = Small()
     with pytest.raises(InputError, match="takes no options"):

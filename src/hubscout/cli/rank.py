@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli import options
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.run_folders import run_folder
 from hubscout.cli.values import AllowCodeOption, split_list, split_models

@@ -42,7 +42,7 @@ def load(identifier: Identifier) -> Backbone:
     identifier.check_options(_OPTIONS)
     if not config:
         raise ModelError(
-            f"{identifier}: {identifier.name} has no config.json, so it is no model of transformers or timm. "
+            f"{identifier}: {identifier.name} has no config.json, so it is not a model of transformers or timm. "
             f"Its files: {', '.join(sorted(repository.sizes)[:8]) or 'none'}."
         )
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING

@@ -57,7 +57,7 @@ def register(model: Any, name: str | None = None, taken: Collection[str] = ()) -
     """
     if not is_model(model):
         raise InputError(
-            f"models: {type(model).__name__} is no model. Give an identifier such as timm/resnet50.a1_in1k, a torch "
+            f"models: {type(model).__name__} is not a model. Give an identifier such as timm/resnet50.a1_in1k, a torch "
             'module, a model of timm, transformers or sentence-transformers, or a mapping {"name": module}.'
         )
     network, processor = model if isinstance(model, tuple) else (model, None)

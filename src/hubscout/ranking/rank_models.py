@@ -59,6 +59,7 @@ def rank(
     observer: Observer | None = None,
     progress: bool = True,
     profile: bool = False,
+    load_ahead: bool | None = None,
     extraction: ExtractionOptions | None = None,
     **options: Any,
 ) -> Ranking:
@@ -104,6 +105,8 @@ def rank(
         progress: show progress in a terminal or a notebook; False shows nothing.
         profile: measure where each second goes (`hubscout.runs.profiler`): the table says it for each model and in
             sum, a row in its `profile`, the ranking in its `environment`. On a GPU it waits for every step.
+        load_ahead: open the next model while one runs, where models run in this process. None does so where a GPU
+            runs them: on a CPU the two take the cores from each other.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
             `accelerate`, `blocks`, `skip_bad`.
@@ -191,6 +194,7 @@ def rank(
             shared_cache=not isinstance(cache, bool) or runner.shares_files(),
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
+            load_ahead=_has_accelerator(chosen.device) if load_ahead is None else load_ahead,
         )
         try:
             if growing:
@@ -239,6 +243,12 @@ def _open_engine(
         for note in opened.notes:
             observer(Message("engine", note))
     return opened
+
+
+def _has_accelerator(device: str) -> bool:
+    from hubscout.features.precision import pick_device
+
+    return pick_device(device) != "cpu"
 
 
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:
