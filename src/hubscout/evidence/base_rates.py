@@ -150,6 +150,8 @@ class _Profile:
             last, last_slope = place, slope
             change = _newton(slope, curvature)
             place = np.where(running, place + change, place)
+            # A slope without curvature sends it to infinity: it goes on, or ends, in the middle of what is left.
+            place = np.where(np.isfinite(place), place, (left + right) / 2)
             running &= (np.abs(change) > STEP_TOLERANCE) & (right - left > STEP_TOLERANCE)
             if not running.any():
                 break
