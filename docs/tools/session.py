@@ -33,7 +33,7 @@ SESSION = {
     "page": "hubscout report my-model/",
     "predict": "hubscout predict my-model/ surfaces/wood/003.jpg --top 2",
 }
-_PROGRESS = re.compile(r"samples(?:, .* left|, \d+ of them cached)?$|samples/s\b")
+_PROGRESS = re.compile(r"^\[\d+/\d+\] .*\bsamples\b|^[\w-]+: step \d")
 """Lines that a terminal shows in one place, one over the other."""
 _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
