@@ -134,7 +134,6 @@ TESTED_BY = {
     "report/sections/tuning.py": "report/test_tuning_runs.py",
     "runs/row.py": "runs/test_ranking.py",
     "serve/pages/compare.py": "serve/test_application.py",
-    "serve/pages/start.py": "serve/test_application.py",
     "serve/summary.py": "serve/test_run_index.py",
     "tasks/assembly.py": "tasks/test_task.py",
     "tasks/prediction_inputs.py": "cli/test_predict.py",
