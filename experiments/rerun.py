@@ -61,6 +61,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "few_shot": ("experiments/few_shot/run.py",),
     "left_out": ("experiments/left_out/run.py --limit 400",),
     "head_retraining": ("experiments/head_retraining/run.py",),
+    "default_tuning": ("experiments/default_tuning/run.py --workers {workers}",),
     "teaching": ("experiments/teaching/run.py --workers {workers}",),
     "tuning": (
         "experiments/tuning/run.py rank",
