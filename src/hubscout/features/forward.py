@@ -19,6 +19,7 @@ from hubscout.features.precision import (
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
+from hubscout.hubs.cost import switches_of_torch
 from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class Runner:
         self.layers = tuple(layers)
         self.size = size
         self.tell = tell
+        self.keep: Callable[[Batch], None] | None = None
+        """Takes the batch as it is on the device."""
+        self.make_room: Callable[[], bool] = lambda: False
+        """Lets go of what is kept on the device; whether there was anything."""
         self.graph: Graph | None = None
         """Runs the batches in place of the backbone."""
         self._channels_last = wants_channels_last(backbone.module, self.device)
@@ -62,7 +67,7 @@ class Runner:
             self._training = {part: part.training for part in module.modules()}
             module.eval()
             try:
-                self.backbone.to(self.device)
+                self._place()
             except RuntimeError as error:
                 if is_out_of_memory(error):
                     raise ModelError(f"The model does not fit into the memory of {self.device}.") from error
@@ -70,6 +75,17 @@ class Runner:
             if self._channels_last:
                 module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self
+
+    def _place(self) -> None:
+        """Move the network to its device; what is kept there makes room for it."""
+        try:
+            self.backbone.to(self.device)
+            return
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or not self.make_room():
+                raise
+        release_memory(self.device)
+        self.backbone.to(self.device)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -89,7 +105,9 @@ class Runner:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise ModelError(f"The forward pass fails: {error}") from error
-            self.size.halve(len(samples), error)
+            self.keep = None
+            if not self.make_room():
+                self.size.halve(len(samples), error)
         except HubscoutError:
             raise
         except Exception as error:
@@ -120,6 +138,8 @@ class Runner:
 
         with torch.inference_mode():
             on_device = self._moved(batch, channels_last=self._channels_last and self.graph is None)
+            if self.keep is not None:
+                self.keep(on_device)
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)
@@ -160,7 +180,7 @@ class Runner:
             except Exception as error:  # also where memory ran out: torch goes on with smaller batches
                 reason = next(iter(str(error).splitlines()), "")
                 raise AccelerationError(f"{type(error).__name__}: {reason}") from error
-        with self.precision.autocast():
+        with switches_of_torch, self.precision.autocast():
             return self.backbone.forward(batch, self.layers)
 
     def _check_precision(self, batch: Batch, output: Output) -> Output:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hubscout.engines.job_context import remembered, report
 from hubscout.errors import NothingReadableError
-from hubscout.ranking.assess import Assessment, Settings, assess, resources
+from hubscout.ranking.assess import Assessment, Model, Settings, assess, resources
 from hubscout.ranking.candidates import Candidate
 from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
 from hubscout.runs.profiler import Profile, profiled, step
@@ -53,7 +53,7 @@ class AssessModel:
     After slices the features are in the cache, and the progress has been told.
     """
 
-    model: Candidate | SentModel
+    model: Model
     task: TaskReference
     settings: Settings
     increments: tuple[Shared[np.ndarray] | None, ...]
