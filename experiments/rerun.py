@@ -59,7 +59,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/race/evidence.py",
     ),
     "few_shot": ("experiments/few_shot/run.py",),
-    "left_out": ("experiments/left_out/run.py --limit 400",),
+    "text_layers": ("experiments/text_layers/run.py",),
+    "left_out": ("experiments/left_out/run.py --limit 400", "experiments/left_out/mislabelled.py"),
     "head_retraining": ("experiments/head_retraining/run.py",),
     "teaching": ("experiments/teaching/run.py --workers {workers}",),
     "tuning": (

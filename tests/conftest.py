@@ -44,6 +44,43 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
+def word_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A BERT with random weights that knows a few names and verbs, each a token."""
+    import torch
+
+    from hubscout.hubs.torchvision_compat import prepare_torchvision
+
+    prepare_torchvision()
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "near",
+        ".",
+        "Ann",
+        "Bob",
+        "Eve",
+        "Tom",
+        "Mia",
+        "Sam",
+        "sings",
+        "runs",
+        "reads",
+        "sleeps",
+    ]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder = tmp_path_factory.mktemp("word-encoder")
+    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
+    return f"file:{folder}"
+
+
+@pytest.fixture(scope="session")
 def odd_pictures() -> dict[str, tuple[bytes, Any]]:
     """Files of every sort that a decoder can get wrong, by name, each with the pixels that a person sees.
 

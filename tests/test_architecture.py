@@ -112,7 +112,6 @@ def late():
 LONG = 150
 """Lines. A shorter module may be tested through those that use it."""
 TESTED_BY = {
-    "cli/cache.py": "features/test_cache_command.py",
     "cli/tune.py": "tuning/test_commands.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
     "engines/worker_pool.py": "engines/test_local.py",
@@ -135,11 +134,13 @@ TESTED_BY = {
     "report/sections/tuning.py": "report/test_tuning_runs.py",
     "runs/row.py": "runs/test_ranking.py",
     "serve/pages/compare.py": "serve/test_application.py",
+    "serve/pages/start.py": "serve/test_application.py",
     "serve/summary.py": "serve/test_run_index.py",
     "tasks/assembly.py": "tasks/test_task.py",
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
+    "tuning/network.py": "tuning/test_loop.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
     "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
@@ -154,6 +155,7 @@ TOPICS = {
     "evidence/test_fuzz.py",
     "evidence/test_properties.py",
     "evidence/test_published_faults.py",
+    "features/test_cache_command.py",
     "features/test_real_models.py",
     "metrics/test_all_metrics.py",
     "racing/test_race_kinds.py",
@@ -208,3 +210,9 @@ def test_no_test_outlives_its_module():
         folder, name = SOURCE / path.parent.name, path.stem.removeprefix("test_")
         if folder.is_dir() and f"{folder.name}/{path.name}" not in several:
             assert list(folder.glob(f"**/{name}.py")), f"{path.name} is named after no module of {folder.name}/"
+
+
+def test_file_names_are_unique():
+    names = [path.name for path in SOURCE.glob("**/*.py") if path.name != "__init__.py"]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"several files are called {twice}: a name says which file is meant"

@@ -19,7 +19,7 @@ from command_pages import command_pages
 from links import for_the_site
 from notebook import make_notebook
 
-OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md", "Results": "results.md"}
+OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md"}
 """Pages that join the menu where they are there."""
 
 MORE = {

@@ -6,7 +6,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.linear_model import BayesianRidge
 
 from hubscout.errors import UnknownSolverError
-from hubscout.evidence import Statistics, logme, maximize_evidence
+from hubscout.evidence import Statistics, array_logme, logme, maximize_evidence
 from hubscout.evidence.leverage import mean_leverages
 from hubscout.evidence.maximize import HIGH_LEVERAGE
 

@@ -54,7 +54,7 @@ def test_features(features, message):
         ([1, 1, 1, 1, 1, 1], {"classes": [0, 1]}, "targets hold one class only"),
         ([], {}, r"got an array of shape \(0,\)"),
         (3, {}, r"got an array of shape \(\)"),
-        (IDS[:, None], {"kind": "classification"}, r"one class a sample; got shape \(6, 1\)"),
+        (IDS[:, None], {"kind": "classification"}, r"one class per sample; got shape \(6, 1\)"),
         (np.array([0, 1, 2] * 2)[:, None], {}, "are ambiguous. Say kind='regression'"),
         (IDS + 0.5, {"kind": "classification"}, "got numbers with fractions"),
         ([0.0, np.nan, 1, 0, 1, 0], {"kind": "classification"}, "targets must be finite"),

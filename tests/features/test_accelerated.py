@@ -91,12 +91,12 @@ def text_task(modality: str, lengths: Any = (3, 20), n: int = 60) -> Task:
     return Task("texts", kind, modality, ("0", "1", "2"), {"train": Split(inputs, targets)}, f"{modality}{lengths}")
 
 
-@pytest.mark.parametrize("options", ["", "?pairs=siamese", "?pooling=last", "?pooling=max"])
+@pytest.mark.parametrize("options", ["", "?pairs=siamese", "?pooling=last", "?pooling=max", "?words=mean"])
 @pytest.mark.parametrize("modality", ["text", "text-pair", "tokens"])
 def test_texts_of_all_lengths_give_the_features_of_torch(bert: str, modality: str, options: str) -> None:
     task = text_task(modality)
     exact, found = (
-        extract(load(bert + options), task, device="cpu", batch_size=7, layers="all", accelerate=accelerate)
+        extract(load(bert + options), task, device="cpu", batch_size=7, layers=("all", "mean"), accelerate=accelerate)
         for accelerate in ("off", "onnxruntime")
     )
     assert found.backend == "onnxruntime", found.messages

@@ -99,6 +99,11 @@ def test_unknown_options_poolings_and_layers_are_named(bert):
         run(load(f"file:{bert}"), TEXTS, ("layer.9",))
 
 
+def test_an_unknown_pooling_of_words_is_named(bert):
+    with pytest.raises(InputError, match="words must be one of first, last, mean, got 'max'"):
+        load(f"file:{bert}?words=max")
+
+
 def test_a_default_that_is_written_out_finds_the_cached_features(bert, tmp_path):
     from hubscout.features import FeatureCache, extract
     from hubscout.tasks import Task

@@ -178,6 +178,20 @@ def test_words_become_a_token_classifier(bert, tmp_path):
     torch.testing.assert_close(run(load(f"file:{tmp_path}"), [words]).logits, expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("words", ["last", "mean"])
+def test_words_by_other_tokens_are_saved_and_opened_so(words, bert, tmp_path):
+    backbone = load(f"file:{bert}?words={words}")
+    head = save(backbone, tmp_path, "tagging")
+    sentence = ["rejections", "unbelievable", "call"]
+    with torch.no_grad():
+        expected = head(run(backbone, [sentence]).features)
+        other = head(run(load(f"file:{bert}"), [sentence]).features)
+    assert not torch.allclose(expected, other, atol=1e-3)
+    again = load(f"file:{tmp_path}")
+    assert type(again.module).__name__ == "BertForTokenClassification"
+    torch.testing.assert_close(run(again, [sentence]).logits, expected, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["vit", "convnext"])
 def test_images_become_an_image_classifier(name, tmp_path, image, request):
     from transformers import AutoImageProcessor, AutoModelForImageClassification

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hub_models import run
 
+from hubscout.errors import InputError
 from hubscout.hubs import load
 
 TEXTS = ["The cat sits on the mat.", "Shares fell.", ""]
@@ -85,6 +86,46 @@ def test_words_have_one_row_each_in_reading_order(name, request):
     assert output.features.shape == output.layers["layer.1"].shape == (4 + 1 + 40, 32)
     alone = torch.cat([run(backbone, [words]).features for words in WORDS])
     torch.testing.assert_close(output.features, alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("words", ["first", "last", "mean"])
+def test_a_word_is_its_first_token_its_last_or_their_mean(name, words, request):
+    backbone = load(f"file:{request.getfixturevalue(name)}?words={words}")
+    backend = backbone.preprocessing.tokenizer.backend_tokenizer
+    sentence = ["unbelievable", "cat", "rejections"]
+    spaced = [f" {word}" if place and name == "gpt2" else word for place, word in enumerate(sentence)]
+    word_of_token = backend.encode(spaced, is_pretokenized=True).word_ids
+    assert max(word_of_token.count(place) for place in range(3)) > 1
+    ids = torch.tensor([backend.encode(spaced, is_pretokenized=True).ids])
+    with torch.inference_mode():
+        tokens = backbone.module(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
+    expected = []
+    for place in range(3):
+        own = tokens[[position for position, word in enumerate(word_of_token) if word == place]]
+        expected.append({"first": own[0], "last": own[-1], "mean": own.mean(0)}[words])
+    output = run(backbone, [["cat"], sentence], ("mean",))
+    torch.testing.assert_close(output.features[1:], torch.stack(expected), atol=1e-5, rtol=1e-4)
+    assert output.layers["mean"].shape == (4, 32)
+
+
+def test_the_mean_over_layers_leaves_the_embeddings_out(bert):
+    backbone = load(f"file:{bert}")
+    output = run(backbone, TEXTS, (*backbone.layer_names, "mean"))
+    blocks = [output.layers[name] for name in backbone.layer_names[1:]]
+    assert len(blocks) > 1
+    torch.testing.assert_close(output.layers["mean"], torch.stack(blocks).mean(0), atol=1e-6, rtol=1e-5)
+    siamese = load(f"file:{bert}?pairs=siamese")
+    u, v = run(siamese, TEXTS[:2], ("mean",)).layers["mean"]
+    pair = run(siamese, [tuple(TEXTS[:2])], ("mean",)).layers["mean"][0]
+    torch.testing.assert_close(pair, torch.cat([u, v, (u - v).abs(), u * v]))
+
+
+def test_layers_of_different_shapes_have_no_mean(convnext, image):
+    backbone = load(f"file:{convnext}")
+    assert not backbone.averages_layers
+    with pytest.raises(InputError, match="no mean over layers"):
+        run(backbone, [image], ("mean",))
 
 
 def test_image_transformer_by_class_token_with_its_head(vit, image):

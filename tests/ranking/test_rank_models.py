@@ -252,11 +252,11 @@ def test_another_question_does_not_overwrite_an_answer(
         ({"metrics": "logmee"}, UnknownMetricError, "Did you mean 'logme'"),
         ({"metrics": ()}, InputError, "metrics is empty"),
         ({"models": []}, InputError, "models is empty"),
-        ({"models": [3]}, InputError, "int is no model"),
+        ({"models": [3]}, InputError, "int is not a model"),
         ({"models": "pypi/nothing-like-it*"}, InputError, "matches no model"),
         ({"limit": 1}, InputError, "limit must be a whole number of at least 2"),
         ({"budget": "soon"}, InputError, "budget must be a time"),
-        ({"layer": "first"}, InputError, "'final' or 'best'"),
+        ({"layer": "first"}, InputError, "one of final, best, mean"),
         ({"engine": "steam"}, UnknownEngineError, "local"),
     ],
 )

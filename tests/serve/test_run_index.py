@@ -86,6 +86,19 @@ def test_tuning_runs(runs: Path) -> None:
     assert "accuracy" in library.report("tuned")
 
 
+def test_a_tuning_is_running_as_long_as_its_process(runs: Path) -> None:
+    library = RunIndex(runs)
+    (runs / "tuned").mkdir()
+    path = runs / "tuned" / "metrics.jsonl"
+    long_ago = time.time() - 3600
+    started = {"event": "started", "time": time.time(), "step": 0, "steps": 9, "batch_size": 4, "host": platform.node()}
+    for pid, state in ((os.getpid(), "running"), (2**22 + 1, "interrupted")):
+        path.write_text(json.dumps({**started, "pid": pid}) + "\n")
+        assert library.summary("tuned").state == state  # also right after something was written
+        os.utime(path, (long_ago, long_ago))
+        assert library.summary("tuned").state == state  # a test split may take an hour
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"rows": 3, "task": 7, "failures": {}}', '{"rows": [1, {}]}', "\udcff"]
 )

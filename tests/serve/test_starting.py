@@ -1,5 +1,4 @@
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 from hubscout.cli.values import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.pages.start import start_page
 from hubscout.serve.served_folder import Folder
 from hubscout.serve.starting import Request, Starter, check_model
 
@@ -51,15 +49,6 @@ def test_what_hubscout_wrote_itself_is_no_data(data: Path, runs: Path, tmp_path:
     (home / "cache" / "shard.parquet").write_text("")
     whole = DataFolder(Folder.open(home, "--data"), Folder.open(runs, "RUNS").path)
     assert whole.names() == ["colours", "words.csv"]
-
-
-def test_a_pattern_is_offered_by_what_it_stands_for() -> None:
-    page = start_page([], ["timm/resnet18", "pypi/*", "file:models/*"], None, data_folder="data", csrf="")
-    assert re.findall(r"<span title=[^>]*>(.*?)</span>", page) == [
-        "resnet18",
-        "all models matching pypi/*",
-        "all models matching file:models/*",
-    ]
 
 
 def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
@@ -182,9 +171,10 @@ def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
     race = starter.command(request_for(command="race", models="timm/resnet18\ntimm/resnet34", budget="30min"))
     assert race[2:4] == ["hubscout", "race"]
     assert race[-3:] == ["--models=timm/resnet18", "--models=timm/resnet34", "--budget=30min"]
-    tune = starter.command(request_for(command="tune", epochs="3", limit="2k", metrics="knn", budget="2h"))
+    tune = starter.command(request_for(command="tune", epochs="3", limit="2k", metrics="knn"))
     assert tune[2:4] == ["hubscout", "tune"]
     assert tune[-3:] == ["--model=timm/resnet18", "--epochs=3", "--limit=2k"]
+    assert starter.command(request_for(command="tune", budget="2h"))[-1] == "--budget=2h"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +187,7 @@ def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
         ({"command": "tune", "models": ["file:x"]}, "Models"),
         ({"command": "tune", "epochs": "3 --out=x"}, "Epochs"),
         ({"command": "tune", "epochs": "0"}, "Epochs"),
+        ({"command": "tune", "epochs": "3", "budget": "2h"}, "not both"),
         ({"command": "race", "budget": "long"}, "Budget"),
         ({"command": "race", "models": ["python:os:getcwd"]}, "Models"),
         ({"command": "tune", "teachers": "../first"}, "Teachers"),
@@ -220,15 +211,3 @@ def test_teachers_of_a_ranking_are_named_one_by_one_and_only_if_allowed(starter:
     allowed = replace(starter, offered=tuple(best))
     command = allowed.command(request_for(command="tune", teachers="first", models=best[:1]))
     assert command[-1 - len(best[1:4]) :] == [f"--model={best[0]}", *(f"--teachers={one}" for one in best[1:4])]
-
-
-def test_the_form_has_the_three_commands_and_the_rankings() -> None:
-    asked = request_for(command="tune", teachers="mine", epochs="4")
-    page = start_page(["d"], [], asked, rankings=["mine", "other"], data_folder="data", csrf="")
-    assert re.findall(r'name="command" value="(\w+)"( checked)?', page) == [
-        ("rank", ""),
-        ("race", ""),
-        ("tune", " checked"),
-    ]
-    assert '<option value="mine" selected>mine</option>' in page
-    assert 'name="epochs" value="4"' in page

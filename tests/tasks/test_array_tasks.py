@@ -22,7 +22,7 @@ def test_given_names_are_looked_up_by_id() -> None:
     assert task.target_names == ("z", "y", "x")
     assert set(task.train.targets) == {0, 2}
     assert any("'y'" in note for note in task.notes)
-    with pytest.raises(TaskError, match="no id into the 3 target names"):
+    with pytest.raises(TaskError, match="not an id into the 3 target names"):
         Task.from_arrays(X, [0, 3] * 10, target_names=["z", "y", "x"])
     with pytest.raises(TaskError, match="'w'"):
         Task.from_arrays(X, ["z", "w"] * 10, target_names=["z", "y", "x"])
@@ -101,7 +101,7 @@ def test_bad_input() -> None:
         Task.from_arrays([], [])
     with pytest.raises(TaskError, match="not finite"):
         Task.from_arrays(np.full((4, 2), np.nan), [0, 1, 0, 1])
-    with pytest.raises(TaskError, match="row 1 is no array of finite numbers"):
+    with pytest.raises(TaskError, match="row 1 is not an array of finite numbers"):
         Task.from_arrays([np.zeros(2), np.array([0, np.inf])], [0, 1])
     with pytest.raises(TaskError, match="Tagging goes with lists of words"):
         Task.from_arrays(["a", "b"], [["X"], ["Y"]], kind="tagging")
@@ -109,7 +109,7 @@ def test_bad_input() -> None:
         Task.from_arrays([["a"], ["b"]], ["X", "Y"])
     with pytest.raises(TaskError, match="hold 0 and 1"):
         Task.from_arrays(X, np.full((20, 2), 2), kind="multilabel")
-    with pytest.raises(TaskError, match="no text input"):
+    with pytest.raises(TaskError, match="not a text input"):
         Task.from_arrays(["a", 3] * 10, [0, 1] * 10)
     with pytest.raises(TaskError, match="below 1"):
         Task.from_arrays(X, [0, 1] * 10, test_size=0.6, validation_size=0.5)

@@ -61,7 +61,7 @@ def test_hidden_and_other_files_are_left_out(image_folder: Maker) -> None:
     (folder / "a" / ".DS_Store").write_bytes(b"x")
     task = Task.from_image_folder(folder)
     assert sum(map(len, task.splits.values())) == 8
-    assert any("1 files" in note and "no images" in note for note in task.notes)
+    assert any("1 files" in note and "not images" in note for note in task.notes)
 
 
 def test_a_class_with_one_image_stays_in_train_and_is_noted(image_folder: Maker) -> None:

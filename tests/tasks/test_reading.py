@@ -79,7 +79,7 @@ def test_other_encodings_can_be_named(write: Callable[..., Path]) -> None:
     path = write("a.csv", "text,label\nÜ,a\nÄ,b\n".encode("latin-1"))
     task = Task.from_table(path, encoding="latin-1", test_size=0, validation_size=0)
     assert list(task.train.inputs) == ["Ü", "Ä"]
-    with pytest.raises(TaskError, match="no encoding that Python knows"):
+    with pytest.raises(TaskError, match="not an encoding that Python knows"):
         Task.from_table(path, encoding="latin-99")
 
 

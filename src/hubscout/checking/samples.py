@@ -61,7 +61,9 @@ class Samples(Sequence[tuple[str, int]]):
             return self.task.target_names[int(target)]
         if kind.has_label_sets:
             return ", ".join(self.task.target_names[place] for place in np.flatnonzero(target))
-        return "" if kind.rows_are_words else ", ".join(f"{value:.4g}" for value in np.ravel(target))
+        if kind.rows_are_words:
+            return " ".join(self.task.target_names[int(tag)] for tag in target)
+        return ", ".join(f"{value:.4g}" for value in np.ravel(target))
 
     def describe(
         self, number: int, remark: str = "", *, thumbnail: bool = True, longest: int = _LONGEST_NAME
@@ -73,7 +75,10 @@ class Samples(Sequence[tuple[str, int]]):
         name = _name(self.stored(number), split, row, None if is_path else longest)
         if self._root:
             name = name.removeprefix(self._root).lstrip("/\\")
-        return Sample(split=split, row=row, name=name, label=self.label(number), remark=remark, thumbnail=picture)
+        label = self.label(number)
+        if kind_of(self.task.kind).rows_are_words and len(label) > _LONGEST_NAME:
+            label = label[:_LONGEST_NAME] + "…"
+        return Sample(split=split, row=row, name=name, label=label, remark=remark, thumbnail=picture)
 
     def _thumbnail(self, number: int) -> str:
         try:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli import options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, say
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, say
 
 app = typer.Typer(add_completion=False)
 
@@ -57,12 +57,8 @@ def check(
     """
     from hubscout.checking import check as check_data
     from hubscout.cli.values import split_models
-    from hubscout.errors import InputError
 
-    if out is not None and out.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--out must name a page, such as check.html; it was {out}.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
+    check_out(out, (".html", ".htm"), "a page, such as check.html")
     task = options.open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )

@@ -6,14 +6,24 @@ import json
 import os
 import sys
 from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hubscout.credentials import strip_credentials
+from hubscout.errors import InputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+
+
+def check_out(out: Path | None, endings: Container[str], what: str, hint: str = "") -> None:
+    """Refuse an --out that is not a file of one of these endings in a folder that is there."""
+    if out is not None and out.suffix.lower() not in endings:
+        raise InputError(f"--out must name {what}; it was {out}.{hint}")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
 
 
 def print_json(record: Any) -> None:
@@ -37,7 +47,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(header_style="bold", title=title or None)
+    table = Table(header_style="bold", title=Text(title) if title else None)
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", overflow="fold")
     for row in rows:

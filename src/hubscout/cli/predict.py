@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli import options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, print_table, say
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, print_result, print_table, say
 from hubscout.cli.values import AllowCodeOption
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def predict(
     from hubscout.features.precision import pick_device
     from hubscout.tuning import Tuned
 
-    _check_out(out)
+    check_out(out, (".csv",), "a CSV file, such as predictions.csv", hint=" For JSON use --json.")
     tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
     reader = _reader(tuned, text if inputs else None, image, label, image_root)
     found = _gather(reader, inputs or [], text or [])
@@ -104,15 +104,6 @@ def predict(
 
         say(f"{len(bad):,} of {len(found):,} inputs could not be read.", quiet=quiet)
         raise typer.Exit(EXIT_SOME_FAILED)
-
-
-def _check_out(out: Path | None) -> None:
-    from hubscout.errors import InputError
-
-    if out is not None and out.suffix.lower() != ".csv":
-        raise InputError(f"--out must name a CSV file, such as predictions.csv; it was {out}. For JSON use --json.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
 
 
 def _reader(

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.options import (
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.shared_options import (
     AccelerateOption,
     AddressOption,
     DataArgument,
@@ -30,7 +31,6 @@ from hubscout.cli.options import (
     engine_options,
     open_data,
 )
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli import options
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.run_folders import run_folder
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
@@ -91,11 +91,15 @@ def rank(
         typer.Option("--progressive", help="As --budget, without a time limit: growing subsets, dropping on the way."),
     ] = False,
     layers: Annotated[
-        list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', or names joined by commas.")
+        list[str] | None,
+        typer.Option(
+            "--layers", help="Score these layers too: 'all', 'mean' (their average), or names joined by commas."
+        ),
     ] = None,
-    best_layer: Annotated[
-        bool, typer.Option("--best-layer", help="Order the models by their best layer of --layers.")
-    ] = False,
+    layer: Annotated[
+        str | None,
+        typer.Option("--layer", help="Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'."),
+    ] = None,
     center: Annotated[
         bool | None,
         typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
@@ -180,8 +184,8 @@ def rank(
             task,
             found.models,
             metrics=split_list(metrics),
-            layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
-            layer="best" if best_layer else "final",
+            layers=layer_names or None,
+            layer=layer,
             center=center,
             device=device,
             precision=precision,

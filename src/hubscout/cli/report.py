@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hubscout.cli import options
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, say
 
 app = typer.Typer(add_completion=False)

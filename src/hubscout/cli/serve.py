@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli import options
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import QuietOption, say
 from hubscout.cli.values import AllowCodeOption, split_models
 

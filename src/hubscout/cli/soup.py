@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.options import (
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.shared_options import (
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -19,7 +20,6 @@ from hubscout.cli.options import (
     TextOption,
     open_data,
 )
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.options import (
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_folders import run_folder
+from hubscout.cli.shared_options import (
     AddressOption,
     CacheOption,
     DataArgument,
@@ -32,8 +34,6 @@ from hubscout.cli.options import (
     engine_options,
     open_data,
 )
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_folders import run_folder
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)

@@ -77,7 +77,7 @@ def over_base_rates(
 class _Profile:
     """2L/(n - 1) less its value at t = ∞ as a function of log t; t in units of the largest σ², targets of ‖y‖ = 1."""
 
-    n: int
+    n: float
     scale: float
     values: np.ndarray
     squares: np.ndarray

@@ -76,6 +76,17 @@ def check_finite(features: Array, name: str = "features") -> None:
         )
 
 
+def check_weights(weights: object, n: int) -> np.ndarray:
+    """How often each of n rows counts, (n,), in float64."""
+    found = np.asarray(to_host(as_native(weights, "weights")), dtype=np.float64)
+    if found.shape != (n,):
+        raise InputError(f"weights must have one number per row, {n}; got an array of shape {found.shape}.")
+    if not np.isfinite(found).all() or (found < 0).any():
+        bad = int(np.flatnonzero(~(np.isfinite(found) & (found >= 0)))[0])
+        raise InputError(f"weights must be finite and not negative; number {bad} is {found[bad]}.")
+    return found
+
+
 def check_targets(
     targets: object,
     n: int,

@@ -27,7 +27,7 @@ class Evidence:
 
     kind: Kind
     targets: tuple[str, ...]
-    n: int
+    n: float
     feature_dim: int
     score: float
     """The mean over the scored targets of log evidence / n, in nats per sample. Higher is better."""

@@ -26,7 +26,7 @@ from hubscout.features.precision import relative_error
 from hubscout.features.records import ABOUT, About
 from hubscout.features.static_padding import write_padding_down
 from hubscout.hubs import Batch, Output
-from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORDS
+from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORD_ENDS, WORDS
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _SAFE_RELATIVE_ERROR, _SAFE_NATS = 1e-3, 1e-4
 _FILE = "graph.onnx"
 _LAYER = "layer "
 _TEXT = tuple(prefix + name for prefix in ("", SECOND) for name in (IDS, MASK, TYPES))
-_FREE_LENGTH = (*_TEXT, WORDS)
+_FREE_LENGTH = (*_TEXT, WORDS, WORD_ENDS)
 
 _graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictionary()
 """Of each backbone that is in use: its graph, or None where it can have none, so that neither is found out twice."""

@@ -186,6 +186,11 @@ class Backbone(ABC):
         """The layers that can be tapped, from the input to the output."""
         return ()
 
+    @property
+    def averages_layers(self) -> bool:
+        """Whether `mean`, the average of the layers after the first, can be tapped beside those of `layer_names`."""
+        return False
+
     def to(self, device: str | torch.device) -> Backbone:
         """Move to a device, in place."""
         if self.module is not None:

@@ -149,6 +149,10 @@ class HeadedBackbone(Backbone):
     def layer_names(self) -> tuple[str, ...]:
         return self._inner.layer_names
 
+    @property
+    def averages_layers(self) -> bool:
+        return self._inner.averages_layers
+
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         found = self._inner.forward(batch, layers)
         return Output(found.features, self.head(found.features), found.layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from hubscout.hubs.headed_saving import read_description
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
 from hubscout.hubs.hub_search import search as list_models
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.pooling import UNTRAINED_POOLER, Pooling, check_pooling, default_pooling
+from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling, default_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.text_preprocessing import Pairs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["list_models", "load"]
 
-_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
+_OPTIONS = ("pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> Backbone:
@@ -42,7 +42,7 @@ def load(identifier: Identifier) -> Backbone:
     identifier.check_options(_OPTIONS)
     if not config:
         raise ModelError(
-            f"{identifier}: {identifier.name} has no config.json, so it is no model of transformers or timm. "
+            f"{identifier}: {identifier.name} has no config.json, so it is not a model of transformers or timm. "
             f"Its files: {', '.join(sorted(repository.sizes)[:8]) or 'none'}."
         )
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING
@@ -54,9 +54,9 @@ def load(identifier: Identifier) -> Backbone:
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    saved = read_description(folder)
-    pairs = saved.get("pairs", default_pairs)
-    return open_model(folder, identifier, default_pairs=pairs, saved_pooling=saved.get("pooling"))
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
 
 
 def open_model(
@@ -65,18 +65,17 @@ def open_model(
     *,
     repository: Repository | None = None,
     default_pairs: Pairs = "cross",
-    saved_pooling: Pooling | None = None,
+    saved_options: Mapping[str, Any] | None = None,
 ) -> TransformerBackbone:
     """The model in a folder, in float32; `repository` is where the folder came from.
 
-    Options: `pooling`; `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
-    model); `head=false` to leave out a source head; `subfolder`; `trust_remote_code=true`, without which no code of a
-    repository is run. Of the Hub also `revision`, and `pickle=true` where there are no other weights.
+    Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese);
+    `max_length` in tokens; `tower` (vision or text, of a two-tower model); `head=false` to leave out a source head;
+    `subfolder`; `trust_remote_code=true`, without which no code of a repository is run. Of the Hub also `revision`,
+    and `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
-    options = {"pairs": default_pairs, **identifier.options}
-    if saved_pooling is not None:
-        options.setdefault("pooling", saved_pooling)
+    options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}
     identifier.check_options(_OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.

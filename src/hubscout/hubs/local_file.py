@@ -63,7 +63,7 @@ def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
             "it with ?arch=timm/NAME, ?arch=torchvision/NAME or ?arch=python:module:function."
         )
     raise CheckpointError(
-        f"{folder} is no folder of timm, transformers or sentence-transformers (its config.json names neither "
+        f"{folder} is not a folder of timm, transformers or sentence-transformers (its config.json names neither "
         "an architecture nor a model_type). For bare weights add ?arch=timm/NAME or ?arch=torchvision/NAME."
     )
 

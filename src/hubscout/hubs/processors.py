@@ -13,6 +13,7 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.hubs.backbone import Batch, Preprocessing
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, check_image, normalise
+from hubscout.hubs.pooling import WordPooling
 from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
 
@@ -53,11 +54,24 @@ def preprocessing_with(processor: Any, network: Any, modality: str, options: Map
         return ImageProcessorPreprocessing(processor)
     if modality == "audio":
         return AudioPreprocessing(processor)
-    return tokenize_with(processor, network, max_length=options.get("max_length"), pairs=options["pairs"])
+    return tokenize_with(
+        processor,
+        network,
+        max_length=options.get("max_length"),
+        pairs=options["pairs"],
+        words=options.get("words", "first"),
+    )
 
 
 def tokenize_with(
-    tokenizer: Any, network: Any, *, max_length: int | None, pairs: Pairs, usual: int | None = None, prompt: str = ""
+    tokenizer: Any,
+    network: Any,
+    *,
+    max_length: int | None,
+    pairs: Pairs,
+    words: WordPooling = "first",
+    usual: int | None = None,
+    prompt: str = "",
 ) -> TextPreprocessing:
     """How a network's texts are prepared, `max_length` tokens of each at most.
 
@@ -71,6 +85,7 @@ def tokenize_with(
         max_length=max_length or min(usual or longest, longest),
         pairs=pairs,
         accepts_types="token_type_ids" in tokenizer.model_input_names,
+        words=words,
         prompt=prompt,
     )
 

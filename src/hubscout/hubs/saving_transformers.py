@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.hubs.headed_saving import HEAD_WEIGHTS, copy_linear, linear_layer, save_module, write_description
 from hubscout.hubs.pooling import select_words
-from hubscout.hubs.text_preprocessing import WORDS, TextPreprocessing
+from hubscout.hubs.text_preprocessing import WORD_ENDS, WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def save_transformer(
         save_module(layer, folder / HEAD_WEIGHTS)
         saved_as = "backbone and head"
     _save_preprocessing(backbone, folder)
-    more = {"saved_as": saved_as, "pooling": backbone.pooling, **_pairs(backbone)}
+    more = {"saved_as": saved_as, "pooling": backbone.pooling, **_reading(backbone)}
     write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
 
@@ -87,21 +87,24 @@ def save_sentence_encoder(
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
         save_module(layer, folder / HEAD_WEIGHTS)
-        more = {"saved_as": "encoder and head", **_pairs(backbone)}
+        more = {"saved_as": "encoder and head", **_reading(backbone)}
         write_description(folder, backbone, target_names=target_names, kind=kind, **more)
         return
     layer = linear_layer(head, width, len(target_names))
     parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
     SentenceTransformer(modules=parts, device="cpu").save(str(folder))
     write_description(
-        folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_pairs(backbone)
+        folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_reading(backbone)
     )
 
 
-def _pairs(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]:
-    """How the texts of a pair are read, which the libraries have no place for."""
+def _reading(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]:
+    """How the texts of a pair, and the tokens of a word, are read: the libraries have no place for it."""
     preprocessing = backbone.preprocessing
-    return {"pairs": preprocessing.pairs} if isinstance(preprocessing, TextPreprocessing) else {}
+    if not isinstance(preprocessing, TextPreprocessing):
+        return {}
+    words = {"words": preprocessing.words} if preprocessing.words != "first" else {}
+    return {"pairs": preprocessing.pairs, **words}
 
 
 def _head_width(head: nn.Module) -> int:
@@ -200,7 +203,7 @@ def _agrees(model: Any, layer: nn.Linear, backbone: TransformerBackbone) -> bool
         expected = layer(backbone.forward({name: value.to(device) for name, value in batch.items()}).features.cpu())
         found = model(**accepted).logits
         if found.ndim == 3:
-            found = select_words(found, batch[WORDS])
+            found = select_words(found, batch[WORDS], batch.get(WORD_ENDS))
     return found.shape == expected.shape and bool(torch.allclose(found, expected, atol=_TOLERANCE, rtol=_TOLERANCE))
 
 

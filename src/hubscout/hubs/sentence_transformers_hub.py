@@ -18,12 +18,13 @@ from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
-from hubscout.hubs.pooling import join_pair, pool, select_words
+from hubscout.hubs.pooling import join_pair, layer_state, pool, select_words
 from hubscout.hubs.processors import tokenize_with
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
     MASK,
+    WORD_ENDS,
     WORDS,
     TextPreprocessing,
     is_siamese,
@@ -37,7 +38,7 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_OPTIONS = ("pairs", "max_length", *PLACE_OPTIONS)
+_OPTIONS = ("words", "pairs", "max_length", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> SentenceBackbone:
@@ -53,10 +54,11 @@ def load(identifier: Identifier) -> SentenceBackbone:
 
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    saved = read_description(folder)
-    if "pairs" in saved:
-        identifier = identifier.with_options(**{"pairs": saved["pairs"], **identifier.options})
-    return _open(folder, identifier, has_head=saved.get("saved_as") == "SentenceTransformer")
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pairs", "words") if name in described}
+    if saved:
+        identifier = identifier.with_options(**{**saved, **identifier.options})
+    return _open(folder, identifier, has_head=described.get("saved_as") == "SentenceTransformer")
 
 
 def _open(
@@ -115,6 +117,7 @@ def wrap(
         network,
         max_length=identifier.options.get("max_length"),
         pairs=identifier.options.get("pairs", "siamese"),
+        words=identifier.options.get("words", "first"),
         usual=encoder.max_seq_length,
         prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
     )
@@ -124,13 +127,14 @@ def wrap(
 class SentenceBackbone(Backbone):
     """A sentence encoder: its embedding is the features; for words, its token embeddings are.
 
-    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens. A pair of texts gives
+    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens, and `mean`, the average of
+    `layer.1` to `layer.L`. A pair of texts gives
     [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`. `has_head` says that the last part is a head
     that tuning put there: its output is the logits, and what goes into it the features.
     """
 
     module: nn.Module
-    settled_options = frozenset({"pairs", "max_length", "revision", "pickle"})
+    settled_options = frozenset({"words", "pairs", "max_length", "revision", "pickle"})
 
     def __init__(
         self,
@@ -165,15 +169,19 @@ class SentenceBackbone(Backbone):
     def layer_names(self) -> tuple[str, ...]:
         return tuple(f"layer.{index}" for index in range(self._network.config.num_hidden_layers + 1))
 
+    @property
+    def averages_layers(self) -> bool:
+        return True
+
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         if layers:
-            check_layers(layers, self.layer_names, self.identifier)
-        first = self._run(model_inputs(batch), batch.get(WORDS), layers)
+            check_layers(layers, self.layer_names, self.identifier, averages=self.averages_layers)
+        first = self._run(model_inputs(batch), batch.get(WORDS), batch.get(WORD_ENDS), layers)
         if not is_siamese(batch):
             return first
-        return join_pair(first, self._run(model_inputs(batch, second=True), None, layers))
+        return join_pair(first, self._run(model_inputs(batch, second=True), None, None, layers))
 
-    def _run(self, inputs: Batch, words: Tensor | None, layers: Sequence[str]) -> Output:
+    def _run(self, inputs: Batch, words: Tensor | None, ends: Tensor | None, layers: Sequence[str]) -> Output:
         states: Sequence[Tensor] = ()
         if layers:
             # The first part gives its last layer only: here its network is asked for all of them.
@@ -188,13 +196,13 @@ class SentenceBackbone(Backbone):
             found = part(found)
 
         def pooled(hidden: Tensor) -> Tensor:
-            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words)
+            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words, ends)
 
-        features = found["sentence_embedding"] if words is None else select_words(found["token_embeddings"], words)
+        features = found["sentence_embedding"] if words is None else pooled(found["token_embeddings"])
         logits = None
         if self._head is not None and words is None:
             logits = self._head({"sentence_embedding": features})["sentence_embedding"]
-        return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
+        return Output(features, logits, {name: pooled(layer_state(states, name)) for name in layers})
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
         from hubscout.hubs.saving_transformers import save_sentence_encoder

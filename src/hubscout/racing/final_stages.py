@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from hubscout.racing.contest import Contest
     from hubscout.tuning import Tuned
+
+T = TypeVar("T")
 
 DEPLOY_ENDS = 1.5
 """What the model to deploy takes, in whole runs: its own, and three learning rates up to the second rung."""
@@ -108,15 +110,22 @@ class FinalStages:
             longest=contest.longest,
             elsewhere=contest.engine.elsewhere,
         )
-        job = trial_job(stage, work, contest.engine, contest.asked.device)
-        (result,) = contest.engine.run([job], observer=contest.observer)
-        if isinstance(result.error, EngineError):
-            raise TuningError(f"{runner.arm}: {result.reason}") from result.error
-        if result.error is not None:
-            raise result.error
+        tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
         contest.journal.stage(stage, runner.arm.model)
-        return result.value if result.value is not None else opened(target, runner.arm.model)
+        return tuned if tuned is not None else opened(target, runner.arm.model)
+
+    def _done(self, key: str, work: Callable[[], T], arm: Arm) -> T:
+        """What one job gives; a process that died under it is a failure of the arm, not of the race."""
+        contest = self.contest
+        job = trial_job(key, work, contest.engine, contest.asked.device)
+        (result,) = contest.engine.run([job], observer=contest.observer)
+        if isinstance(result.error, EngineError):
+            raise TuningError(f"{arm}: {result.reason}") from result.error
+        if result.error is not None:
+            raise result.error
+        value: T = result.value
+        return value
 
     def _on_all(self, runner: Runner) -> Runner:
         """The same on train and validation together, in a folder of its own."""
@@ -159,11 +168,8 @@ class FinalStages:
             rung.rows(contest.base.batch_size),
             keep_above=math.inf,
         )
-        job = trial_job(f"lesson-{arm}", climb, contest.engine, contest.asked.device)
-        (result,) = contest.engine.run([job], observer=contest.observer)
-        if result.error is not None:
-            raise result.error
-        look: Look = result.value
+        look = self._done(f"lesson-{arm}", climb, arm)
+        assert look is not None  # it has no limit of time
         contest.journal.look(look, "lesson")
         return look
 

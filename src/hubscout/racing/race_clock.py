@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hubscout.errors import InterruptedRunError
-from hubscout.racing.arms import Runner, judge
+from hubscout.racing.arms import Runner, evaluate_arm
 from hubscout.runs.race_record import Look
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Probe:
             run = self.runner.begin(None)
             run.loop.run(until=PACE_STEPS)
             per_step = run.loop.seconds_per_step
-            judge(run, self.rows)
+            evaluate_arm(run, self.rows)
         except InterruptedRunError as error:
             raise KeyboardInterrupt from error
         except Exception:  # a model that cannot be trained shows that in the race, where it is said

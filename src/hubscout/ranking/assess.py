@@ -13,11 +13,13 @@ from hubscout.engines.job_context import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
+from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
 from hubscout.ranking.fixed_points import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
 from hubscout.runs.profiler import profiled, step
 from hubscout.runs.row import LayerScore, Row
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
@@ -43,12 +45,16 @@ _CARD_FACTS = (
 )
 
 
+Layer = Literal["final", "best", "mean"]
+"""What a model is ranked by: its features before the head, its best layer, or the average of its layers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How models are assessed; the same for every model of a ranking."""
 
     metrics: tuple[str, ...] = ("logme",)
-    layer: Literal["final", "best"] = "final"
+    layer: Layer = "final"
     center: bool = False
     measure_latency: bool = True
     extraction: ExtractionOptions = field(default_factory=ExtractionOptions)
@@ -170,7 +176,11 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
     from hubscout.features import extract
 
     wanted = needs(settings, task.kind)
-    rows = len(task.train) if increment is None else len(increment)
+    samples = range(len(task.train)) if increment is None else increment
+    rows = int(kind_of(task.kind).row_counts(task.train.targets, samples).sum())
+    width = backbone.card.feature_dim
+    # Features are smaller than sums: with D columns where n < D, and with B blocks of D×D doubles per layer.
+    few = min(FEW_ROWS, width) if not settings.extraction.layers else 2 * settings.extraction.blocks * width
     return extract(
         backbone,
         task,
@@ -178,8 +188,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
         indices=increment,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        # A metric wants them, or they are smaller than sums.
-        keep_features=bool({"features", "logits"} & wanted) or rows <= min(FEW_ROWS, backbone.card.feature_dim),
+        keep_features=bool({"features", "logits"} & wanted) or rows <= few,
         observer=settings.observer,
         options=settings.extraction,
         **resources(settings),
@@ -247,6 +256,8 @@ def _score(
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
+    if settings.layer == "mean":
+        return MEAN_LAYER
     if settings.layer == "best" and layers:
         return max(layers, key=lambda layer: layer.score).name
     return ""

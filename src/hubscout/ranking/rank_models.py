@@ -7,13 +7,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from hubscout.amounts import parse_limit, parse_seconds
 from hubscout.engines import ENGINES, Engine, open_engine
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
-from hubscout.ranking.assess import Settings
+from hubscout.hubs.model_listing import TEXT_MODALITIES
+from hubscout.hubs.pooling import MEAN_LAYER
+from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
@@ -39,7 +41,7 @@ def rank(
     models: Any = None,
     *,
     metrics: Sequence[str] | str = ("logme",),
-    layer: Literal["final", "best"] = "final",
+    layer: Layer | None = None,
     center: bool | None = None,
     cache: FeatureCache | str | Path | bool = True,
     limit: int | str | None = None,
@@ -73,8 +75,9 @@ def rank(
             Without a network a list is replaced by the models on this machine. Models of a pattern or a list that take
             another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
-        layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
-            of which has a LogME of its own in the row.
+        layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, by default
+            all, each of which has a LogME of its own in the row; "mean" by the average of all layers of a transformer.
+            None is "best" for texts and "final" for all else.
         center: whether LogME takes the means of features and labels away first. None does so for regression: a
             target that is far from zero is otherwise explained best by whichever features happen to be far from zero
             too. For classes, None is the paper's way, which does not.
@@ -131,8 +134,11 @@ def rank(
     opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
-    if layer not in ("final", "best"):
-        raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
+    if layer is None:
+        layer = default_layer(opened.modality)
+    if layer not in get_args(Layer):
+        raise InputError(f"layer must be one of {', '.join(get_args(Layer))}; it was {layer!r}.")
+    chosen = chosen.replace(layers=_layers(layer, chosen.layers))
     subset = _subset(opened, limit, seed)
     candidates = find_candidates(models, opened.modality, chosen.device)
     seconds = None if budget is None else parse_seconds(budget)
@@ -200,6 +206,27 @@ def rank(
         if len(run.skipped) == len(run.candidates):
             raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()
+
+
+def default_layer(modality: str) -> Layer:
+    """What models are ranked by where nobody says.
+
+    The last layer of a text encoder is made for what it was trained to do, and often explains other labels worse than
+    one before it; the order by best layers was that of fine-tuning more often (experiments/text_layers).
+
+    >>> default_layer("text-pair"), default_layer("image")
+    ('best', 'final')
+    """
+    return "best" if modality in TEXT_MODALITIES else "final"
+
+
+def _layers(layer: str, asked: Sequence[str] | str | None) -> Sequence[str] | str | None:
+    """The layers to tap: those that were asked for and those that the ranking goes by."""
+    if layer == "best":
+        return asked or "all"
+    if layer == "mean":
+        return tuple(dict.fromkeys([*([asked] if isinstance(asked, str) else asked or ()), MEAN_LAYER]))
+    return asked
 
 
 def _open_engine(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import TuningRun
 
 
@@ -48,8 +49,9 @@ def evaluated(runs: Iterable[TuningRun]) -> TuningRun | None:
 
 
 def whose(runs: Sequence[TuningRun], chosen: TuningRun) -> str:
-    """Which of several runs something is of, in words; nothing where there is only one."""
-    return f" of {chosen.name}" if len(runs) > 1 else ""
+    """Which of several runs something is of, in words; nothing where there is only one that was asked for."""
+    models = {RACE_WINNER: " of the winner", RACE_DEPLOYED: " of the model to deploy"}
+    return models.get(chosen.name) or (f" of {chosen.name}" if len(runs) > 1 else "")
 
 
 def validation_curve(method: str, runs: list[TuningRun], metric: str) -> MethodCurve | None:

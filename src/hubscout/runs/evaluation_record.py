@@ -101,16 +101,23 @@ class EvaluationRecord:
         values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
         for name, kind in PARTS.items():
             values[name] = _parts(values.get(name, []), kind, f"{origin}: {name}")
-        values["target_names"] = tuple(values.get("target_names") or ())
+        if isinstance(values.get("target_names"), list):
+            values["target_names"] = tuple(values["target_names"])
         try:
             found = cls(**values)
         except TypeError as error:
             raise RunError(f"{origin} cannot be read: {error}.") from error
         check_types(found, origin)
-        places = [one for c in found.confusions for one in (c.true, c.predicted)] + [p.target for p in found.pairs]
-        if any(not 0 <= place < len(found.target_names) for place in places):
-            raise RunError(f"{origin}: a number is no place among the {len(found.target_names)} target names.")
+        found._check_numbers(origin)
         return found
+
+    def _check_numbers(self, origin: str) -> None:
+        places = [one for c in self.confusions for one in (c.true, c.predicted)] + [p.target for p in self.pairs]
+        if any(not 0 <= place < len(self.target_names) for place in places):
+            raise RunError(f"{origin}: a number is no place among the {len(self.target_names)} target names.")
+        counts = [one for t in self.targets for one in (t.seen, t.said, t.right)] + [c.count for c in self.confusions]
+        if min([*counts, self.samples, self.suspected]) < 0:
+            raise RunError(f"{origin}: a count is below zero.")
 
 
 PARTS: Mapping[str, type] = {

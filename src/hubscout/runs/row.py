@@ -39,7 +39,7 @@ class Convergence:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerScore:
-    """LogME of one tapped layer; the empty name is the features before the head."""
+    """LogME of one tapped layer; the empty name is the features before the head, `mean` the average of all layers."""
 
     name: str
     score: float
@@ -174,6 +174,12 @@ class Row:
     dropped: Dropped | None = None
     notes: tuple[str, ...] = ()
     """What went otherwise than planned: a smaller batch, texts that were cut."""
+
+    @property
+    def layers_by_depth(self) -> tuple[LayerScore, ...]:
+        """Those that have a place in the network, the final features last: all but the average of them."""
+        single = [layer for layer in self.layers if layer.name != "mean"]
+        return tuple(sorted(single, key=lambda layer: not layer.name))
 
     @property
     def best_layer(self) -> LayerScore | None:

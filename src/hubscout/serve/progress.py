@@ -144,7 +144,7 @@ class Progress:
             return join([*head, scrolling(self._table(), "Models of this ranking")])
         if self.curves:
             return join([*([] if self.over else [header(tuning_facts(self.curves))]), *self._charts()])
-        return join([tag("p", OPENING, class_="note"), tag("p", self.printed, class_="log") if self.printed else ""])
+        return tag("p", self.printed, class_="log") if self.printed else tag("p", OPENING, class_="note")
 
     def _header(self) -> Markup:
         names = dict(zip(self.models, short_names(list(self.models)), strict=True))

@@ -40,7 +40,7 @@ TEACHERS = 3
 class Request:
     """A run that is wanted: `command` on the data called `data`, into the run called `name`.
 
-    `teachers` is the name of a run with a ranking, for `tune`; `budget` is for `rank` and `race`, `epochs` for `tune`.
+    `teachers` is the name of a run with a ranking, and `epochs` are instead of `budget`; both are for `tune`.
     """
 
     name: str
@@ -128,12 +128,14 @@ class Starter:
         models = self._models(request.models)
         if request.command == "tune":
             command += [f"--model={self._only(models)}", *self._teachers(request.teachers, models[0])]
+            if request.epochs and request.budget:
+                raise InputError("Epochs: give epochs or a budget, not both.")
             if request.epochs:
                 command.append(f"--epochs={_match(_EPOCHS, request.epochs, 'Epochs', 'a whole number such as 10')}")
         else:
             command += [f"--models={model}" for model in models]
-            if request.budget:
-                command.append(f"--budget={_match(_TIME, request.budget, 'Budget', 'a time such as 30min or 2h')}")
+        if request.budget:
+            command.append(f"--budget={_match(_TIME, request.budget, 'Budget', 'a time such as 30min or 2h')}")
         if request.command == "rank":
             command.append(f"--metrics={_match(_WORDS, request.metrics, 'Metrics', 'names joined by commas')}")
         if request.limit and request.command != "race":

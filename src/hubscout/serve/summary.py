@@ -182,14 +182,13 @@ def _tuning(name: str, folder: Path, note: Started | None, running: bool) -> Sum
     records = [_tuning_record(place / TUNING)[0] for place in places]
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
+    fresh = _is_tuning(folder, places, note, running)
     over = bool(places) and all(
         record or any(line.get("event") == "result" for line in lines)
         for record, lines in zip(records, ends, strict=True)
     )
-    fresh = running
-    if note is None or note.host != platform.node():
-        fresh = time.time() - _modified(folder) < QUIET_SECONDS
-    state: State = "finished" if over or (trials and not fresh) else "running" if fresh else "interrupted"
+    over = over or bool(trials and not fresh)
+    state: State = "finished" if over else "running" if fresh else "interrupted"
     if state == "interrupted" and note is not None and not places:
         state = "failed"
     known = next((record for record in records if record is not None), TuningRecord())
@@ -212,6 +211,18 @@ def _tuning(name: str, folder: Path, note: Started | None, running: bool) -> Sum
         stoppable=running,
         problem=_tuning_problem(folder),
     )
+
+
+def _is_tuning(folder: Path, places: list[Path], note: Started | None, running: bool) -> bool:
+    """Whether a process is at work on a tuning: the one that was started here, or one that the curves name."""
+    if note is not None and note.host == platform.node():
+        return running
+    lines = [line for place in places for line in json_lines(place / CURVES) if line.get("event") == "started"]
+    here = [line for line in lines if line.get("host") == platform.node() and isinstance(line.get("pid"), int)]
+    if any(was_running_at(line["pid"], _number(line.get("time")) or 0.0) for line in here):
+        return True
+    # One method of a comparison may be over and the next not have begun: then only the time tells.
+    return not (here and len(places) == 1) and time.time() - _modified(folder) < QUIET_SECONDS
 
 
 def _tuning_problem(folder: Path) -> str:

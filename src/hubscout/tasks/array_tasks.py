@@ -212,7 +212,7 @@ def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:
     values = list(inputs)
     for row, value in enumerate(values):
         if not check(value):
-            raise TaskError(f"{split}, row {row} is no {modality} input: {type(value).__name__} {value!r:.60}.")
+            raise TaskError(f"{split}, row {row} is not a {modality} input: {type(value).__name__} {value!r:.60}.")
     if modality == "text-pair":
         return [tuple(value) for value in values]
     return [list(value) for value in values] if modality == "tokens" else [str(value) for value in values]
@@ -242,8 +242,8 @@ def _check_array(inputs: Sequence[Any], split: str) -> Sequence[Any]:
         try:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{split}, row {row} is no array: {error}.") from error
+            raise TaskError(f"{split}, row {row} is not an array: {error}.") from error
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise TaskError(f"{split}, row {row} is no array of finite numbers: {value!r:.60}.")
+            raise TaskError(f"{split}, row {row} is not an array of finite numbers: {value!r:.60}.")
         arrays.append(array)
     return arrays

@@ -41,7 +41,7 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
     if "labels" in options or _is_pair(source):
         return "from_pair"
     raise TaskError(
-        f"This is no data that is understood: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
+        f"This cannot be read as data: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
         "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."
     )
 

@@ -37,7 +37,7 @@ def tag_scheme(names: Sequence[str]) -> TagScheme | None:
     """The scheme of a set of tags, None where they do not mark entities.
 
     Known are IOB1, IOB2, IOBES and BILOU, whose rules do not contradict one another, and plain tags beside an "O".
-    Parts of speech are no entities: they have neither prefix nor "O".
+    Parts of speech are not entities: they have neither prefix nor "O".
 
     >>> tag_scheme(["B-PER", "I-PER", "O"]).type_of.tolist(), tag_scheme(["NOUN", "VERB"])
     ([0, 0, -1], None)

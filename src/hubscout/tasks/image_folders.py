@@ -174,7 +174,7 @@ def _left_out(endings: Mapping[str, int]) -> list[str]:
     others = {ending: count for ending, count in endings.items() if ending not in PLUG_INS}
     if others:
         listed = ", ".join(ending or "no ending" for ending in sorted(others)[:5])
-        notes.append(f"{sum(others.values()):,} files in class folders are no images and are left out ({listed})")
+        notes.append(f"{sum(others.values()):,} files in class folders are not images and are left out ({listed})")
     return notes
 
 

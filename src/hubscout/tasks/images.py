@@ -202,7 +202,7 @@ def read_bytes(path: Path, where: str) -> bytes:
     try:
         # Reading from a pipe would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

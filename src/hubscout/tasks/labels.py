@@ -35,7 +35,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """A float, or None for what is no number. A blank or NaN is NaN."""
+    """A float, or None for what is not a number. A blank or NaN is NaN."""
     if isinstance(value, (bool, np.bool_, int, float, np.number)):
         try:
             return float(value)
@@ -259,7 +259,7 @@ def encode_indicators(rows: Sequence[Sequence[Any]], columns: Sequence[str], par
 
 
 def encode_numbers(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: str) -> np.ndarray:
-    """Real targets (n, C) in float64; an error names the first value that is no finite number."""
+    """Real targets (n, C) in float64; an error names the first value that is not a finite number."""
     matrix = np.empty((len(rows), len(columns)), dtype=np.float64)
     for row, values in enumerate(rows):
         for column, value in enumerate(values):

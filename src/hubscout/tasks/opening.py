@@ -101,7 +101,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
         if is_conll_name(path):
             return "from_conll"
         raise TaskError(
-            f"{str(path)!r} is no data that is understood: expected CSV, TSV, JSONL, JSON or Parquet, a token file "
+            f"{str(path)!r} cannot be read as data: expected CSV, TSV, JSONL, JSON or Parquet, a token file "
             "(.txt, .conll), or a folder."
         )
     if is_saved_dataset(path):

@@ -66,7 +66,7 @@ def _scale(inputs: Sequence[Any], origin: str) -> float:
         raise TaskError(
             f"The image arrays of {origin} hold values from {low:.3g} to {high:.3g}; images are uint8, or floats "
             "within 0 to 1 or 0 to 255. If they are normalised, give them as they were before: every model normalises "
-            'in its own way. If they are no images, say modality="array".'
+            'in its own way. If they are not images, say modality="array".'
         )
     return 255.0 if high <= 1 else 1.0
 

@@ -83,7 +83,7 @@ def read_text(path: Path, encoding: str) -> str:
         ) from error
     except LookupError as error:
         raise TaskError(
-            f"encoding={encoding!r} is no encoding that Python knows, such as 'utf-8' or 'latin-1'."
+            f"encoding={encoding!r} is not an encoding that Python knows, such as 'utf-8' or 'latin-1'."
         ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise TaskError(f"{str(path)!r} cannot be read: {error}.") from error

@@ -135,7 +135,7 @@ def _by_column(tables: Sequence[Table], roles: Roles, notes: list[str]) -> dict[
         part = canonical_split(value)
         if part is None:
             raise TaskError(
-                f"The column {roles.split!r} holds {value!r:.60} (row {row}), which is no split that is known. Known "
+                f"The column {roles.split!r} holds {value!r:.60} (row {row}), which is not the name of a split. Known "
                 f"names: {known_split_names()}. Say split=False to ignore the column."
             )
         rows.setdefault(part, []).append(row)

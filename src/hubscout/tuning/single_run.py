@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -392,7 +394,12 @@ class SingleRun:
     def _announce(self) -> None:
         loop = self.loop
         loop.journal.announce(
-            time=time.time(), step=loop.train_state.step, steps=loop.steps, batch_size=self.arguments.batch_size
+            time=time.time(),
+            step=loop.train_state.step,
+            steps=loop.steps,
+            batch_size=self.arguments.batch_size,
+            pid=os.getpid(),
+            host=platform.node(),
         )
 
     def finish(self) -> Tuned:

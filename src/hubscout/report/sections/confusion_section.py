@@ -59,7 +59,8 @@ def _matrix(found: EvaluationRecord) -> Markup:
             if not count:
                 cells.append(tag("td"))
                 continue
-            share = count / seen[true]  # the root of it is the colour: mistakes are few, and would hardly be seen
+            # The root of the share is the colour: mistakes are few, and would hardly be seen.
+            share = min(1.0, count / max(seen[true], 1))
             cells.append(
                 tag(
                     "td",

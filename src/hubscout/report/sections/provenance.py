@@ -72,7 +72,7 @@ def repeat_code(ranking: Ranking) -> str:
     lines += [f"    {name!r}," for name in sorted([*ranking.identifiers, *(f.identifier for f in ranking.failures)])]
     lines.append("]")
     options: dict[str, Any] = {"metrics": ranking.metrics, "seed": ranking.seed}
-    options |= {name: ranking.settings[name] for name in ("limit", "layers") if ranking.settings.get(name)}
+    options |= {name: ranking.settings[name] for name in ("limit", "layers", "layer") if ranking.settings.get(name)}
     if ranking.settings.get("budget_seconds"):
         options["budget"] = ranking.settings["budget_seconds"]
     lines.append(f"rank(task, models, {', '.join(f'{name}={value!r}' for name, value in options.items())})")

@@ -50,7 +50,7 @@ def _short(identifier: str) -> str:
 
 def _taught(run: TuningRun) -> str:
     words = f"tuned by {run.method}" if run.method else "tuned"
-    return f"{words} with {listing(short_names(list(run.teachers)))} as teachers" if run.teachers else words
+    return f"{words}, taught by {listing(short_names(list(run.teachers)))}" if run.teachers else words
 
 
 def _best_method(runs: Sequence[TuningRun]) -> list[object]:

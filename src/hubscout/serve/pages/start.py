@@ -56,12 +56,16 @@ def start_page(
             f"The best {TEACHERS} models of this ranking teach (B-Tuning).",
             only="tune",
         ),
-        _field("Epochs", _text("epochs", asked.epochs), "Passes over the training samples; 20 if empty.", only="tune"),
+        _field(
+            "Epochs",
+            _text("epochs", asked.epochs),
+            "Passes over the training samples, instead of a budget of time; 20 if both are empty.",
+            only="tune",
+        ),
         _field(
             "Budget",
             _text("budget", asked.budget),
-            "Time for everything, such as 30min or 2h. Without one, a race goes on until its winner is tuned.",
-            only="rank race",
+            "Time for everything, such as 30min or 2h. Without one, a run goes on until it is done.",
         ),
         _field(
             "Name of the run",

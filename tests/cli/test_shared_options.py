@@ -68,7 +68,7 @@ def test_shell_completion(words: str, expected: list[str]) -> None:
 
 
 def test_completion_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hubscout.cli.options import complete_runs
+    from hubscout.cli.shared_options import complete_runs
 
     (tmp_path / "pets").mkdir()
     (tmp_path / "pets" / "ranking.json").write_text("{}")

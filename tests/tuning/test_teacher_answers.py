@@ -1,4 +1,4 @@
-"""Live teachers at cached cost: their answers for a few fixed views of each image, which the model is shown in turn."""
+"""What teachers answer: live, cached for the images as they are, or cached for a few fixed views of each image."""
 
 from __future__ import annotations
 
