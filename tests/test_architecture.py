@@ -115,6 +115,7 @@ TESTED_BY = {
     "cli/tune.py": "tuning/test_commands.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
     "engines/worker_pool.py": "engines/test_local.py",
+    "evidence/block.py": "evidence/test_statistics.py",
     "evidence/maximize.py": "evidence/test_array_logme.py",
     "evidence/spectrum.py": "evidence/test_profile.py",
     "features/entry.py": "features/test_feature_cache.py",
@@ -139,7 +140,6 @@ TESTED_BY = {
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
-    "tuning/network.py": "tuning/test_loop.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
     "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
