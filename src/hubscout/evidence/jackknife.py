@@ -19,7 +19,7 @@ is too small, and `jackknife="exact"` re-fits always.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,14 +75,14 @@ def contributions_from_sums(
     ratio: np.ndarray,
     beta: np.ndarray,
     weights: Array,
-    origin: Array,
+    resolved: Callable[[float], tuple[Array, float]],
     constant: Array,
 ) -> np.ndarray:
     """What each block adds to the evidence, averaged over targets, from its sums: (B,).
 
     The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if at hand.
-    `origin`, (r,), is what must be added to f, in the coordinates of the spectrum, and `constant`, (C,), is the
-    residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
+    With o what must be added to f, `resolved` gives (FᵀF + tI)⁻¹o, (D,), and oᵀ(FᵀF + tI)⁻¹o; `constant`, (C,), is
+    the residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
     <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
@@ -98,9 +98,12 @@ def contributions_from_sums(
     if is_torch(kernel):
         kernel = xp.triu(kernel)
     linear = weights * precision[:, None]
-    moved = times * origin / (spectrum.squared_singular_values + t)
-    turned = 2 * spectrum.vectors.combine(moved[None, :])[0] - 2 * (linear.T @ constant)
-    level -= float(origin @ moved + precision @ constant**2)
+    turned = -2 * (linear.T @ constant)
+    level -= float(precision @ constant**2)
+    if times:
+        moved, along = resolved(t)
+        turned = turned + 2 * times * moved
+        level -= times * along
     result = []
     for block in blocks:
         if kernel.dtype != block.upper_gram.dtype:  # blocks of fewer digits

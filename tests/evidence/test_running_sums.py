@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from hubscout.evidence import Statistics, array_logme, logme, maximize_evidence
+from hubscout.evidence import Statistics, logme, maximize_evidence
 from hubscout.evidence.leverage import mean_leverages
 from hubscout.evidence.maximize import HIGH_LEVERAGE
+from hubscout.evidence.running_sums import RUNNING_FROM
 
-DIM = array_logme.RUNNING_FROM + 20
+DIM = RUNNING_FROM + 20
 
 
 def labelled(generator, n, dim=DIM, classes=7):
