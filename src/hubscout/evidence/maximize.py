@@ -131,12 +131,12 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
 
     def resolved(t: float) -> tuple[Array, float]:
         if far is None:
-            found = inverse_times(spectrum, origin, t)
+            found = inverse_times(spectrum, origin, t) if bool(origin.any()) else 0 * origin
             return found, float(origin @ found)
         moved = origin / (spectrum.squared_singular_values + t)
         return spectrum.vectors.combine(moved[None, :])[0], float(origin @ moved)
 
-    parts = (select(block, scored) for block in blocks)
+    parts = [select(block, scored) for block in blocks]
     gram = part.upper_gram if far is None else None
     contributions = contributions_from_sums(
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, resolved, constant

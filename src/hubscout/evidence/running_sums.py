@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubscout.evidence.array_backend import Array, is_torch, sum_of_squares, to_device_of, to_host
+from hubscout.evidence.array_backend import Array, is_torch, sum_of_squares, to_device_of
 from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Targets
 from hubscout.evidence.statistics import Statistics
@@ -26,13 +26,23 @@ def sums_of_rows(
     """The sums of every block; or of all samples `together`, with what they were after each block."""
     statistics, values, running = Statistics(labels.kind, labels.names), labels.values, []
     count = int(block_of_row.max()) + 1
+    if count == 1:
+        statistics.add_checked(rows, values, block=0)
+        return statistics, running
+    if together:  # blocks of rows go through the same memory, since new memory is dear
+        most = int(np.bincount(block_of_row).max())
+        taken, wide = np.empty((most, rows.shape[1]), rows.dtype), np.empty((most, rows.shape[1]))
     for block in range(count):
-        chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
-        on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
-        part = values[to_host(chosen) if on_host else chosen]
-        statistics.add_checked(rows[chosen], part, block=0 if together else block)
-        if together:
-            running.append(statistics.blocks[0].rounded())
+        indices = np.flatnonzero(block_of_row == block)
+        chosen = to_device_of(indices, rows)
+        part = values[indices if isinstance(values, np.ndarray) else chosen]
+        if not together:
+            statistics.add_checked(rows[chosen], part, block=block)
+            continue
+        np.take(rows, indices, axis=0, out=taken[: len(indices)], mode="clip")
+        wide[: len(indices)] = taken[: len(indices)]
+        statistics.add_checked(wide[: len(indices)], part, block=0)
+        running.append(statistics.blocks[0].rounded())
     return statistics, running
 
 
