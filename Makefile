@@ -47,7 +47,8 @@ wheel: $(VENV)/.installed
 # The fast tests beside the oldest releases that pyproject.toml allows, in an environment of their own. Needs uv.
 test-lowest:
 	uv venv --python $(PYTHON) .venv-lowest
-	uv pip install --python .venv-lowest --resolution lowest-direct -e '.[all]' pytest pytest-timeout hypothesis httpx
+	uv pip install --python .venv-lowest --resolution lowest-direct -e '.[all]' \
+	    'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'httpx>=0.27'
 	$(TEST_ENV) .venv-lowest/bin/python -m pytest -q -m 'not ray and not browser and not slow' \
 	    tests/evidence tests/metrics tests/tasks tests/features tests/ranking tests/hubs tests/evaluation
 

@@ -126,8 +126,10 @@ def sweep(device: str, most_rows: int) -> list[Cell]:
         show(by_n[-1])
     last, before = by_n[-1], by_n[-2]
     slope = math.log(last.statistics_seconds / before.statistics_seconds) / math.log(last.n / before.n)
-    print(f"time grows as n^{slope:.2f} from {before.n:,} to {last.n:,}; "
-          f"memory at {last.n:,} is {last.peak_bytes / by_n[1].peak_bytes:.2f} of that at {by_n[1].n:,}")  # fmt: skip
+    print(
+        f"time grows as n^{slope:.2f} from {before.n:,} to {last.n:,}; "
+        f"memory at {last.n:,} is {last.peak_bytes / by_n[1].peak_bytes:.2f} of that at {by_n[1].n:,}"
+    )
     print("against D at n = 20,000, 10 classes")
     by_dim = []
     for dim in (256, 512, 1024, 2048, 4096):
@@ -141,11 +143,15 @@ def imagenet(device: str, rows: int) -> list[Cell]:
     cell = in_process(rows, 2048, 1000, device)
     show(cell)
     whole = cell.statistics_seconds + cell.scoring_seconds
-    print(f"statistics and scoring: {whole:.0f} s; memory above the interpreter: {cell.peak_bytes / 2**20:.0f} MiB "
-          f"({'under' if cell.peak_bytes < 2**30 else 'OVER'} 1 GiB)")  # fmt: skip
+    print(
+        f"statistics and scoring: {whole:.0f} s; memory above the interpreter: {cell.peak_bytes / 2**20:.0f} MiB "
+        f"({'under' if cell.peak_bytes < 2**30 else 'OVER'} 1 GiB)"
+    )
     forward = forward_seconds(rows, device)
-    print(f"forward passes of a ResNet-50 over as many images here: {forward:,.0f} s; "
-          f"statistics and scoring are {whole / forward:.1%} of them")  # fmt: skip
+    print(
+        f"forward passes of a ResNet-50 over as many images here: {forward:,.0f} s; "
+        f"statistics and scoring are {whole / forward:.1%} of them"
+    )
     return [cell]
 
 
@@ -330,9 +336,11 @@ def main() -> None:
     if arguments.slices:
         where_slices_pay()
         return
-    cells = imagenet(arguments.device, arguments.imagenet_rows) if arguments.imagenet else sweep(
-        arguments.device, arguments.most_rows
-    )  # fmt: skip
+    cells = (
+        imagenet(arguments.device, arguments.imagenet_rows)
+        if arguments.imagenet
+        else sweep(arguments.device, arguments.most_rows)
+    )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
 

@@ -85,11 +85,21 @@ def main() -> None:
 
             def run(observer: Callable[[Event], None], settings: dict[str, str] = settings) -> object:
                 return tune(
-                    task, target, [] if settings["method"] == "fine-tune" else teachers, steps=options.steps,
-                    batch_size=options.batch_size, device=options.device, data_in_memory=True, log_every_steps=1,
-                    validate_every_epochs=1e6, trade_off=1e-3, learning_rate=1e-4, bootstrap_resamples=1,
-                    observer=observer, **settings,
-                )  # fmt: skip
+                    task,
+                    target,
+                    [] if settings["method"] == "fine-tune" else teachers,
+                    steps=options.steps,
+                    batch_size=options.batch_size,
+                    device=options.device,
+                    data_in_memory=True,
+                    log_every_steps=1,
+                    validate_every_epochs=1e6,
+                    trade_off=1e-3,
+                    learning_rate=1e-4,
+                    bootstrap_resamples=1,
+                    observer=observer,
+                    **settings,
+                )
 
             seconds[name] += step_seconds(run, time.process_time if options.device == "cpu" else time.perf_counter)
     report(seconds, options)

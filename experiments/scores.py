@@ -73,8 +73,9 @@ def main() -> None:
     for set_name in arguments.sets:
         kind = open_set(set_name).kind
         metrics = arguments.metrics or [
-            "logme", *(name for name in available(kind) if name not in ("logme", *ZOO_LEVEL_OR_ONLINE))
-        ]  # fmt: skip
+            "logme",
+            *(name for name in available(kind) if name not in ("logme", *ZOO_LEVEL_OR_ONLINE)),
+        ]
         models = arguments.models or list(shared_hub.TEXT if set_name in TEXT else shared_hub.VISION)
         found = score_set(
             set_name, models, metrics, layers=arguments.layers, limit=arguments.limit, center=arguments.center or None

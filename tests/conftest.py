@@ -1,9 +1,10 @@
 """Settings of the whole suite."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -29,11 +30,54 @@ def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=path,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-                  "--disable-sync", "--no-first-run"],
-        )  # fmt: skip
+            args=[
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--no-first-run",
+            ],
+        )
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def word_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A BERT with random weights that knows a few names and verbs, each a token."""
+    import torch
+
+    from hubscout.hubs.torchvision_compat import prepare_torchvision
+
+    prepare_torchvision()
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "near",
+        ".",
+        "Ann",
+        "Bob",
+        "Eve",
+        "Tom",
+        "Mia",
+        "Sam",
+        "sings",
+        "runs",
+        "reads",
+        "sleeps",
+    ]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder = tmp_path_factory.mktemp("word-encoder")
+    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
+    return f"file:{folder}"
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +89,6 @@ def odd_pictures() -> dict[str, tuple[bytes, Any]]:
     """
     import io
 
-    import numpy as np
     from PIL import Image
 
     pixels = np.zeros((16, 24, 3), dtype=np.uint8)
@@ -63,8 +106,15 @@ def odd_pictures() -> dict[str, tuple[bytes, Any]]:
         image.save(buffer, Image.registered_extensions()[f".{name.rpartition('.')[2]}"], **options)
         found[name] = (buffer.getvalue(), expected)
 
-    turns = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_90",
-             7: "TRANSVERSE", 8: "ROTATE_270"}  # fmt: skip
+    turns = {
+        2: "FLIP_LEFT_RIGHT",
+        3: "ROTATE_180",
+        4: "FLIP_TOP_BOTTOM",
+        5: "TRANSPOSE",
+        6: "ROTATE_90",
+        7: "TRANSVERSE",
+        8: "ROTATE_270",
+    }
     for orientation in range(1, 9):
         exif = Image.Exif()
         exif[0x0112] = orientation
@@ -84,8 +134,12 @@ def odd_pictures() -> dict[str, tuple[bytes, Any]]:
     gone[np.asarray(palette) == 3] = 255
     add("palette-transparent.png", palette, gone, transparency=3)
     add("palette-transparent.gif", palette, gone, transparency=3)
-    add("colour-transparent.png", colour, np.where((pixels == (250, 20, 20)).all(2)[..., None], 255, pixels),
-        transparency=(250, 20, 20))  # fmt: skip
+    add(
+        "colour-transparent.png",
+        colour,
+        np.where((pixels == (250, 20, 20)).all(2)[..., None], 255, pixels),
+        transparency=(250, 20, 20),
+    )
     add("cmyk.jpg", colour.convert("CMYK"), pixels, quality=95, subsampling=0)
     add("sixteen-bits.png", Image.fromarray(grey.astype(np.uint16) * 257), as_grey)
     add("float.tif", Image.fromarray((grey / 255).astype(np.float32)), as_grey)
@@ -97,3 +151,57 @@ def odd_pictures() -> dict[str, tuple[bytes, Any]]:
     add("animated.webp", colour, pixels, save_all=True, append_images=[other], lossless=True)
     add("pages.tif", colour, pixels, save_all=True, append_images=[other])
     return found
+
+
+@pytest.fixture
+def task_summary() -> Any:
+    """Of a small task that has no data."""
+    from hubscout.runs.ranking import TaskSummary
+
+    return TaskSummary(
+        name="pets",
+        kind="classification",
+        modality="image",
+        fingerprint="f" * 16,
+        target_names=("cat", "dog"),
+        rows={"train": 1000, "validation": 100, "test": 100},
+        notes=("labels from folders",),
+        source={"kind": "image-folder", "path": "pets"},
+    )
+
+
+@pytest.fixture
+def make_row() -> Callable[..., Any]:
+    """Rows made by hand, with block scores whose differences are known."""
+    from hubscout.runs.row import Row
+
+    def build(name: str, score: float, *, spread: float = 0.01, seed: int = 0, **fields: object) -> Any:
+        noise = np.random.default_rng(seed).standard_normal(10)
+        noise = (noise - noise.mean()) / noise.std(ddof=1)
+        defaults: dict[str, object] = {
+            "identifier": name,
+            "score": score,
+            "scores": {"logme": score},
+            "standard_error": spread / np.sqrt(10),
+            "gain": score + 1.0,
+            "per_target": (score + 0.9, score + 1.1),
+            "block_scores": tuple((score + spread * noise).tolist()),
+            "block_sizes": (100,) * 10,
+            "n": 1000,
+            "feature_dim": 64,
+            "params": 1_000_000,
+        }
+        return Row(**{**defaults, **fields})
+
+    return build
+
+
+@pytest.fixture
+def make_ranking(task_summary: Any) -> Callable[..., Any]:
+    """Rankings made by hand, of such rows."""
+    from hubscout.runs.ranking import Ranking
+
+    def build(*rows: Any, **fields: object) -> Any:
+        return Ranking(**{"task": task_summary, "metrics": ("logme",), "rows": rows, **fields})
+
+    return build

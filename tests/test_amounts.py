@@ -8,7 +8,17 @@ from hubscout.errors import InputError
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("1.5 h", 5400), ("2 min 5 sec", 125), (7, 7), ("20ms", 0.02), ("1s 500 ms", 1.5)],
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("1.5 h", 5400),
+        ("2 min 5 sec", 125),
+        (7, 7),
+        ("20ms", 0.02),
+        ("1s 500 ms", 1.5),
+        ("30d", 2_592_000),
+        ("1 week", 604_800),
+    ],
 )
 def test_times(text: str | float, seconds: float) -> None:
     assert parse_seconds(text) == seconds

@@ -1,4 +1,4 @@
-"""Imports inside the package follow the table of docs/architecture.md, lazy ones included."""
+"""Imports follow the table of docs/architecture.md, lazy ones included, and tests stand where their names say."""
 
 import ast
 import re
@@ -107,3 +107,111 @@ def late():
 """
     found = [name for name in imports(ast.parse(text)) if name.startswith("hubscout")]
     assert found == ["hubscout.ranking", "hubscout.__version__", "hubscout.report.page", "hubscout.serve"]
+
+
+LONG = 150
+"""Lines. A shorter module may be tested through those that use it."""
+TESTED_BY = {
+    "cli/tune.py": "tuning/test_commands.py",
+    "engines/ray_run.py": "engines/test_ray_engine.py",
+    "engines/worker_pool.py": "engines/test_local.py",
+    "evidence/block.py": "evidence/test_statistics.py",
+    "evidence/maximize.py": "evidence/test_array_logme.py",
+    "evidence/spectrum.py": "evidence/test_profile.py",
+    "features/entry.py": "features/test_feature_cache.py",
+    "features/extractor.py": "features/test_extraction.py",
+    "features/forward.py": "features/test_precision.py",
+    "features/pipeline.py": "features/test_extraction.py",
+    "racing/arms.py": "racing/test_race_models.py",
+    "racing/contest.py": "racing/test_race_models.py",
+    "racing/outcome.py": "racing/test_race_models.py",
+    "racing/race_journal.py": "racing/test_race_models.py",
+    "ranking/assessor.py": "ranking/test_rank_models.py",
+    "report/charts/label_placement.py": "report/test_charts.py",
+    "report/charts/lines.py": "report/test_charts.py",
+    "report/charts/scatter.py": "report/test_charts.py",
+    "report/sections/race_curves.py": "report/test_race_page.py",
+    "report/sections/ranking_section.py": "report/test_page.py",
+    "report/sections/tuning.py": "report/test_tuning_runs.py",
+    "runs/row.py": "runs/test_ranking.py",
+    "serve/pages/compare.py": "serve/test_application.py",
+    "serve/summary.py": "serve/test_run_index.py",
+    "tasks/assembly.py": "tasks/test_task.py",
+    "tasks/prediction_inputs.py": "cli/test_predict.py",
+    "tasks/table_rows.py": "tasks/test_tables.py",
+    "tuning/arguments.py": "tuning/test_tuning_run.py",
+    "tuning/single_run.py": "tuning/test_tuning_run.py",
+    "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
+}
+"""Long modules that have no tests of their own name, and where they are tested. The list may only shrink."""
+TOPICS = {
+    "engines/test_local_ranking.py",
+    "engines/test_ray_memory.py",
+    "engines/test_ray_race.py",
+    "engines/test_ray_ranking.py",
+    "engines/test_tuning_elsewhere.py",
+    "evaluation/test_published.py",
+    "evidence/test_fuzz.py",
+    "evidence/test_properties.py",
+    "evidence/test_published_faults.py",
+    "features/test_cache_command.py",
+    "features/test_real_models.py",
+    "metrics/test_all_metrics.py",
+    "racing/test_race_kinds.py",
+    "ranking/test_real_models.py",
+    "report/test_browser.py",
+    "report/test_command.py",
+    "report/test_tuning_page.py",
+    "serve/test_browser.py",
+    "tasks/test_fuzz.py",
+    "tasks/test_shared_data.py",
+    "tuning/test_companions.py",
+    "tuning/test_distributed.py",
+    "tuning/test_kinds.py",
+    "tuning/test_texts.py",
+}
+"""Tests of several modules together, named after what they hold for."""
+
+
+def own_tests(module: Path) -> Path:
+    """Where the tests of a module stand: `tests/<folder>/test_<module>.py`."""
+    return ROOT / "tests" / module.relative_to(SOURCE).parts[0] / f"test_{module.stem}.py"
+
+
+def untested() -> set[str]:
+    """The long modules with something public whose tests have another name."""
+    found = set()
+    for path in SOURCE.glob("*/**/*.py"):
+        text = path.read_text(encoding="utf-8")
+        nodes = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        public = any(not node.name.startswith("_") for node in nodes)
+        if public and len(text.splitlines()) > LONG and not own_tests(path).is_file():
+            found.add(path.relative_to(SOURCE).as_posix())
+    return found
+
+
+def test_long_modules_have_tests_of_their_name():
+    missing = sorted(untested() - set(TESTED_BY))
+    assert not missing, f"{missing} have no tests/<folder>/test_<module>.py"
+    lost = sorted(file for file in TESTED_BY.values() if not (ROOT / "tests" / file).is_file())
+    assert not lost, f"TESTED_BY names tests that are not there: {lost}"
+
+
+def test_no_module_is_listed_that_has_tests_of_its_name():
+    done = sorted(set(TESTED_BY) - untested())
+    assert not done, f"take these out of TESTED_BY: {done}"
+
+
+def test_no_test_outlives_its_module():
+    """A test file is named after a module of its folder, or stands on the list of what tests more than one."""
+    several = set(TESTED_BY.values()) | TOPICS
+    for path in (ROOT / "tests").glob("*/test_*.py"):
+        folder, name = SOURCE / path.parent.name, path.stem.removeprefix("test_")
+        if folder.is_dir() and f"{folder.name}/{path.name}" not in several:
+            assert list(folder.glob(f"**/{name}.py")), f"{path.name} is named after no module of {folder.name}/"
+
+
+def test_file_names_are_unique():
+    names = [path.name for path in SOURCE.glob("**/*.py") if path.name != "__init__.py"]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"several files are called {twice}: a name says which file is meant"

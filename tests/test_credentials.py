@@ -40,11 +40,21 @@ def test_what_is_taken_out(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "s3://bucket/features", "https://host:8080/a@b.csv", "https://host:80/x:y@z", "abfs://container@account/x",
-        "sftp://me@host/data", "timm/resnet50.a1_in1k", "python:m.py:f?key=3&token=word", "hf/a/b@main", "a:b@c",
-        "file:w.pth?arch=timm/x", "https://h/a?tokenizer=x&keyword=y", "hf_transfer", "https://huggingface.co/a/b?rev=1",
+        "s3://bucket/features",
+        "https://host:8080/a@b.csv",
+        "https://host:80/x:y@z",
+        "abfs://container@account/x",
+        "sftp://me@host/data",
+        "timm/resnet50.a1_in1k",
+        "python:m.py:f?key=3&token=word",
+        "hf/a/b@main",
+        "a:b@c",
+        "file:w.pth?arch=timm/x",
+        "https://h/a?tokenizer=x&keyword=y",
+        "hf_transfer",
+        "https://huggingface.co/a/b?rev=1",
     ],
-)  # fmt: skip
+)
 def test_what_is_left_alone(text):
     assert strip_credentials(text) == text
     assert not lacks_credentials(text)

@@ -1,6 +1,8 @@
 """The package as a whole: what importing it costs, and the parts that everything else stands on."""
 
 import ast
+import gc
+import importlib
 import re
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from hubscout.errors import (
     UnknownMetricError,
     UnknownNameError,
 )
-from hubscout.optional import require
+from hubscout.optional import require, uncollected
 from hubscout.registry import Registry
 
 HEAVY = ("torch", "transformers", "timm", "ray", "sklearn", "pandas", "pyarrow", "matplotlib")
@@ -176,3 +178,49 @@ def test_no_exported_name_is_also_a_module():
         package = importlib.import_module(name)
         modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
         assert not modules & set(getattr(package, "__all__", ())), name
+
+
+def test_ranking_an_image_model_imports_nothing_that_it_does_not_use(tmp_path):
+    """Not by time: which libraries are there after a vision model was ranked from files, and which are not."""
+    code = f"""
+import sys
+from pathlib import Path
+import numpy as np
+from PIL import Image
+rng = np.random.default_rng(0)
+for index in range(24):
+    place = Path({str(tmp_path)!r}, f"class{{index % 2}}", f"{{index}}.png")
+    place.parent.mkdir(exist_ok=True)
+    Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(place)
+import hubscout
+from hubscout.runs.events import Started
+def hear(event):
+    if isinstance(event, Started):
+        before.extend({{name.partition(".")[0] for name in sys.modules}})
+before = []
+model = "timm/test_efficientnet?pretrained=false&input_size=32"
+ranking = hubscout.rank({str(tmp_path)!r}, [model], cache=False, measure_latency=False, observer=hear)
+assert len(ranking) == 1, ranking.failures
+print(*before)
+print(*{{name.partition(".")[0] for name in sys.modules}})
+"""
+    before, after = (line.split() for line in run("-c", code).stdout.splitlines()[-2:])
+    assert {"torch", "timm"} <= set(before)
+    unused = {"transformers", "sklearn", "pandas", "pyarrow", "accelerate", "datasets", "onnx", "onnxruntime", "ray"}
+    assert not (unused | {"loky", "psutil", "matplotlib", "sentence_transformers"}) & set(after)
+
+
+def test_garbage_collection_is_off_while_libraries_are_imported_and_on_again_after_it():
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ModuleNotFoundError), uncollected():
+        importlib.import_module("no_such_library")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

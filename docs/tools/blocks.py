@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import dedent
 
 RUNNABLE = ("python", "bash")
-PLAIN = ("text", "csv", "toml", "html")
+PLAIN = ("text", "csv", "toml", "html", "dockerfile")
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\s*$")
 _REMARK = re.compile(r"^\s*<!--\s*(?P<remark>not run:.*?|output(?:, roughly)?)\s*-->\s*$")

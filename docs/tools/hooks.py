@@ -11,24 +11,26 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from command_pages import command_pages
+from links import for_the_site
 from notebook import make_notebook
 
-OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md", "Results": "results.md"}
+OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md"}
 """Pages that join the menu where they are there."""
 
 MORE = {
     "tasks": [
         f"hubscout.tasks.{module}.{name}"
         for module, name in {
-            "folder": "from_image_folder",
-            "table": "from_table",
+            "image_folders": "from_image_folder",
+            "tables": "from_table",
             "conll": "from_conll",
             "hf": "from_hf",
-            "arrays": "from_arrays",
+            "array_tasks": "from_arrays",
         }.items()
     ],
     "ranking": ["hubscout.runs.paired_comparison.compare"],
@@ -89,8 +91,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Links to files of the repository become links to pages of the site."""
+    return for_the_site(markdown, f"docs/{page.file.src_uri}")
+
+
 def metric_pages() -> dict[str, str]:
-    """One page a metric and a table of all."""
+    """One page per metric and a table of all."""
     metrics = _metrics()
     pages = {}
     rows = []
@@ -155,7 +162,7 @@ def method_pages() -> dict[str, str]:
 
 
 def reference_pages() -> dict[str, str]:
-    """One page a folder of the package, from its `__all__`."""
+    """One page per folder of the package, from its `__all__`."""
     import importlib
 
     pages = {}

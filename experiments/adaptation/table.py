@@ -54,7 +54,13 @@ class Family:
 
 FAMILIES = (
     Family(
-        "tangents", "linearised network", 256, "logme", "extraction", ("sketches",), ("random", "class-aware"),
+        "tangents",
+        "linearised network",
+        256,
+        "logme",
+        "extraction",
+        ("sketches",),
+        ("random", "class-aware"),
         {
             "logme": "LogME of these rows",
             "frozen density": "frozen features, leave-one-out density",
@@ -70,7 +76,13 @@ FAMILIES = (
         },
     ),
     Family(
-        "tangents", "outputs of all layers", 256, "logme", "", (), ("pooled outputs",),
+        "tangents",
+        "outputs of all layers",
+        256,
+        "logme",
+        "",
+        (),
+        ("pooled outputs",),
         {
             "pooled outputs, alone": "pooled outputs, alone",
             "pooled outputs, mixed": "pooled outputs, mixed",
@@ -78,7 +90,12 @@ FAMILIES = (
         },
     ),
     Family(
-        "layers", "inputs of convolutions", 400, "logme", "", ("extraction and kernels", "scores"),
+        "layers",
+        "inputs of convolutions",
+        400,
+        "logme",
+        "",
+        ("extraction and kernels", "scores"),
         ("all", "last", "components"),
         {
             "logme": "LogME of these rows",
@@ -94,7 +111,12 @@ FAMILIES = (
         },
     ),
     Family(
-        "short", "twenty steps", 256, "step 0", "extraction", ("steps",),
+        "short",
+        "twenty steps",
+        256,
+        "step 0",
+        "extraction",
+        ("steps",),
         ("step 10", "step 20", "best step", "mean", "accuracy", "log likelihood", "training loss"),
         {
             "step 0": "LogME of these rows",
@@ -107,7 +129,12 @@ FAMILIES = (
         },
     ),
     Family(
-        "views", "sizes and mirror images", 400, "usual", "usual", ("smaller", "larger", "mirror"),
+        "views",
+        "sizes and mirror images",
+        400,
+        "usual",
+        "usual",
+        ("smaller", "larger", "mirror"),
         ("smaller", "larger", "best size", "with", "usual and"),
         {
             "usual": "LogME of these rows",
@@ -122,7 +149,7 @@ FAMILIES = (
             "usual and larger, scaled": "usual and larger, side by side, scaled",
         },
     ),
-)  # fmt: skip
+)
 DERIVED = {
     "short": {
         "best step": lambda s: max(s["step 0"], s["step 10"], s["step 20"]),
@@ -276,10 +303,15 @@ def score_row(label: str, one: Judged, baseline: Judged | None) -> list[str]:
 
 def score_tables() -> list[str]:
     header = [
-        "score", *SETS, "mean", "+ 0.1 log flops", "weight chosen on the other four sets",
-        "difference to LogME of the same rows", "the same, both + 0.1 log flops",
+        "score",
+        *SETS,
+        "mean",
+        "+ 0.1 log flops",
+        "weight chosen on the other four sets",
+        "difference to LogME of the same rows",
+        "the same, both + 0.1 log flops",
         f"mean without the {LARGE} largest models, alone / + 0.1 log flops",
-    ]  # fmt: skip
+    ]
     flops, dashes = Judged(log_flops()), ["–"] * 4
     rows = [
         score_row("LogME, all train rows", frozen(), None),
@@ -379,12 +411,20 @@ def draw() -> None:
 
 def main() -> None:
     text = [
-        "# Weighted τ between scores and fine-tuning", "",
-        f"{len(names())} models; in brackets 95% of {RESAMPLES} resamples of the models, the same for all scores.", "",
+        "# Weighted τ between scores and fine-tuning",
+        "",
+        f"{len(names())} models; in brackets 95% of {RESAMPLES} resamples of the models, the same for all scores.",
+        "",
         *score_tables(),
-        "# Score and weight of log flops chosen on four sets, judged on the fifth", "", *choice_table(), "",
-        "# Cost, one thread, medians over models and sets", "", *cost_table(), "",
-    ]  # fmt: skip
+        "# Score and weight of log flops chosen on four sets, judged on the fifth",
+        "",
+        *choice_table(),
+        "",
+        "# Cost, one thread, medians over models and sets",
+        "",
+        *cost_table(),
+        "",
+    ]
     (HERE / "table.md").write_text("\n".join(text))
     if "--no-figure" not in sys.argv:
         draw()

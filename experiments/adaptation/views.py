@@ -65,8 +65,11 @@ def measure(set_name: str, model: str) -> tuple[dict[str, float], dict[str, floa
     seconds: dict[str, float] = {}
     small, usual, large = sides(model)
     for name, side, data in (
-        ("smaller", small, task), ("usual", usual, task), ("larger", large, task), ("mirror", usual, mirrored(set_name))
-    ):  # fmt: skip
+        ("smaller", small, task),
+        ("usual", usual, task),
+        ("larger", large, task),
+        ("mirror", usual, mirrored(set_name)),
+    ):
         start = time.perf_counter()
         seen[name] = features(model, side, data)
         seconds[name] = time.perf_counter() - start

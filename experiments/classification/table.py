@@ -323,13 +323,33 @@ def marker_of(model: str) -> str:
 
 def main() -> None:
     text = [
-        "# Weighted τ between scores and fine-tuning", "", *main_table(), "", weight_line(), "",
-        "# Mean where some models are not there", "", *subset_table(), "",
-        f"# With the learning rates {', '.join(map(str, FIRST_RATES))} alone", "", *narrow_lines(), "",
-        "# Every metric, on 1,500 train images", "", *metric_table(), "",
-        "# More metrics at once", "", *wide_search(), "",
-        "# Test accuracy after fine-tuning, % (LogME)", "", *value_table(), "",
-    ]  # fmt: skip
+        "# Weighted τ between scores and fine-tuning",
+        "",
+        *main_table(),
+        "",
+        weight_line(),
+        "",
+        "# Mean where some models are not there",
+        "",
+        *subset_table(),
+        "",
+        f"# With the learning rates {', '.join(map(str, FIRST_RATES))} alone",
+        "",
+        *narrow_lines(),
+        "",
+        "# Every metric, on 1,500 train images",
+        "",
+        *metric_table(),
+        "",
+        "# More metrics at once",
+        "",
+        *wide_search(),
+        "",
+        "# Test accuracy after fine-tuning, % (LogME)",
+        "",
+        *value_table(),
+        "",
+    ]
     (HERE / "table.md").write_text("\n".join(text))
     if "--no-figure" not in sys.argv:
         draw()

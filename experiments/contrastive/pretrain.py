@@ -364,9 +364,7 @@ def main() -> None:
     given = sys.argv[1:]
     if "--methods" in given:
         given = given[: given.index("--methods")] + given[given.index("--methods") + 1 + len(arguments.methods) :]
-    running = [
-        subprocess.Popen([sys.executable, __file__, *given, "--methods", name]) for name in arguments.methods
-    ]  # fmt: skip
+    running = [subprocess.Popen([sys.executable, __file__, *given, "--methods", name]) for name in arguments.methods]
     sys.exit(max(process.wait() for process in running))
 
 

@@ -32,9 +32,7 @@ def score(set_names: list[str]) -> None:
     """Every model on every set; metrics that need a head of classes cannot score contrastive models."""
     for set_name in set_names:
         metrics = REGRESSION if open_set(set_name).kind == "regression" else CLASSIFICATION
-        found = scores.score_set(
-            set_name, list(references.RESNET20S), metrics, layers=False, limit=None, center=None
-        )  # fmt: skip
+        found = scores.score_set(set_name, list(references.RESNET20S), metrics, layers=False, limit=None, center=None)
         (RESULTS / f"scores-{set_name}.json").write_text(json.dumps(found, indent=1) + "\n")
         print(f"{set_name}: {len(found['rows'])} models, failed: {found['failures']}", flush=True)
 

@@ -74,9 +74,19 @@ def largest(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def condition_table(lines: list[dict[str, Any]]) -> list[str]:
     """One line a set: how many of its (model, target) pairs have what."""
     header = (
-        "set", "models", "n", "pairs", "promised", "of them r < n", "null model best", "reach the maximum",
-        "in 11 steps", "promised, centred", "shuffled", "shuffled, centred",
-    )  # fmt: skip
+        "set",
+        "models",
+        "n",
+        "pairs",
+        "promised",
+        "of them r < n",
+        "null model best",
+        "reach the maximum",
+        "in 11 steps",
+        "promised, centred",
+        "shuffled",
+        "shuffled, centred",
+    )
     rows = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     totals: dict[str, int] = defaultdict(int)
     by_set: dict[str, list[dict[str, Any]]] = defaultdict(list)

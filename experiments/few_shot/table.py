@@ -140,8 +140,11 @@ def anchor_tables() -> list[str]:
             grid = json.loads(path.read_text())[space]
             pairs = {tuple(pair.split("/")): value for pair, value in grid["pairs"].items()}
             negatives = list(dict.fromkeys(n for _, n in pairs))
-            lines += [f"{model}, {title}; searched on 872 labels: {grid['searched'].replace('/', ' and ')}, "
-                      f"{100 * grid['searched_test']:.1f}", ""]  # fmt: skip
+            lines += [
+                f"{model}, {title}; searched on 872 labels: {grid['searched'].replace('/', ' and ')}, "
+                f"{100 * grid['searched_test']:.1f}",
+                "",
+            ]
             lines += ["| | " + " | ".join(negatives) + " |", "|---" * (len(negatives) + 1) + "|"]
             for positive in dict.fromkeys(p for p, _ in pairs):
                 cells = [f"{100 * pairs[positive, n]:.1f}" if (positive, n) in pairs else "–" for n in negatives]

@@ -63,9 +63,13 @@ def measure(job: Job) -> dict[str, Any]:
     """Every trial of the head and LogME for one model on one set."""
     set_name, model = job
     found = extract(
-        identifier(model), pool_of(set_name), cache=FeatureCache(CACHE / "features"), precision="float32", device="cpu",
+        identifier(model),
+        pool_of(set_name),
+        cache=FeatureCache(CACHE / "features"),
+        precision="float32",
+        device="cpu",
         statistics=False,
-    )  # fmt: skip
+    )
     features, labels = found.features(), found.targets
     asked = {"features": features, "targets": labels, "kind": "classification"}
     evidence = score("logme", **asked)

@@ -85,10 +85,15 @@ def tau_rows(found: list[Curves]) -> list[list[str]]:
 
 def alone_rows(found: list[Curves]) -> list[list[str]]:
     return [
-        [each.name, f"{each.alone.min():+.2f}", f"{np.median(each.alone):+.2f}", f"{each.alone.max():+.2f}",
-         *(f"{each.own_order[t - 1]:+.2f}" for t in SHOWN)]
+        [
+            each.name,
+            f"{each.alone.min():+.2f}",
+            f"{np.median(each.alone):+.2f}",
+            f"{each.alone.max():+.2f}",
+            *(f"{each.own_order[t - 1]:+.2f}" for t in SHOWN),
+        ]
         for each in found
-    ]  # fmt: skip
+    ]
 
 
 def time_rows(found: list[Curves]) -> list[list[str]]:

@@ -57,9 +57,7 @@ def decode_rate(task: Task, preprocessing: Any, rows: int, processes: int) -> fl
     """Images a second that are read and resized while nothing else runs: in threads, or in so many processes."""
     reader = Reader(task.train.inputs, preprocessing, "train")
     preparing = InProcesses(reader, processes) if processes else InThreads(reader, default_threads())
-    chunks = [
-        list(range(start, min(start + preparing.chunk, rows))) for start in range(0, rows, preparing.chunk)
-    ]  # fmt: skip
+    chunks = [list(range(start, min(start + preparing.chunk, rows))) for start in range(0, rows, preparing.chunk)]
     if isinstance(preparing, InProcesses):
         preparing.ready.result()
     for answer in [preparing.submit(chunk) for chunk in chunks[: 4 * max(processes, 4)]]:

@@ -1,11 +1,13 @@
 """What a sceptic would try in place of B-Tuning, on equal terms.
 
     python experiments/teaching/run.py --workers 16 --seconds 480 --out results/runs.jsonl   # goes on where it stopped
+    python experiments/teaching/run.py --try --out /tmp/try.jsonl    # one short run of each method on each case
     python experiments/teaching/table.py                                                     # table.md, figure.png
 
 For each case (a set, how many of its train samples, a student, its teachers by LogME) and each method: four settings,
 judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
 have four learning rates, methods with teachers two rates and two strengths. Every finished run is a line of JSON.
+Teachers that are tuned themselves are tuned once per case, at the better of two rates, and kept in the cache.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,11 +29,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import shared_hub  # noqa: E402
-from data_sets import open_set  # noqa: E402
+from data_sets import MODEL_OPTIONS, REGRESSION, open_set, smaller  # noqa: E402
+from data_sets import TEXT as TEXT_SETS  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 SEARCH_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
 STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "300"))
+ROWS = int(os.environ["HUBSCOUT_EXPERIMENT_ROWS"]) if "HUBSCOUT_EXPERIMENT_ROWS" in os.environ else None
+"""Of each split, for a try."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,9 @@ CASES = {
         Case("pets", 370, LITE0, LARGE, GENTLE),
         Case("pet-heads", 500, MOBILENET, LARGE, GENTLE),
         Case("cifar10", None, MOBILENET, CIFAR, GENTLE),
+        Case("pets", 1110, MOBILENET, LARGE, GENTLE),
+        Case("cifar10", 1500, MOBILENET, CIFAR, GENTLE),
+        Case("sick-siamese", 1000, "paraphrase-MiniLM-L3-v2", SENTENCES, TEXT, None),
     )
 }
 """In the order of their worth."""
@@ -80,7 +89,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "logit-kd": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0)},
     "logit-kd, one teacher": {"method": "logit-kd", "teachers": 1, "strengths": (1.0, 5.0)},
     "b-tuning, live": {
-        "method": "b-tuning", "teachers": 3, "strengths": (1.0, 10.0), "per_target": True, "teacher_targets": "live",
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "teacher_targets": "live",
     },
     "logit-kd, live": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "teacher_targets": "live"},
     "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
@@ -90,7 +103,72 @@ METHODS: dict[str, dict[str, Any]] = {
     "head from the posterior": {"method": "fine-tune", "head_init": "posterior"},
     "l2-sp": {"method": "fine-tune", "l2_sp": 0.01},
     "twice the steps": {"method": "fine-tune", "steps": 2 * STEPS},
-}  # fmt: skip
+    "b-tuning, views": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "teacher_targets": "views",
+        "teacher_views": 4,
+    },
+    "logit-kd, weak": {"method": "logit-kd", "teachers": 3, "strengths": (0.1, 0.3)},
+    "logit-kd, views": {
+        "method": "logit-kd",
+        "teachers": 3,
+        "strengths": (0.3, 1.0),
+        "teacher_targets": "views",
+        "teacher_views": 4,
+    },
+    "logit-kd, tuned teachers": {"method": "logit-kd", "teachers": 3, "strengths": (0.3, 1.0), "tuned": True},
+    "logit-kd, one tuned teacher": {"method": "logit-kd", "teachers": 1, "strengths": (0.3, 1.0), "tuned": True},
+    "distill-weighted": {"method": "distill-weighted", "teachers": 3, "strengths": (0.3, 1.0)},
+    "distill-weighted, uniform": {
+        "method": "distill-weighted",
+        "teachers": 3,
+        "strengths": (0.3, 1.0),
+        "teacher_weights": "uniform",
+    },
+    "b-tuning, uniform": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "teacher_weights": "uniform",
+    },
+    "b-tuning, precision": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "teacher_weights": "precision",
+    },
+    "b-tuning, left out": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "teacher_targets": "left-out",
+    },
+    "b-tuning with mixup and ema": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "mixup": 0.2,
+        "ema": 0.99,
+    },
+    "mixup": {"method": "fine-tune", "mixup": 0.2},
+    "ema": {"method": "fine-tune", "ema": 0.99},
+    "soup of four runs": {"method": "fine-tune", "soup": 4},
+    "lora": {"method": "fine-tune", "lora_rank": 8, "rate_factor": 10.0},
+    "the best teacher itself, tuned": {"method": "fine-tune", "of_teacher": True},
+}
+UNFIT: dict[str, set[str]] = {
+    "text": {"b-tuning, views", "logit-kd, views", "mixup", "b-tuning with mixup and ema"},
+    "regression": {"label smoothing", "b-tuning, views", "logit-kd, views"},
+}
+"""Methods that a kind of data has nothing for: texts have no views and cannot be mixed; the numbers here say where
+something is, so that their images are not cropped; numbers are no labels."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +186,24 @@ class Setting:
         return json.dumps(list(asdict(self).values()))
 
 
+def fits(case: str, method: str) -> bool:
+    """Whether a method can be used on a case."""
+    name = CASES[case].set_name
+    texts, numbers = name in TEXT_SETS, name in REGRESSION or name.startswith("sick")
+    return method not in {*(UNFIT["text"] if texts else ()), *(UNFIT["regression"] if numbers else ())}
+
+
+def rates_of_teacher(case: Case) -> tuple[float, float, float, float]:
+    """Of a teacher that is tuned itself: the large ones break down at what suits a CIFAR network."""
+    return TEXT if case.teachers[0] in shared_hub.TEXT else GENTLE
+
+
 def search(case: str, method: str) -> list[Setting]:
     """The four settings that validation chooses from."""
-    rates, strengths = CASES[case].rates, METHODS[method].get("strengths")
+    options = METHODS[method]
+    rates = rates_of_teacher(CASES[case]) if options.get("of_teacher") else CASES[case].rates
+    rates = tuple(rate * options.get("rate_factor", 1.0) for rate in rates)
+    strengths = options.get("strengths")
     if strengths is None:
         return [Setting(case, method, rate, None, SEARCH_SEED) for rate in rates]
     return [Setting(case, method, rate, strength, SEARCH_SEED) for rate in rates[1:3] for strength in strengths]
@@ -119,25 +212,28 @@ def search(case: str, method: str) -> list[Setting]:
 @cache
 def open_task(set_name: str, train_samples: int | None) -> Any:
     task = open_set(set_name)
+    if ROWS is not None:
+        return smaller(task, ROWS)
     return task if train_samples is None else task.subset(train_samples, seed=0)
 
 
-def opened(name: str, pixels: int | None) -> str:
+def opened(name: str, case: Case) -> str:
+    pixels = case.pixels
     if name in shared_hub.TEXT:
-        return shared_hub.text_identifier(name)
+        return shared_hub.text_identifier(name, **MODEL_OPTIONS.get(case.set_name, {}))
     return shared_hub.identifier(name, None if name.startswith("cifar10_") else pixels)
 
 
 def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
-    from hubscout.features import FeatureCache
-    from hubscout.tuning import tune
     from hubscout.tuning.teacher_panel import TeacherPanel
 
     case, options = CASES[setting.case], dict(METHODS[setting.method])
     method, taught_by = options.pop("method"), options.pop("teachers", None)
-    options.pop("strengths", None)
+    for name in ("strengths", "rate_factor"):
+        options.pop(name, None)
     task = open_task(case.set_name, case.train_samples)
+    student = case.teachers[0] if options.pop("of_teacher", False) else case.student
     names: tuple[str, ...] = () if taught_by is None else case.teachers[:taught_by] or (case.student,)
     if setting.strength is not None:
         options["trade_off"] = setting.strength * (len(task.target_names) if options.pop("per_target", False) else 1)
@@ -146,15 +242,15 @@ def run_one(setting: Setting) -> dict[str, Any]:
     start = time.perf_counter()
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
     try:
-        tuned = tune(
-            task, opened(case.student, case.pixels), [opened(name, case.pixels) for name in names], method,
-            **{"steps": STEPS, **options}, batch_size=64, learning_rate=setting.learning_rate, restarts=0,
-            seed=setting.seed, frozen_norm_statistics=not case.student.startswith("cifar10_"),
-            optimizer="adamw" if task.modality == "text" else "sgd",
-            augment="none" if task.kind == "regression" else "standard", cache=FeatureCache(CACHE / "features"),
-            data_in_memory=task.modality != "text", workers=0, evaluation_batch_size=256, bootstrap_resamples=2,
-            validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
-        )  # fmt: skip
+        tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)
+        teachers = [tuned_teacher(case, name) if tuned_first else opened(name, case) for name in names]
+        given = (case, student, teachers, method, setting.learning_rate)
+        if runs:
+            from hubscout.tuning import soup
+
+            tuned = soup(task, [tuned_run(*given, seed=100 * setting.seed + k, **options) for k in range(runs)])
+        else:
+            tuned = tuned_run(*given, seed=setting.seed, **options)
     except DivergedError as error:  # a result of the setting
         return {**result, "validation": -1.0, "test": None, "error": str(error)}
     values = {part: tuned.metric(part).value for part in ("validation", "test")}
@@ -164,6 +260,58 @@ def run_one(setting: Setting) -> dict[str, Any]:
         "metric": next(iter(tuned.metrics["test"])),
         "seconds": round(time.perf_counter() - start, 1),
     }
+
+
+def tuned_run(
+    case: Case, student: str, teachers: list[Any], method: str, learning_rate: float, *, seed: int, **options: Any
+) -> Any:
+    """One run with what all have in common."""
+    from hubscout.features import FeatureCache
+    from hubscout.tuning import tune
+
+    task = open_task(case.set_name, case.train_samples)
+    texts = task.modality in ("text", "text-pair")
+    return tune(
+        task,
+        opened(student, case),
+        teachers,
+        method,
+        **{"steps": STEPS, **options},
+        batch_size=64,
+        learning_rate=learning_rate,
+        restarts=0,
+        seed=seed,
+        frozen_norm_statistics=not student.startswith("cifar10_"),
+        optimizer="adamw" if texts else "sgd",
+        augment="none" if task.kind == "regression" else "standard",
+        cache=FeatureCache(CACHE / "features"),
+        data_in_memory=not texts,
+        workers=0,
+        evaluation_batch_size=256,
+        bootstrap_resamples=2,
+        validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
+    )
+
+
+def tuned_teacher(case: Case, name: str) -> Any:
+    """A teacher that was tuned on the case's own train split, at the better of two rates; made once and kept."""
+    import fcntl
+
+    from hubscout.errors import DivergedError
+    from hubscout.tuning import Tuned
+
+    size = "all" if case.train_samples is None else case.train_samples
+    folder = CACHE / "tuned-teachers" / f"{case.set_name}-{size}-{name}-{STEPS}-{ROWS or 'all'}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:  # the first of several processes makes it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "tuning.json").is_file():
+            runs = []
+            for rate in rates_of_teacher(case)[:2]:
+                with suppress(DivergedError):
+                    runs.append(tuned_run(case, name, [], "fine-tune", rate, seed=SEARCH_SEED))
+            max(runs, key=lambda run: run.metric("validation").value).save(folder)
+    return Tuned.load(folder, allow_code=True)
 
 
 def shuffle_answers(panel: Any) -> None:
@@ -194,11 +342,14 @@ class Plan:
 
     def __init__(self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str]) -> None:
         self.done, self.begun = done, set(done)
-        self.pairs = [(case, method) for case in cases for method in methods]
+        self.pairs = [(case, method) for case in cases for method in methods if fits(case, method)]
 
     def ready(self) -> Iterator[Setting]:
         for case, method in self.pairs:
             searched = search(case, method)
+            if ROWS is not None:
+                yield from (s for s in searched[:1] if s.key not in self.begun)
+                continue
             yield from (s for s in searched if s.key not in self.begun)
             found = [self.done[s.key] for s in searched if s.key in self.done]
             if len(found) == len(searched) and (good := [r for r in found if "failed" not in r]):
@@ -214,7 +365,11 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
+    parser.add_argument("--try", dest="tried", action="store_true", help="One run of two steps on 48 rows for each.")
     given = parser.parse_args()
+    if given.tried and ROWS is None:  # workers read it from their environment
+        settings = {"HUBSCOUT_EXPERIMENT_ROWS": "48", "HUBSCOUT_EXPERIMENT_STEPS": "2"}
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **settings})
     lines = given.out.read_text().splitlines() if given.out.is_file() else []
     plan = Plan({r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods)
     end = time.monotonic() + given.seconds

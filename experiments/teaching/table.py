@@ -113,6 +113,22 @@ ORDER = {
     "head from the posterior": False,
     "l2-sp": False,
     "twice the steps": False,
+    "b-tuning, views": True,
+    "b-tuning, uniform": True,
+    "b-tuning, precision": True,
+    "b-tuning, left out": True,
+    "b-tuning with mixup and ema": True,
+    "logit-kd, weak": True,
+    "logit-kd, views": True,
+    "logit-kd, tuned teachers": True,
+    "logit-kd, one tuned teacher": True,
+    "distill-weighted": True,
+    "distill-weighted, uniform": True,
+    "mixup": False,
+    "ema": False,
+    "soup of four runs": False,
+    "lora": False,
+    "the best teacher itself, tuned": False,
 }
 """Whether teachers are used, in the order of the lines."""
 

@@ -101,10 +101,15 @@ def main_table(runs: list[Run], set_name: str) -> list[str]:
         values = np.array(list(by_seed.values()))
         rate, strength = settings[method, teachers]
         cells = [
-            method, SHOWN.get(teachers, "–"), f"{rate:g}", "–" if strength is None else f"{strength:g}",
-            str(len(values)), f"{values.mean():.2f} ± {values.std(ddof=1):.2f}",
-            interval(ahead(by_seed, table["fine-tune", ""])), interval(ahead(by_seed, table[compared])),
-        ]  # fmt: skip
+            method,
+            SHOWN.get(teachers, "–"),
+            f"{rate:g}",
+            "–" if strength is None else f"{strength:g}",
+            str(len(values)),
+            f"{values.mean():.2f} ± {values.std(ddof=1):.2f}",
+            interval(ahead(by_seed, table["fine-tune", ""])),
+            interval(ahead(by_seed, table[compared])),
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -156,8 +161,11 @@ def spread(by_seed: dict[int, float]) -> str:
 
 def combination_table(found: dict[Line, dict[int, float]]) -> list[str]:
     """Distillation, and B-Tuning, from combinations of teachers of the target's architecture."""
-    names = {"mobilenetv2_coral_in1k": "ImageNet", "mobilenetv2_coral_inat_bird": "birds",
-             "mobilenetv2_coral_inat_insect": "insects"}  # fmt: skip
+    names = {
+        "mobilenetv2_coral_in1k": "ImageNet",
+        "mobilenetv2_coral_inat_bird": "birds",
+        "mobilenetv2_coral_inat_insect": "insects",
+    }
     lines = ["| method | teachers | test accuracy, % |", "|---|---|---|"]
     for (method, teachers), by_seed in found.items():
         parts = teachers.split("+")
@@ -174,8 +182,10 @@ def search_table(runs: list[Run], set_name: str) -> list[str]:
         if run["set_name"] == set_name and run["seed"] in SEARCH_SEEDS:
             found[run["method"], run["teachers"], run["strength"]][run["learning_rate"]].append(run)
     rates = sorted({rate for cells in found.values() for rate in cells})
-    lines = ["| method | teachers | strength | " + " | ".join(f"{rate:g}" for rate in rates) + " |",
-             "|---" * (len(rates) + 3) + "|"]  # fmt: skip
+    lines = [
+        "| method | teachers | strength | " + " | ".join(f"{rate:g}" for rate in rates) + " |",
+        "|---" * (len(rates) + 3) + "|",
+    ]
     for method, teachers, strength in sorted(found, key=lambda k: (k[1], ORDER.index(k[0]), k[2] or 0)):
         cells = [shown(found[method, teachers, strength].get(rate, [])) for rate in rates]
         value = "–" if strength is None else f"{strength:g}"
@@ -247,8 +257,14 @@ def draw_counts(runs: list[Run]) -> None:
             for place, several in zip(places, values, strict=True):
                 axis.plot([place + offset] * len(several), several, ".", color=colour, markersize=5)
             if (method, "joint3") in found:
-                axis.plot(2 + offset, fmean(found[method, "joint3"].values()), "D", color=colour, markersize=6,
-                          markerfacecolor="none")  # fmt: skip
+                axis.plot(
+                    2 + offset,
+                    fmean(found[method, "joint3"].values()),
+                    "D",
+                    color=colour,
+                    markersize=6,
+                    markerfacecolor="none",
+                )
         plain = fmean(finals(runs, set_name)["fine-tune", ""].values())
         axis.axhline(plain, color="black", linewidth=0.8, linestyle="--", label="fine-tuning, mean")
         if set_name == "pets":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hubscout.racing import Race, race
     from hubscout.ranking import Ranking, rank, select_teachers
     from hubscout.tasks import Task, open_task
-    from hubscout.tuning import Tuned, tune
+    from hubscout.tuning import Tuned, soup, tune
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,7 @@ _HOMES = {
     "race": "hubscout.racing",
     "rank": "hubscout.ranking",
     "select_teachers": "hubscout.ranking",
+    "soup": "hubscout.tuning",
     "tune": "hubscout.tuning",
     "Tuned": "hubscout.tuning",
 }
@@ -59,6 +60,7 @@ __all__ = [
     "race",
     "rank",
     "select_teachers",
+    "soup",
     "tune",
 ]
 

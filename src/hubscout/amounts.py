@@ -22,6 +22,12 @@ _SECONDS = {
     "h": 3600.0,
     "hour": 3600.0,
     "hours": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "w": 604800.0,
+    "week": 604800.0,
+    "weeks": 604800.0,
 }
 _PART = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z]*)")
 
@@ -73,7 +79,7 @@ def parse_limit(value: float | str, argument: str = "limit", *, least: int = 2) 
 
 
 def parse_seconds(value: float | str, argument: str = "budget") -> float:
-    """Read a time: seconds, or a text such as `20ms`, `90s`, `10min`, `1.5h`, `1h 30min`.
+    """Read a time: seconds, or a text such as `20ms`, `90s`, `10min`, `1h 30min`, `30d`, `8w`.
 
     Args:
         value: what was given.
@@ -87,7 +93,7 @@ def parse_seconds(value: float | str, argument: str = "budget") -> float:
         (600.0, 5400.0, 45.0, 0.02)
 
     """
-    wrong = f"{argument} must be a time such as 600, '20ms', '90s', '10min' or '1h 30min', not {value!r}."
+    wrong = f"{argument} must be a time such as 600, '20ms', '90s', '10min', '1h 30min' or '30d', not {value!r}."
     if isinstance(value, str):
         parts = _PART.findall(value.lower())
         rest = _PART.sub("", value.lower()).strip()

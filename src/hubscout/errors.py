@@ -12,6 +12,16 @@ from collections.abc import Iterable
 from hubscout.credentials import strip_credentials
 
 
+def did_you_mean(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """The end of a message on an unknown name: the nearest of `names`, if one is near.
+
+    >>> did_you_mean("resnet5", ["resnet50", "vit"], "timm/"), did_you_mean("bert", ["vit"])
+    (" Did you mean 'timm/resnet50'?", '')
+    """
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f" Did you mean {prefix + near[0]!r}?" if near else ""
+
+
 class HubscoutError(Exception):
     """The root of the tree: `except HubscoutError` catches everything that hubscout raises on purpose.
 
@@ -33,8 +43,7 @@ class UnknownNameError(InputError):
 
     def __init__(self, name: str, available: Iterable[str], *, context: str = "") -> None:
         names = sorted(available)
-        near = difflib.get_close_matches(str(name), names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(str(name), names)
         scope = f" {context}" if context else ""
         super().__init__(f"Unknown {self.what} {name!r}.{hint} Available{scope}: {', '.join(names) or 'none'}.")
         self.name = name

@@ -1,8 +1,11 @@
-"""Imports of packages that only some parts of hubscout need."""
+"""Imports of packages that only some parts of hubscout need, and of large ones."""
 
 from __future__ import annotations
 
+import gc
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 from hubscout.errors import MissingDependencyError
@@ -21,3 +24,17 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         raise MissingDependencyError(package, extra, purpose) from error
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection while large libraries are imported: they make objects by the hundred thousand, none of them
+    garbage, and looking through them again and again takes a quarter of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

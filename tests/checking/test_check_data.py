@@ -81,6 +81,29 @@ def test_texts_that_differ_in_case_and_marks_are_near_duplicates() -> None:
     assert sorted(sample.name for sample in found["near-duplicates"].groups[0]) == sorted([texts[5], texts[7]])
 
 
+def test_empty_texts_are_named_and_marks_are_no_duplicates_of_each_other() -> None:
+    texts = [f"a sentence of its own, number {row}" for row in range(60)]
+    texts[3], texts[9], texts[11] = "  ", "!!!", "..."
+    found = hs.check((texts, ["a", "b"] * 30))
+    assert [finding.name for finding in found.findings] == ["empty"]
+    assert [sample.row for group in found["empty"].groups for sample in group if sample.split == "train"] in ([3], [])
+    assert found["empty"].count == 1
+
+
+def test_tagged_sentences(tmp_path: Path) -> None:
+    """Duplicates across splits, the same sentence with other tags, rare tags."""
+    cities = ["Rome", "Oslo", "Bonn", "Lima", "Kiev", "Bern", "Riga", "Cairo"]
+    lines = [f"I O\nlive O\nin O\n{city} B-LOC\nsince O\n{year} O\n" for year in range(1990, 2002) for city in cities]
+    lines[5] = "Ann B-PER\nsings O\n"
+    (tmp_path / "train.txt").write_text("\n".join([*lines, lines[0].replace("B-LOC", "O")]))
+    (tmp_path / "test.txt").write_text("\n".join([lines[1], "No O\none O\nhere O\n"]))
+    found = hs.check(tmp_path)
+    assert {finding.name for finding in found.findings} == {"duplicates", "conflicts", "few-samples", "imbalance"}
+    assert {sample.split for sample in found["duplicates"].groups[0]} == {"train", "test"}
+    assert {sample.label for sample in found["conflicts"].groups[0]} == {"O O O B-LOC O O", "O O O O O O"}
+    assert "'B-PER' 1" in found["few-samples"].words
+
+
 def test_a_task_says_the_cheap_part_by_itself(folder: Path) -> None:
     notes = hs.open_task(folder).notes
     assert any("2 inputs occur again" in note and "1 of test are in train too" in note for note in notes)

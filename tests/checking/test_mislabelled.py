@@ -7,9 +7,14 @@ import pytest
 from torch import nn
 
 import hubscout as hs
-from hubscout.checking.mislabelled import find_suspects
+from hubscout.checking.mislabelled import find_suspects, predict_from_others
 from hubscout.errors import ModelError
+from hubscout.evidence import logme
 from hubscout.tasks import Task
+from hubscout.tasks.kinds import kind_of
+
+NAMES = ["Ann", "Bob", "Eve", "Tom", "Mia", "Sam"]
+VERBS = ["sings", "runs", "reads", "sleeps"]
 
 
 class Same(nn.Module):
@@ -70,6 +75,42 @@ def test_labels_and_numbers_that_are_wrong() -> None:
     finding = hs.check((inputs, numbers), Same(8))["mislabelled"]
     assert finding.count == 2
     assert "probably about" in finding.groups[0][0].remark
+
+
+def test_wrong_tags_are_found_by_word(word_encoder: str) -> None:
+    rng = np.random.default_rng(0)
+    sentences = [[rng.choice(NAMES), rng.choice(VERBS), "near", rng.choice(NAMES), "."] for _ in range(120)]
+    sentences = [[str(word) for word in one] for one in sentences]
+    tags = [["B-PER", "O", "O", "B-PER", "O"] for _ in sentences]
+    tags[17][1] = "B-PER"
+    tags[40][3] = "O"
+    task = Task.from_arrays(sentences, tags, kind="tagging", modality="tokens")
+    found = hs.check(task, word_encoder)
+    finding = found["mislabelled"]
+    assert "words" in finding.words
+    remarks = [group[0].remark for group in finding.groups[:2]]
+    wanted = {
+        f"word 2, {sentences[17][1]!r}, is B-PER: probably O",
+        f"word 4, {sentences[40][3]!r}, is O: probably B-PER",
+    }
+    assert set(remarks) == wanted
+    assert any("mislabelled words were looked for among 600 words" in note for note in found.notes)
+
+
+def test_predictions_are_those_of_fits_without_the_sample() -> None:
+    """Against fits that really leave each sample out: the same suspects, nearly the same predictions."""
+    inputs, classes = flowers(80)
+    labels = classes.copy()
+    labels[:8] = (labels[:8] + 1) % 3
+    kind = kind_of("classification")
+    closed = predict_from_others(inputs, labels, kind, 3)
+    fitted = np.empty_like(closed)
+    for row in range(len(labels)):
+        rest = np.arange(len(labels)) != row
+        evidence = logme(inputs[rest], labels[rest], classes=range(3), center=True, jackknife="none")
+        fitted[row] = evidence.predict(inputs[[row]])[0]
+    np.testing.assert_allclose(closed, fitted, atol=0.05)
+    assert (closed.argmax(1) == fitted.argmax(1)).mean() > 0.97
 
 
 def test_a_subset_names_the_samples_of_the_whole() -> None:

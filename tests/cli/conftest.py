@@ -54,6 +54,14 @@ def stop():
 '''
 
 
+@pytest.fixture(autouse=True)
+def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without --out goes to runs/ of the current folder."""
+    here = tmp_path / "current"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("zoo") / "networks.py"
@@ -112,3 +120,12 @@ class Slow(Channels):
 def slow():
     return Slow([1.0, 1.0, 1.0])
 """
+
+
+@pytest.fixture
+def run_folder(hubscout: Callable[..., Any], images: Path, zoo: str, tmp_path: Path) -> Path:
+    """A ranking of two models."""
+    folder = tmp_path / "run"
+    result = hubscout("rank", images, "-m", f"{zoo}:red,{zoo}:colours", "--out", folder, "-q")
+    assert result.exit_code == 0
+    return folder

@@ -20,7 +20,7 @@ def quick_demo(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Make the demo rank only the quickest of its models, at a low resolution; gives those that are installed."""
     if not all(find_spec(package) for package in ("mlxtend", "timm", "accelerate")):
         pytest.skip("needs hubscout[demo]")
-    from hubscout.cli import demo, demo_tuning
+    from hubscout.cli import demo
     from hubscout.hubs import list_models
 
     here = {entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine}
@@ -29,7 +29,7 @@ def quick_demo(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         pytest.skip("the packages of the demo's models are not installed")
     monkeypatch.setattr(demo, "VISION", tuple(chosen))
     monkeypatch.setattr(demo, "INPUT_SIZE", 64)
-    monkeypatch.setitem(demo_tuning.SETTINGS, "epochs", 2)
+    monkeypatch.setitem(demo.SETTINGS, "epochs", 2)
     return chosen
 
 

@@ -206,12 +206,21 @@ def text_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=16,
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_max_length=16,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                        intermediate_size=24, max_position_embeddings=16)  # fmt: skip
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=16,
+    )
     folder = tmp_path_factory.mktemp("bert")
     BertForMaskedLM(config).save_pretrained(folder)
     fast.save_pretrained(folder)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,6 +34,72 @@ def test_a_table_on_stdout_and_the_rest_on_stderr(hubscout: Run, images: Path, z
     ranking = Ranking.load(tmp_path / "run")
     assert ranking.best.identifier == f"{zoo}:colours"
     assert ranking.task.source is not None
+
+
+def test_a_ranking_without_out_is_saved_and_says_what_comes_next(hubscout: Run, images: Path, zoo: str) -> None:
+    models = ("-m", f"{zoo}:red,{zoo}:colours")
+    first = hubscout("rank", images, *models)
+    assert f"Without --out, the run goes to {Path('runs/colours-1')}" in first.stderr
+    tuning, page = first.stderr.partition("Next:\n")[2].replace(" \\\n", "").strip().splitlines()
+    assert tuning.split()[:3] == ["hubscout", "tune", str(images)]
+    assert page.strip() == "hubscout report runs/colours-1"
+    assert Ranking.load("runs/colours-1").best.identifier == f"{zoo}:colours"
+    hubscout("rank", images, *models)
+    hubscout("rank", images, *models, "--json")
+    hubscout("rank", images, *models, "--quiet")
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["colours-1", "colours-2"]
+
+
+def test_the_next_commands_can_be_typed_as_they_are(hubscout: Run, images: Path, zoo: str) -> None:
+    said = hubscout("rank", images, "-m", f"{zoo}:colours").stderr
+    for line in said.partition("Next:\n")[2].replace(" \\\n", "").strip().splitlines():
+        result = hubscout(*shlex.split(line)[1:])
+        assert result.exit_code in (0, 4), result.stderr  # 4: of so small a network, worse than guessing
+    assert Path("my-model/README.md").is_file()
+    assert Path("runs/colours-1/report.html").is_file()
+
+
+def test_a_ranking_of_which_nothing_came_leaves_no_folder(hubscout: Run, images: Path, zoo: str) -> None:
+    assert hubscout("rank", images, "-m", f"{zoo}:colours", "--metrics", "logmee").exit_code == 2
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("rank", "--budget"),
+        ("rank", "--limit"),
+        ("rank", "--time-limit"),
+        ("race", "--budget"),
+        ("race", "--max-latency"),
+        ("tune", "--budget"),
+        ("tune", "--limit"),
+    ],
+)
+def test_an_amount_that_is_none_is_said_before_the_data_are_read(hubscout: Run, command: str, option: str) -> None:
+    model = ["--model", "pypi/alexnet-features"] if command == "tune" else []
+    result = hubscout(command, "no/such/folder", *model, option, "soon", "--out", "run")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {option} must be ")
+
+
+@pytest.mark.parametrize("command", [("rank",), ("tune", "--model", "pypi/alexnet-features")])
+def test_a_label_column_of_a_folder_of_images_is_explained(
+    hubscout: Run, images: Path, command: tuple[str, ...]
+) -> None:
+    result = hubscout(*command, images, "--label", "breed")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: --label breed: this names a column of a table")
+    assert "the name of the sub-folder" in result.stderr
+    assert "from_image_folder" not in result.stderr
+
+
+def test_the_reason_of_a_failure_is_given_in_full_once(hubscout: Run, images: Path) -> None:
+    result = hubscout("rank", images, "-m", "pypi/nope", "--no-cache")
+    said = result.stdout + result.stderr
+    assert said.count("Available: alexnet-features") == 1
+    assert "pypi/nope: failed: Unknown packaged model 'nope'\n" in result.stderr
+    assert "Next:" not in result.stderr
 
 
 def test_json_is_all_there_is_on_stdout(hubscout: Run, images: Path, zoo: str) -> None:
@@ -127,9 +194,18 @@ def test_a_table_with_named_columns(hubscout: Run, zoo: str, tmp_path: Path, ima
     rows = "\n".join(f"{path},{path.parent.name}" for path in sorted(images.glob("*/*.png")))
     (tmp_path / "table.csv").write_text("picture,colour\n" + rows)
     result = hubscout(
-        "rank", tmp_path / "table.csv", "--image", "picture", "--label", "colour", "-m", f"{zoo}:colours",
-        "--no-cache", "--json", "-q",
-    )  # fmt: skip
+        "rank",
+        tmp_path / "table.csv",
+        "--image",
+        "picture",
+        "--label",
+        "colour",
+        "-m",
+        f"{zoo}:colours",
+        "--no-cache",
+        "--json",
+        "-q",
+    )
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["task"]["target_names"] == ["blue", "green", "red"]
 
@@ -175,9 +251,19 @@ def test_debug_shows_the_traceback_wherever_it_stands(hubscout: Run) -> None:
 def test_ctrl_c_in_a_real_process_keeps_what_is_finished(images: Path, slow_zoo: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [
-        sys.executable, "-m", "hubscout", "rank", str(images), "-m", f"{slow_zoo}:colours,{slow_zoo}:slow",
-        "--out", str(run), "--no-cache", "--batch-size", "2",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "hubscout",
+        "rank",
+        str(images),
+        "-m",
+        f"{slow_zoo}:colours,{slow_zoo}:slow",
+        "--out",
+        str(run),
+        "--no-cache",
+        "--batch-size",
+        "2",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         _wait_until(lambda: _events(run).count("model-started") == 2, seconds=60)
@@ -267,11 +353,27 @@ def test_passwords_in_urls_are_written_nowhere(
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", cache, "--json"),
         hubscout("report", run),
         hubscout("select", run, "-k", "2", "--method", "joint", "--allow-code"),
-        hubscout("tune", data, "-m", f"{zoo}:colours", "--method", "fine-tune", "--epochs", "1", "--out", model,
-                 "--cache", cache, "--set", "freeze=all", "--set", "head_init=posterior"),
+        hubscout(
+            "tune",
+            data,
+            "-m",
+            f"{zoo}:colours",
+            "--method",
+            "fine-tune",
+            "--epochs",
+            "1",
+            "--out",
+            model,
+            "--cache",
+            cache,
+            "--set",
+            "freeze=all",
+            "--set",
+            "head_init=posterior",
+        ),
         hubscout("rank", "memory://me:s3cret@nowhere/colours", "-m", f"{zoo}:red"),
         hubscout("rank", data, "-m", f"{zoo}:red", "--cache", "nosuch://me:s3cret@store/x", "--out", tmp_path / "b"),
-    ]  # fmt: skip
+    ]
     for number, result in enumerate(results):
         assert "s3cret" not in result.stdout + result.stderr, number
     assert [result.exit_code for result in results[:3]] == [3, 0, 0]

@@ -57,12 +57,34 @@ def test_most_blocks_run() -> None:
 
 def test_every_page_of_the_plan_is_there() -> None:
     wanted = {
-        "tutorial", "how-to/image-folder", "how-to/csv", "how-to/text-pairs", "how-to/named-entities",
-        "how-to/regression", "how-to/own-model", "how-to/offline", "how-to/budget", "how-to/cluster", "how-to/report",
-        "how-to/plug-in", "architecture", "public-api",
-        "explanation/evidence", "explanation/why-logme", "explanation/what-the-number-means", "explanation/b-tuning",
-        "explanation/teachers", "coming-from/thuml-logme", "coming-from/transformer-ranker", "coming-from/tllib",
-    }  # fmt: skip
+        "tutorial",
+        "how-to/image-folder",
+        "how-to/csv",
+        "how-to/text-pairs",
+        "how-to/named-entities",
+        "how-to/regression",
+        "how-to/own-model",
+        "how-to/offline",
+        "how-to/budget",
+        "how-to/cluster",
+        "how-to/report",
+        "how-to/plug-in",
+        "how-to/tune",
+        "how-to/trackers",
+        "how-to/deploy",
+        "first-session",
+        "results",
+        "architecture",
+        "public-api",
+        "explanation/evidence",
+        "explanation/why-logme",
+        "explanation/what-the-number-means",
+        "explanation/b-tuning",
+        "explanation/teachers",
+        "coming-from/thuml-logme",
+        "coming-from/transformer-ranker",
+        "coming-from/tllib",
+    }
     assert {f"docs/{name}.md" for name in wanted} <= set(pages())
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,3 +94,28 @@ def test_the_notebook_is_part_of_the_site(site: Path) -> None:
 
 def test_examples_in_docstrings_are_blocks_of_code(site: Path) -> None:
     assert "<blockquote>" not in (site / "metrics" / "logme.html").read_text()
+
+
+def test_links_of_the_site_lead_somewhere(site: Path) -> None:
+    lost = []
+    for page in site.rglob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"]+)"', page.read_text()):
+            path = target.partition("#")[0].partition("?")[0]
+            if path and not re.match(r"\w+:", path) and page.name != "404.html" and not (page.parent / path).exists():
+                lost.append(f"{page.relative_to(site)}: {target}")
+    assert lost == []
+
+
+@pytest.mark.browser
+def test_a_site_opened_from_a_file_can_be_searched(site: Path, browser: Any) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "how-to" / "csv.html").as_uri())
+    page.click(".md-search__input")
+    page.locator(".md-search__input").press_sequentially("patience")
+    page.wait_for_selector(".md-search-result__item")
+    found = [link.get_attribute("href") for link in page.locator(".md-search-result__link").all()]
+    assert any("reference/tuning.html" in address for address in found)
+    assert [url for url in asked if not url.startswith("file:")] == []
+    page.close()

@@ -191,9 +191,12 @@ def test_a_script_needs_no_guard_and_no_close(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_workers_quietly(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT.format(seconds=1000).replace("LocalEngine(workers=1)\n", LATE))
     process = subprocess.Popen(
-        [sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, str(tmp_path / "script.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     worker = int((process.stdout or sys.stdin).readline())
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all processes hear it
     _, said = process.communicate(timeout=30)

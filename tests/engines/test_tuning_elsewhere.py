@@ -31,9 +31,15 @@ def test_the_reference_search(small: Task, zoo: Path, engine: RayEngine, cluster
     here = reference(small, models, out=tmp_path / "here", grid=grid, **OPTIONS)
     notes: list[object] = []
     there = reference(
-        small, models, out=tmp_path / "there", grid=grid, engine="ray", observer=notes.append,
-        engine_options={"address": cluster.address}, **OPTIONS,  # type: ignore[attr-defined]
-    )  # fmt: skip
+        small,
+        models,
+        out=tmp_path / "there",
+        grid=grid,
+        engine="ray",
+        observer=notes.append,
+        engine_options={"address": cluster.address},
+        **OPTIONS,  # type: ignore[attr-defined]
+    )
     assert there.to_mapping() == here.to_mapping()
     results = {(t.model, t.learning_rate): (t.validation, t.test, t.failure) for t in here.trials}
     assert {(t.model, t.learning_rate): (t.validation, t.test, t.failure) for t in there.trials} == results
@@ -45,9 +51,14 @@ def test_the_comparison_of_methods(small: Task, zoo: Path, engine: RayEngine, cl
     chosen: dict[str, object] = {"methods": ("fine-tune", "b-tuning"), "seeds": (0,), **OPTIONS}
     here = compare(small, target, [teacher], **chosen)  # type: ignore[arg-type]
     there = compare(
-        small, target, [teacher], out=tmp_path / "there", engine="ray",
-        engine_options={"address": cluster.address}, **chosen,  # type: ignore[arg-type, attr-defined]
-    )  # fmt: skip
+        small,
+        target,
+        [teacher],
+        out=tmp_path / "there",
+        engine="ray",
+        engine_options={"address": cluster.address},
+        **chosen,  # type: ignore[arg-type, attr-defined]
+    )
     assert {(t.method, t.seed): (t.validation, t.test) for t in there.trials} == {
         (t.method, t.seed): (t.validation, t.test) for t in here.trials
     }

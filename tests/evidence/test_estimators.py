@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hubscout.errors import InputError
 from hubscout.evidence import LogMEClassifier, LogMERegressor, Statistics, logme, maximize_evidence
 from hubscout.evidence.checks import default_center
-from hubscout.evidence.estimators import probability_of_largest
+from hubscout.evidence.largest_draw import probability_of_largest
 from hubscout.metrics import score
 
 
@@ -223,3 +223,56 @@ def test_sparse_features_give_what_dense_ones_do():
     for estimator in (LogMEClassifier(), LogMERegressor()):
         dense = estimator.fit(X, y).predict(X)
         np.testing.assert_allclose(estimator.fit(csr_array(X), y).predict(csr_array(X)), dense)
+
+
+def weighted_and_repeated(rng, n, dim):
+    """Features, and how often each row is to count; and the same with every row as often."""
+    X, times = rng.normal(size=(n, dim)) + 3.0, rng.integers(0, 4, size=n)
+    return X, times, np.repeat(np.arange(n), times)
+
+
+@pytest.mark.parametrize("dim", [6, 60])
+@pytest.mark.parametrize("center", [None, False])
+def test_a_weight_of_two_is_the_row_twice(dim, center):
+    rng = np.random.default_rng(0)
+    X, times, repeated = weighted_and_repeated(rng, 40, dim)
+    classes = (X[:, 0] + rng.normal(size=40) > 3).astype(int) + (X[:, 1] > 4)
+    labels = np.column_stack([classes > 0, X[:, 2] + rng.normal(size=40) > 3]).astype(int)
+    numbers = X[:, :2] @ rng.normal(size=(2, 2)) + rng.normal(size=(40, 2))
+    for make, y in ((LogMEClassifier, classes), (LogMEClassifier, labels), (LogMERegressor, numbers)):
+        weighted = make(center=center).fit(X, y, sample_weight=times)
+        twice = make(center=center)
+        for rows in np.array_split(repeated, 3):
+            twice.partial_fit(X[rows], y[rows], **({"classes": np.unique(classes)} if y is classes else {}))
+        np.testing.assert_allclose(weighted.predict(X), twice.predict(X), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(weighted.evidence_.per_target, twice.evidence_.per_target, rtol=0, atol=1e-9)
+        assert weighted.evidence_.n == len(repeated)
+        if make is LogMEClassifier:
+            np.testing.assert_allclose(weighted.predict_proba(X), twice.predict_proba(X), rtol=0, atol=1e-9)
+        whole = make(center=center).fit(X[repeated], y[repeated])
+        if not whole.evidence_.unbounded:
+            np.testing.assert_allclose(weighted.evidence_.per_target, whole.evidence_.per_target, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(weighted.coef_, whole.coef_, rtol=0, atol=1e-9)
+
+
+def test_fractions_of_weights_add_up_over_batches():
+    rng = np.random.default_rng(1)
+    X, y, weights = rng.normal(size=(30, 5)), rng.normal(size=30), rng.uniform(0.1, 2.0, size=30)
+    once = LogMERegressor().fit(X, y, sample_weight=weights)
+    parts = LogMERegressor()
+    for rows in (slice(0, 10), slice(10, 30)):
+        parts.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
+    again = LogMERegressor().fit(X, y, sample_weight=weights / 2).partial_fit(X, y, sample_weight=weights / 2)
+    for other in (parts, again):
+        np.testing.assert_allclose(other.predict(X), once.predict(X), rtol=0, atol=1e-9)
+    assert once.evidence_.n == pytest.approx(weights.sum())
+    # A hundredth of the weights is little evidence: less is explained than with all of them.
+    little = LogMERegressor().fit(X, y, sample_weight=weights / 20)
+    assert np.abs(little.coef_).sum() <= np.abs(once.coef_).sum()
+
+
+def test_weights_that_are_none_are_refused():
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    for weights, said in (([1, 1, 1, -1], "not negative"), ([0, 0, 0, 0], "zero for every"), ([1, 2], "one number")):
+        with pytest.raises(InputError, match=said):
+            LogMEClassifier().fit(X, y, sample_weight=weights)

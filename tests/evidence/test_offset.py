@@ -207,6 +207,6 @@ def test_directions_that_squares_lose_are_found_or_said(size):
     assert result.rank == 6
     if size > 1e8:
         return  # without the rows, nobody can tell such features from duplicated ones
-    with pytest.warns(RoundingWarning, match="nats a sample of the score are rounding"):
+    with pytest.warns(RoundingWarning, match="nats per sample of the score are rounding"):
         from_sums = maximize_evidence(Statistics("regression", ["y"]).update(features, y))
     assert abs(from_sums.score - expected) <= from_sums.rounding

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from hubscout.errors import InputError
 from hubscout.features import PreparedPool, extract
+from hubscout.features.decoded import free_bytes
 from hubscout.tasks import Split, Task
 
 
@@ -78,3 +80,11 @@ def test_tokens_are_not_kept(make_tagger: Any, make_tagging_task: Any) -> None:
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(InputError, match="limit_bytes"):
         PreparedPool(-1)
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux alone tells it there")
+def test_memory_that_holds_files_counts_as_free() -> None:
+    """Files that were read lately fill all memory in the end, and make room at once."""
+    sizes = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(sizes["MemAvailable"].split()[0]) * 1024
+    assert free_bytes() == pytest.approx(available, rel=0.2)

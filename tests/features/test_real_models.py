@@ -124,9 +124,12 @@ def _train_paths(task: Task) -> set[str]:
 @needs_encoder
 def test_a_real_text_encoder_does_not_mind_the_order_of_batches() -> None:
     texts = [
-        "Is it raining?", "The parliament passed the bill after a long and heated debate.", "No.",
-        "Who wrote the novel that the film of 1972 was based on?", "A goal in the last minute decided the match.",
-    ] * 8  # fmt: skip
+        "Is it raining?",
+        "The parliament passed the bill after a long and heated debate.",
+        "No.",
+        "Who wrote the novel that the film of 1972 was based on?",
+        "A goal in the last minute decided the match.",
+    ] * 8
     labels = np.array([0, 1, 0, 0, 1] * 8)
     task = Task("texts", "classification", "text", ("a", "b"), {"train": Split(texts, labels)}, "texts-of-five")
     result = extract("pypi/all-minilm-l6-v2", task, device="cpu", batch_size=7)

@@ -58,17 +58,32 @@ def ranking_record() -> dict[str, Any]:
     from hubscout.runs.row import Dropped, Failure
 
     task = TaskSummary(
-        name="pets", kind="classification", modality="image", fingerprint="f" * 16, target_names=("cat", "dog"),
-        rows={"train": 9}, notes=(), source=None,
-    )  # fmt: skip
+        name="pets",
+        kind="classification",
+        modality="image",
+        fingerprint="f" * 16,
+        target_names=("cat", "dog"),
+        rows={"train": 9},
+        notes=(),
+        source=None,
+    )
     rows = tuple(
         Row(
-            identifier=name, score=score, scores={"logme": score}, standard_error=0.1, gain=1.0, per_target=(1.0, 2.0),
-            block_scores=(score, score + 0.1, score - 0.2), block_sizes=(3, 3, 3), n=9, feature_dim=4, params=10,
+            identifier=name,
+            score=score,
+            scores={"logme": score},
+            standard_error=0.1,
+            gain=1.0,
+            per_target=(1.0, 2.0),
+            block_scores=(score, score + 0.1, score - 0.2),
+            block_sizes=(3, 3, 3),
+            n=9,
+            feature_dim=4,
+            params=10,
             dropped=Dropped(n=3, stage=1, leader="a", probability=0.001) if name == "c" else None,
         )
         for name, score in (("a", 0.5), ("b", 0.4), ("c", 0.1))
-    )  # fmt: skip
+    )
     failures = (Failure(identifier="d", error="ModelError", reason="no weights"),)
     ranking = Ranking(task=task, metrics=("logme",), rows=rows, failures=failures)
     return json.loads(json.dumps(to_json(ranking)))
@@ -137,9 +152,15 @@ def test_known_results_in_a_table(text: str) -> None:
 
 
 TRIAL = {
-    "run": {"task": "t"}, "model": "m", "learning_rate": 0.1, "weight_decay": 0.0, "validation": 0.5, "test": 0.5,
-    "seconds": 1.0, "failure": "",
-}  # fmt: skip
+    "run": {"task": "t"},
+    "model": "m",
+    "learning_rate": 0.1,
+    "weight_decay": 0.0,
+    "validation": 0.5,
+    "test": 0.5,
+    "seconds": 1.0,
+    "failure": "",
+}
 
 
 @common

@@ -38,9 +38,15 @@ MANY = int(os.environ.get("HUBSCOUT_POISONS", "30"))
 FIRST = int(os.environ.get("HUBSCOUT_POISONS_FROM", "0"))
 LONG_AGO = 1_700_000_000
 PAGES = (
-    "/", "/rows", "/api/runs", "/run/poisoned", "/report/poisoned", "/api/runs/poisoned",
-    "/compare?run=poisoned&run=sound", "/run/sound",
-)  # fmt: skip
+    "/",
+    "/rows",
+    "/api/runs",
+    "/run/poisoned",
+    "/report/poisoned",
+    "/api/runs/poisoned",
+    "/compare?run=poisoned&run=sound",
+    "/run/sound",
+)
 
 ZOO = """
 from torch import nn
@@ -86,7 +92,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     request = {"name": "poisoned", "data": "colours", "models": models, "metrics": "logme"}
     note = {"format": "hubscout-serve", "version": 1, "pid": 999_999, "created": 1.0, "host": platform.node()}
     (folder / "serve.json").write_text(json.dumps({**note, "request": request}))
-    (folder / "rank.log").write_bytes(b"it said \xff\n")
+    (folder / "serve.log").write_bytes(b"it said \xff\n")
     return folder
 
 

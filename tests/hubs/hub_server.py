@@ -203,8 +203,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _facts(self, name: str) -> dict[str, Any]:
         repository = self.server_hub.repositories[name]
-        return {"id": name, "modelId": name, "downloads": 7, "tags": ["transformers"], "gated": repository.gated,
-                "private": repository.private, **repository.facts}  # fmt: skip
+        return {
+            "id": name,
+            "modelId": name,
+            "downloads": 7,
+            "tags": ["transformers"],
+            "gated": repository.gated,
+            "private": repository.private,
+            **repository.facts,
+        }
 
     def _search(self, query: dict[str, list[str]]) -> None:
         words = [word.lower() for word in query.get("search", [""])]

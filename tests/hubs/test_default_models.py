@@ -10,16 +10,16 @@ from hubscout.hubs.default_models import DEFAULTS, SIZES, default_models
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.timm_hub import import_timm
 
-ALL = sorted({one for sizes in DEFAULTS.values() for models in sizes.values() for one in models}, key=str)
-OF_TIMM = [Identifier.parse(one.identifier) for one in ALL if one.identifier.startswith("timm/")]
+ALL = sorted({one for sizes in DEFAULTS.values() for models in sizes.values() for one in models})
+OF_TIMM = [Identifier.parse(one) for one in ALL if one.startswith("timm/")]
 
 
 def test_every_kind_of_input_has_lists_of_all_sizes_with_reasons():
     for sizes in DEFAULTS.values():
         assert tuple(sizes) == SIZES
         for models in sizes.values():
-            assert len({one.identifier for one in models}) == len(models) >= 2
-            assert all(one.reason for one in models)
+            assert len(models) >= 2
+            assert all(models.values())
 
 
 @pytest.mark.parametrize("identifier", OF_TIMM, ids=str)
@@ -34,11 +34,11 @@ def test_what_is_said_of_the_sizes_of_image_models_is_true():
 
     timm = import_timm()
     for models in DEFAULTS["image"].values():
-        for one in models:
-            name = Identifier.parse(one.identifier).name.partition(".")[0]
+        for identifier, reason in models.items():
+            name = Identifier.parse(identifier).name.partition(".")[0]
             with torch.device("meta"):
                 count = sum(p.numel() for p in timm.create_model(name, num_classes=0).parameters())
-            assert one.reason.startswith(f"{count / 1e6:.0f}M;"), (one, count)
+            assert reason.startswith(f"{count / 1e6:.0f}M;"), (identifier, count)
 
 
 def test_options_of_a_list_are_understood():
@@ -62,7 +62,7 @@ def test_with_a_hub_the_list_and_without_one_what_is_here(client):
     names = ("hf/acme/bert", "timm/test_resnet.r160_in1k", "sentence-transformers/tiny")
     assert all("error" not in client.attempt(name) for name in names)
     found, notes = client.run(LISTED.format("image"))
-    assert found == [one.identifier for one in DEFAULTS["image"]["small"]]
+    assert found == list(DEFAULTS["image"]["small"])
     assert notes == ["Models: the 6 of the list 'small' for image inputs."]
     client.run("from hubscout.hubs import connection; result = connection.note_silence('the hub is gone')")
     try:

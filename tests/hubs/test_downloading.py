@@ -85,8 +85,17 @@ def test_a_terminal_shows_a_bar(hub, images, tmp_path):
 def test_a_tuning_tells_of_its_downloads(hub, images, tmp_path):
     options = ["--set", "epochs=1", "--set", "batch_size=8"]
     said = run_command(
-        hub, tmp_path / "home", "tune", images, "--model", NAME, "--method", "fine-tune", *options,
-        "--out", tmp_path / "tuned",
-    )  # fmt: skip
+        hub,
+        tmp_path / "home",
+        "tune",
+        images,
+        "--model",
+        NAME,
+        "--method",
+        "fine-tune",
+        *options,
+        "--out",
+        tmp_path / "tuned",
+    )
     assert re.search(r"downloading [\d.]+ MB", said)
     assert re.search(r"downloaded [\d.]+ MB in", said)

@@ -66,7 +66,7 @@ def test_a_download_that_stalls_says_so(client, hub):
         found = client.attempt("hf/acme/stalled")
     client.forget()
     assert "the hub stopped sending" in found["text"]
-    assert any("goes on where it stopped" in text for text in found["messages"])
+    assert any("resuming where it stopped" in text for text in found["messages"])
 
 
 def test_messages_are_whole():

@@ -31,11 +31,17 @@ def test_what_the_hub_tells_is_listed(client, shelf):
     entries, notes = listing(client, "list_models('hf/shelf/net-299')")
     assert entries == [
         {
-            "identifier": "hf/shelf/net-299", "params": 2990, "flops": None, "source_data": "wikipedia",
-            "licence": "mit", "downloads": 299, "input_size": None, "on_this_machine": False,
+            "identifier": "hf/shelf/net-299",
+            "params": 2990,
+            "flops": None,
+            "source_data": "wikipedia",
+            "licence": "mit",
+            "downloads": 299,
+            "input_size": None,
+            "on_this_machine": False,
             "modalities": [],
         }
-    ]  # fmt: skip
+    ]
     assert notes == []
 
 

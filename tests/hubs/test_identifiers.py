@@ -43,3 +43,10 @@ def test_values_that_look_like_text_stay_text():
         "arch": "timm/resnet18",
         "pad_type": "same",
     }
+
+
+def test_an_unknown_option_names_those_that_there_are():
+    identifier = Identifier.parse("hf/acme/bert?poling=mean")
+    with pytest.raises(InputError, match="unknown option 'poling'; allowed: pooling, pairs"):
+        identifier.check_options(("pooling", "pairs"))
+    Identifier.parse("hf/acme/bert?pairs=cross").check_options(("pooling", "pairs"))

@@ -86,7 +86,7 @@ def test_what_can_go_wrong(weights, tmp_path):
     with pytest.raises(ModelNotFoundError, match="Did you mean 'timm/mobilenetv2_035'"):
         load(f"file:{path}?arch=timm/mobilenetv2_35")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(CheckpointError, match="no folder of timm, transformers or sentence-transformers"):
+    with pytest.raises(CheckpointError, match="not a folder of timm, transformers or sentence-transformers"):
         load(f"file:{tmp_path / 'folder'}")
     (tmp_path / "folder" / "config.json").write_text("{cut")
     with pytest.raises(CheckpointError, match="not JSON"):

@@ -55,7 +55,7 @@ def test_a_model_that_is_gone_says_so() -> None:
 
 
 def test_what_is_no_model() -> None:
-    with pytest.raises(InputError, match="int is no model"):
+    with pytest.raises(InputError, match="int is not a model"):
         register(3)
     network = Small()
     with pytest.raises(InputError, match="takes no options"):
@@ -101,6 +101,7 @@ def test_a_model_of_transformers_finds_its_tokenizer_or_is_given_one(bert: Path)
 def test_a_sentence_transformer(bert: Path) -> None:
     library = pytest.importorskip("sentence_transformers")
     encoder = library.SentenceTransformer(str(bert), device="cpu")
+    assert register(encoder) == f"memory:{bert.name}"
     backbone = load(register(encoder, "mine"))
     batch = backbone.preprocessing.collate([backbone.preprocessing("the cat sits on the mat")])
     with torch.no_grad():

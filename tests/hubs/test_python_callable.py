@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hub_models import run
 
 from hubscout.errors import InputError, ModelError, ModelNotFoundError
 from hubscout.hubs import load
@@ -73,11 +74,6 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "neighbour.py").write_text("WIDTH = 16\n")
     monkeypatch.syspath_prepend(tmp_path)
     return "my_models"
-
-
-def run(backbone, samples, layers=()):
-    with torch.no_grad():
-        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]), layers)
 
 
 def test_a_module_in_timms_shape(models, image):

@@ -82,7 +82,7 @@ def test_a_connection_that_is_cut_goes_on_where_it_stopped(client, hub):
     with hub.fault("/storage/", cut_after=60_000, times=2):
         found = client.attempt("hf/acme/cut")
     assert "commit" in found, found
-    assert any("goes on where it stopped" in text for text in found["messages"])
+    assert any("resuming where it stopped" in text for text in found["messages"])
     assert found["bytes"][-1][0] == found["bytes"][-1][1]
 
 

@@ -7,17 +7,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from hub_models import run
 
 from hubscout.errors import InputError
 from hubscout.hubs import load
 
 TEXTS = ["The cat sits on the mat.", "Shares fell."]
 NAMES = ["no", "maybe", "yes"]
-
-
-def run(backbone, samples):
-    with torch.no_grad():
-        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]))
 
 
 def save(backbone, folder, kind):
@@ -29,9 +25,13 @@ def save(backbone, folder, kind):
 
 @pytest.mark.parametrize(
     ("name", "pooling"),
-    [(name, pooling) for name in ("bert", "gpt2", "bert_classifier") for pooling in ("mean", "cls", "last", "max")
-     if (name, pooling) != ("gpt2", "last")],
-)  # fmt: skip
+    [
+        (name, pooling)
+        for name in ("bert", "gpt2", "bert_classifier")
+        for pooling in ("mean", "cls", "last", "max")
+        if (name, pooling) != ("gpt2", "last")
+    ],
+)
 def test_texts_become_a_sentence_encoder_that_ends_in_the_head(name, pooling, tmp_path, request):
     from sentence_transformers import SentenceTransformer
 
@@ -176,6 +176,20 @@ def test_words_become_a_token_classifier(bert, tmp_path):
     torch.testing.assert_close(logits[first], expected, atol=1e-5, rtol=1e-4)
     assert model.config.id2label == dict(enumerate(NAMES))
     torch.testing.assert_close(run(load(f"file:{tmp_path}"), [words]).logits, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("words", ["last", "mean"])
+def test_words_by_other_tokens_are_saved_and_opened_so(words, bert, tmp_path):
+    backbone = load(f"file:{bert}?words={words}")
+    head = save(backbone, tmp_path, "tagging")
+    sentence = ["rejections", "unbelievable", "call"]
+    with torch.no_grad():
+        expected = head(run(backbone, [sentence]).features)
+        other = head(run(load(f"file:{bert}"), [sentence]).features)
+    assert not torch.allclose(expected, other, atol=1e-3)
+    again = load(f"file:{tmp_path}")
+    assert type(again.module).__name__ == "BertForTokenClassification"
+    torch.testing.assert_close(run(again, [sentence]).logits, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["vit", "convnext"])

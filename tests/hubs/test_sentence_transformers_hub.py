@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hub_models import run
 
 from hubscout.errors import InputError, ModelError, ModelNotFoundError
 from hubscout.hubs import Identifier, load
@@ -21,11 +22,6 @@ def encoder_folder(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     sentence_transformers.SentenceTransformer(modules=parts, device="cpu").save(str(folder))
     return folder
-
-
-def run(backbone, samples, layers=()):
-    with torch.no_grad():
-        return backbone(backbone.preprocessing.collate([backbone.preprocessing(s) for s in samples]), layers)
 
 
 def test_features_are_what_the_library_encodes(encoder_folder):

@@ -1,55 +1,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hub_models import run, save_hub_folder
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError, UnknownHubError
 from hubscout.hubs import list_models, load, prepare_torchvision
 
 prepare_torchvision()
 timm = pytest.importorskip("timm")
-
-
-def run(backbone, images, layers=()):
-    batch = backbone.preprocessing.collate([backbone.preprocessing(image) for image in images])
-    with torch.inference_mode():
-        return backbone(batch, layers)
-
-
-def save_hub_folder(architecture: str, folder: Path, **arguments) -> torch.nn.Module:
-    torch.manual_seed(0)
-    model = timm.create_model(architecture, **arguments).eval()
-    from timm.models import save_for_hf
-
-    save_for_hf(model, str(folder), model_args=arguments, safe_serialization=True)
-    return model
-
-
-@pytest.mark.parametrize(
-    "architecture",
-    ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "vgg11"],
-)
-def test_features_and_logits_are_those_of_the_two_halves(architecture, image):
-    torch.manual_seed(0)
-    backbone = load(f"timm/{architecture}?pretrained=false")
-    model = backbone.module
-    output = run(backbone, [image, image.rotate(180)], backbone.layer_names)
-    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
-    batch = torch.stack([transform(image), transform(image.rotate(180))])
-    with torch.inference_mode():
-        expected = model.forward_head(model.forward_features(batch), pre_logits=True)
-        torch.testing.assert_close(output.features, expected, atol=1e-4, rtol=1e-3)
-        torch.testing.assert_close(output.logits, model(batch), atol=1e-4, rtol=1e-3)
-    assert backbone.card.feature_dim == expected.shape[1] == model.head_hidden_size
-    assert backbone.card.source_classes == 1000
-    assert backbone.card.params == sum(p.numel() for p in model.parameters())
-    assert len(output.layers) == len(model.feature_info)
-    for info in model.feature_info:
-        assert output.layers[info["module"]].shape == (2, info["num_chs"])
 
 
 def test_operations_are_counted_without_running(image):
@@ -68,29 +30,6 @@ def test_a_folder_that_timm_saved(tmp_path, image):
     assert load(backbone.card.identifier).card == backbone.card
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression"])
-def test_a_backbone_with_a_new_head_opens_in_timm(tmp_path, kind, image):
-    torch.manual_seed(0)
-    backbone = load("timm/mobilenetv2_035?pretrained=false&pad_type=same", mean=0.5, std=0.25, input_size=64)
-    head = torch.nn.Linear(backbone.card.feature_dim, 3)
-    before = backbone.module.state_dict()["classifier.weight"].clone()
-    backbone.save(tmp_path, head=head, target_names=["cat", "dog", "owl"], kind=kind)
-    assert torch.equal(backbone.module.state_dict()["classifier.weight"], before)
-    with torch.inference_mode():
-        expected = head(run(backbone, [image]).features)
-
-    model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
-    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
-    with torch.inference_mode():
-        torch.testing.assert_close(model(transform(image)[None]), expected, atol=1e-4, rtol=1e-3)
-    assert model.pretrained_cfg["label_names"] == ["cat", "dog", "owl"]
-
-    again = load(f"file:{tmp_path}")
-    torch.testing.assert_close(run(again, [image]).logits, expected)
-    assert again.card.source_classes == 3
-    assert again.preprocessing.config.input_size == (3, 64, 64)
-
-
 def test_the_weights_of_a_name_are_never_random():
     with pytest.raises(ModelNotFoundError, match="not in the local cache, and the hub is switched off"):
         load("timm/resnet10t.c3_in1k")
@@ -105,31 +44,6 @@ def test_names_that_timm_does_not_have():
         load("timm/resnet50.a9_in1k")
     with pytest.raises(UnknownHubError, match="Did you mean 'timm'"):
         load("tim/resnet50")
-
-
-def test_layers_that_are_not_there(image):
-    backbone = load("timm/resnet10t?pretrained=false")
-    with pytest.raises(InputError, match=r"no layer 'layer9'.*layer4"):
-        run(backbone, [image], ("layer9",))
-
-
-def test_the_fingerprint_covers_weights_and_normalisation(tmp_path):
-    save_hub_folder("mobilenetv2_035", tmp_path)
-    prints = [
-        load(f"file:{tmp_path}{options}").card.weights_fingerprint for options in ("", "", "?mean=0.5", "?std=0.5")
-    ]
-    assert prints[0] == prints[1]
-    assert len(set(prints)) == 3
-
-
-def test_gradients_flow_and_mode_is_left_to_the_caller(image):
-    backbone = load("timm/mobilenetv2_035?pretrained=false")
-    assert not backbone.module.training
-    backbone.module.train()
-    batch = backbone.preprocessing.collate([backbone.preprocessing(image)] * 2)
-    backbone(batch).features.sum().backward()
-    assert backbone.module.training
-    assert backbone.module.conv_stem.weight.grad.abs().sum() > 0
 
 
 def test_listing_offline_says_so(monkeypatch, tmp_path):

@@ -7,9 +7,14 @@ from hubscout.hubs import ModelCard
 from hubscout.metrics import score
 
 CARD = ModelCard(
-    identifier="timm/x", architecture="x", modalities=("image",), feature_dim=8, params=1000, bytes=4000,
+    identifier="timm/x",
+    architecture="x",
+    modalities=("image",),
+    feature_dim=8,
+    params=1000,
+    bytes=4000,
     source_accuracy=0.75,
-)  # fmt: skip
+)
 
 
 def test_values_come_from_the_card():

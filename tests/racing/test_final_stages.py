@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from racing_networks import QUICK, names
 
+from hubscout.engines import LocalEngine
 from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
 from hubscout.racing import race
 from hubscout.racing.elimination import better_rate
@@ -63,6 +65,17 @@ def test_one_that_cannot_be_taught_leaves_the_winner(task: Task, networks: Path,
     assert found.deployed is None
     assert any("could not be taught" in note for note in found.notes)
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).model == big
+
+
+def test_one_whose_process_dies_while_it_is_taught_leaves_the_winner(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    big, small = names(networks, "width=64", "dies=true&width=8")
+    with closing(LocalEngine(workers=1, attempts=1)) as engine:
+        found = race(task, big, out=tmp_path / "run", deploy=small, engine=engine, **OPTIONS)
+    assert found.deployed is None
+    assert any("could not be taught" in note and "died once" in note for note in found.notes)
+    assert found.tuned is not None
 
 
 def test_one_that_has_raced_keeps_its_rate(task: Task, networks: Path, tmp_path: Path) -> None:

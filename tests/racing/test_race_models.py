@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from racing_networks import QUICK, names
 
 from hubscout.engines import LocalEngine
-from hubscout.engines.process_memory import forget
+from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TaskError
 from hubscout.racing import race
 from hubscout.ranking import rank
@@ -33,6 +34,11 @@ def test_the_network_that_can_learn_wins_and_is_saved(task: Task, networks: Path
     assert sum(one.p_best or 0.0 for one in found.order) == pytest.approx(1.0)
     assert "width=64 won at a learning rate of" in found.answer
     assert "P(best)" in str(found)
+    alone = replace(found, looks=tuple(look for look in found.looks if look.arm.model == models[1]))
+    assert {one.p_best for one in alone.order} == {None}
+    assert "the only one of 3 models that there was time to tune" in alone.answer
+    two = replace(found, looks=tuple(look for look in found.looks if look.arm.model != models[0]))
+    assert "of the 2 that were tuned, out of 3" in two.answer
     again = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
     np.testing.assert_allclose(
         again.predict(list(task.test.inputs)).values, found.tuned.predict(list(task.test.inputs)).values, atol=1e-5

@@ -74,7 +74,7 @@ def test_data_in_memory_is_ranked_and_tuned(look: Any, array_task: Task) -> None
 
 
 def test_what_is_no_model() -> None:
-    with pytest.raises(InputError, match="float is no model"):
+    with pytest.raises(InputError, match="float is not a model"):
         find_candidates([3.5])
     with pytest.raises(InputError, match="models is empty"):
         find_candidates({})

@@ -51,6 +51,9 @@ def test_the_parts_of_a_real_run_in_order(run: Run) -> None:
         "targets",
         "layers",
         "convergence",
+        "by-target",
+        "confusion",
+        "samples",
         "tuning",
         "run",
     ]
@@ -74,7 +77,7 @@ def test_every_link_of_the_menu_leads_somewhere(run: Run) -> None:
     elements = Elements(render(run))
     anchors = {found["id"] for _, found in elements.seen if found.get("id")}
     links = [found["href"].removeprefix("#") for tag, found in elements.seen if tag == "a"]
-    assert len(links) == 10
+    assert len(links) == 13
     assert set(links) <= anchors
 
 

@@ -98,3 +98,9 @@ def test_the_page_in_a_browser(raced: tuple[Path, Race], browser: Any, tmp_path:
     assert page.locator("#race svg.narrow").first.is_visible()
     assert not problems
     page.close()
+
+
+def test_the_page_says_what_the_winner_makes_of_the_test_samples(raced: tuple[Path, Race]) -> None:
+    page = render(open_run(raced[0]))
+    assert "of the winner" in section(page, "by-target") or "of the model to deploy" in section(page, "by-target")
+    assert "Confusion matrix" in section(page, "confusion")

@@ -19,11 +19,20 @@ def write(folder: Path, method: str, seed: int, values: list[float], *, finished
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:
         record = {
-            "format": "hubscout-tuning", "version": 2,
-            "task": "pets", "kind": "classification", "model": "timm/small", "teachers": ["timm/large"],
-            "method": method, "metrics": {"test": {"accuracy": {"value": values[-1], "low": 0.1, "high": 0.9}}},
-            "merged_metrics": None, "best_step": 8, "steps": 8, "notes": [], "arguments": {"seed": seed},
-        }  # fmt: skip
+            "format": "hubscout-tuning",
+            "version": 2,
+            "task": "pets",
+            "kind": "classification",
+            "model": "timm/small",
+            "teachers": ["timm/large"],
+            "method": method,
+            "metrics": {"test": {"accuracy": {"value": values[-1], "low": 0.1, "high": 0.9}}},
+            "merged_metrics": None,
+            "best_step": 8,
+            "steps": 8,
+            "notes": [],
+            "arguments": {"seed": seed},
+        }
         (folder / "tuning.json").write_text(json.dumps(record))
 
 

@@ -158,8 +158,11 @@ def start_server(runs: Path, data: Path, *options: str) -> Served:
     environment |= {"HUBSCOUT_CACHE": str(runs.parent / "cache"), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "hubscout", "serve", str(runs), "--data", str(data), "--port", "0", *options],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
     assert process.stderr is not None
     said = process.stderr.readline()
     found = re.search(r"at (http://\S+?:\d+/)(?:\?token=(\S+))?", said)

@@ -105,7 +105,7 @@ def test_every_name_is_escaped(open_client: Callable[..., TestClient], runs: Pat
     events = [{"event": "started", "models": [NASTY]}, {"event": "model-failed", "model": NASTY, "reason": NASTY}]
     events.append({"event": "interrupted"})
     (target / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    (target / "rank.log").write_text(NASTY)
+    (target / "serve.log").write_text(NASTY)
     client = open_client()
     for path in ("/", "/?q=%3Cscript%3E", f"/run/{name.replace('&', '%26')}", "/rows"):
         text = client.get(path).text
@@ -233,6 +233,7 @@ def write_tuning_run(folder: Path, score: float, teachers: tuple[str, ...], **ar
         method="b-tuning",
         metrics={"test": {"accuracy": (score, score - 0.05, score + 0.05)}},
         sizes={"train": 60},
+        notes=(f"at {arguments.get('learning_rate')}",),
         arguments={"seed": 0, "batch_size": 48, "lora_rank": None, **arguments},
     )
     lines = [{"event": "validation", "step": 1, "epoch": 1.0, "metrics": {"accuracy": score}, "best": True}]
@@ -247,6 +248,7 @@ def test_two_tunings_tell_their_settings_and_each_its_own_teachers(client: TestC
     assert differ == ["Teachers", "learning rate"]
     assert "batch size" in page[page.index("more settings, the same in both") :]
     assert "slow: small, taught by large. fast: small, taught by huge and giant." in page
+    assert "<li>slow: at 0.001</li><li>fast: at 0.1</li>" in page  # whose note it is
 
 
 def test_many_runs_are_one_table_with_settings_sorted_and_as_csv(client: TestClient, runs: Path) -> None:

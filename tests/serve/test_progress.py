@@ -117,3 +117,15 @@ def test_nonsense_is_passed_over() -> None:
     progress.take("metrics.jsonl", {"event": "step", "parts": None})
     progress.take("metrics.jsonl", {"event": "validation", "metrics": {"accuracy": None}})
     assert "Training has started" in progress.markup()
+
+
+def test_the_evidence_of_a_race_is_its_first_stage() -> None:
+    progress = Progress()
+    progress.take("evidence/events.jsonl", {"event": "started", "time": 1.0, "models": ["a", "b"]})
+    progress.take("evidence/events.jsonl", {"event": "model-finished", "model": "a", "score": 0.5, "seconds": 1.0})
+    assert progress.status == "Stage 1, evidence: 1 of 2 models done"
+    assert "Time left" not in progress.markup()  # of the evidence alone, not of the race
+
+
+def test_before_the_first_event_the_last_printed_line_is_shown() -> None:
+    assert "features of &lt;b&gt;" in Progress(printed="features of <b>").markup()

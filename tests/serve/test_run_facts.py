@@ -1,9 +1,11 @@
 import csv
 import io
+from dataclasses import replace
 
 from hubscout.report import Run
+from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.tuning_record import TuningRun
-from hubscout.serve.run_facts import Result, as_csv, differing_settings, results, sorted_results
+from hubscout.serve.run_facts import Result, as_csv, differing_settings, results, run_facts, sorted_results
 
 
 def tuned(seed: int, score: float, **arguments: object) -> TuningRun:
@@ -45,3 +47,15 @@ def test_no_cell_of_a_table_becomes_a_formula() -> None:
     text = as_csv([result("=cmd()", "@x", -0.5, note="-1")])
     line = next(csv.DictReader(io.StringIO(text)))
     assert (line["run"], line["task"], line["score"], line["note"]) == ("'=cmd()", "'@x", "-0.5", "-1")
+
+
+def test_a_race_is_compared_by_its_winner() -> None:
+    (found,) = results("run", Run(race=RaceRecord(), tuning=(tuned(0, 0.5),)))
+    assert (found.kind, found.score, found.metric) == ("race", 0.5, "accuracy, test")
+
+
+def test_facts_of_a_tuning_have_its_time_and_device() -> None:
+    one = replace(tuned(0, 0.5), seconds=90.0, environment={"device": "cpu", "started": "2026-01-02T03:04:05+00:00"})
+    facts = run_facts(Run(tuning=(one,)))
+    assert (facts["Time"], facts["Device"], facts["Started, UTC"]) == ("1 min 30 s", "cpu", "2026-01-02 03:04")
+    assert run_facts(Run(tuning=(tuned(0, 0.5),)))["Time"] == "–"

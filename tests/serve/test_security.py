@@ -14,9 +14,20 @@ def test_names_of_this_machine_are_known(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["", "evil.example:8765", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "evil@127.0.0.1",
-     "10.0.0.1:8765", "127.0.0.1:x", "[::1", "127.0.0.1/evil", "0.0.0.0:8765"],
-)  # fmt: skip
+    [
+        "",
+        "evil.example:8765",
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:8765",
+        "evil@127.0.0.1",
+        "10.0.0.1:8765",
+        "127.0.0.1:x",
+        "[::1",
+        "127.0.0.1/evil",
+        "0.0.0.0:8765",
+    ],
+)
 def test_other_names_are_not(host: str) -> None:
     assert not LOCAL.knows_host(host)
 
@@ -48,11 +59,15 @@ def test_only_the_token_or_its_cookie_opens() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:9999"},
-        {"origin": "file://127.0.0.1:8765"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "file://127.0.0.1:8765"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
         {"origin": "http://127.0.0.1:8765", "sec-fetch-site": "cross-site"},
     ],
-)  # fmt: skip
+)
 def test_a_change_asked_for_by_another_site_is_known(headers: dict[str, str]) -> None:
     assert not LOCAL.comes_from_here({"host": "127.0.0.1:8765", **headers})
 

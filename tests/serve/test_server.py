@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from hubscout.cli.app import app
 from hubscout.errors import InputError
 from hubscout.ranking import Ranking
+from hubscout.runs.tuning_record import read_tuning
 from hubscout.serve.run_processes import read_note
 from hubscout.serve.server import listen
 
@@ -214,7 +215,7 @@ def test_only_so_many_rankings_run_at_a_time(serve: Serve, runs: Path, zoo: str)
         answers = list(pool.map(lambda n: client.post("/api/runs", json={**fields, "name": f"job-{n}"}), range(5)))
         assert sorted(answer.status_code for answer in answers) == [201, 201, 422, 422, 422]
         refused = next(answer for answer in answers if answer.status_code == 422).json()["error"]
-        assert "2 rankings are running already" in refused
+        assert "2 runs are running already" in refused
         assert "--jobs" in refused
         for n, answer in enumerate(answers):
             assert (runs / f"job-{n}").exists() == (answer.status_code == 201)
@@ -222,6 +223,52 @@ def test_only_so_many_rankings_run_at_a_time(serve: Serve, runs: Path, zoo: str)
         assert client.post(f"/api/stop/{name}", json={"force": True}).json() == {"stopped": True}
         served.wait_for(name, "failed")
         assert client.post("/api/runs", json={**fields, "name": "later"}).status_code == 201
+
+
+def test_a_tuning_with_teachers_of_a_ranking_is_started_and_followed(serve: Serve, runs: Path, zoo: str) -> None:
+    served = serve(runs)
+    wanted = {"name": "new", "data": "colours", "models": [f"{zoo}:red"], "command": "tune", "teachers": "first"}
+    with served.client(headers=served.csrf()) as client:
+        assert client.post("/api/runs", json=wanted, headers={"X-CSRF-Token": "x"}).status_code == 403
+        answer = client.post("/api/runs", json={**wanted, "epochs": "2"})
+        assert answer.status_code == 201
+        assert (answer.json()["kind"], answer.json()["state"]) == ("tuning", "running")
+        assert answer.json()["stoppable"]
+        assert answer.json()["task"] == "colours"
+        with client.stream("GET", "/live/new", timeout=120) as stream:
+            lines = list(stream.iter_lines())
+        page, report = (client.get(f"/{place}/new").text for place in ("run", "report"))
+    assert lines[lines.index("event: end") + 1] == 'data: {"state": "finished"}'
+    record = read_tuning(runs / "new")
+    assert record.teachers == (f"{zoo}:colours",)  # not the model itself, which the ranking has too
+    assert "hubscout tune" in page
+    assert "Test accuracy" in page
+    assert "Confusion matrix" in report
+
+
+def test_a_race_is_started_followed_and_stopped(serve: Serve, runs: Path, zoo: str) -> None:
+    served = serve(runs)
+    models = [f"{zoo}:{name}" for name in ("red", "colours", "steady")]
+    wanted = {"name": "new", "data": "colours", "models": models, "command": "race", "budget": "10min"}
+    with served.client(headers=served.csrf()) as client:
+        answer = client.post("/api/runs", json=wanted)
+        assert (answer.json()["kind"], answer.json()["state"]) == ("race", "running")
+        with client.stream("GET", "/api/events/new", timeout=120) as stream:
+            next(line for line in stream.iter_lines() if '"race.jsonl"' in line and '"look"' in line)
+        page = client.get("/run/new").text
+        assert "Stop keeps the best model so far" in page
+        assert client.post("/api/stop/new").json() == {"stopped": True}
+        served.wait_for("new", "interrupted")
+        assert "Resume" in client.get("/run/new").text
+
+
+def test_a_tuning_that_cannot_start_says_why(serve: Serve, runs: Path, zoo: str) -> None:
+    served = serve(runs)
+    wanted = {"name": "new", "data": "colours", "models": [f"{zoo}:broken"], "command": "tune"}
+    with served.client(headers=served.csrf()) as client:
+        assert client.post("/api/runs", json=wanted).status_code == 201
+        served.wait_for("new", "failed")
+        assert "cursed" in client.get("/run/new").text
 
 
 def test_what_cannot_start_says_why(serve: Serve, runs: Path, zoo: str) -> None:

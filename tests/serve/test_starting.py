@@ -1,5 +1,6 @@
-import re
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from hubscout.cli.values import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.pages.start import start_page
 from hubscout.serve.served_folder import Folder
 from hubscout.serve.starting import Request, Starter, check_model
 
@@ -49,15 +49,6 @@ def test_what_hubscout_wrote_itself_is_no_data(data: Path, runs: Path, tmp_path:
     (home / "cache" / "shard.parquet").write_text("")
     whole = DataFolder(Folder.open(home, "--data"), Folder.open(runs, "RUNS").path)
     assert whole.names() == ["colours", "words.csv"]
-
-
-def test_a_pattern_is_offered_by_what_it_stands_for() -> None:
-    page = start_page([], ["timm/resnet18", "pypi/*", "file:models/*"], None, data_folder="data", csrf="")
-    assert re.findall(r"<span title=[^>]*>(.*?)</span>", page) == [
-        "resnet18",
-        "all models matching pypi/*",
-        "all models matching file:models/*",
-    ]
 
 
 def test_the_command_is_that_of_the_command_line(starter: Starter) -> None:
@@ -174,3 +165,49 @@ def test_a_start_that_fails_leaves_nothing(starter: Starter, monkeypatch: pytest
     with pytest.raises(FileNotFoundError):
         starter.start(request_for())
     assert not (starter.runs.path / "new").exists()
+
+
+def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
+    race = starter.command(request_for(command="race", models="timm/resnet18\ntimm/resnet34", budget="30min"))
+    assert race[2:4] == ["hubscout", "race"]
+    assert race[-3:] == ["--models=timm/resnet18", "--models=timm/resnet34", "--budget=30min"]
+    tune = starter.command(request_for(command="tune", epochs="3", limit="2k", metrics="knn"))
+    assert tune[2:4] == ["hubscout", "tune"]
+    assert tune[-3:] == ["--model=timm/resnet18", "--epochs=3", "--limit=2k"]
+    assert starter.command(request_for(command="tune", budget="2h"))[-1] == "--budget=2h"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"command": "serve"}, "Command"),
+        ({"command": "cache"}, "Command"),
+        ({"command": "tune", "models": ["timm/a", "timm/b"]}, "exactly one"),
+        ({"command": "tune", "models": ["timm/a*"]}, "exactly one"),
+        ({"command": "tune", "models": ["file:x"]}, "Models"),
+        ({"command": "tune", "epochs": "3 --out=x"}, "Epochs"),
+        ({"command": "tune", "epochs": "0"}, "Epochs"),
+        ({"command": "tune", "epochs": "3", "budget": "2h"}, "not both"),
+        ({"command": "race", "budget": "long"}, "Budget"),
+        ({"command": "race", "models": ["python:os:getcwd"]}, "Models"),
+        ({"command": "tune", "teachers": "../first"}, "Teachers"),
+        ({"command": "tune", "teachers": "none"}, "Teachers"),
+        ({"command": "tune", "teachers": "/etc"}, "Teachers"),
+    ],
+)
+def test_a_race_or_a_tuning_that_is_not_allowed_is_refused(starter: Starter, fields: dict, words: str) -> None:
+    before = sorted(starter.runs.path.iterdir())
+    with pytest.raises(InputError, match=words):
+        starter.start(request_for(**fields))
+    assert sorted(starter.runs.path.iterdir()) == before
+
+
+def test_teachers_of_a_ranking_are_named_one_by_one_and_only_if_allowed(starter: Starter, runs: Path) -> None:
+    (runs / "link").symlink_to(runs / "first")
+    assert starter.rankings() == ["first", "team/second"]
+    with pytest.raises(InputError, match=r"Teachers: 'python:.*not allowed"):  # nobody offered them on this server
+        starter.command(request_for(command="tune", teachers="first"))
+    best = [row["identifier"] for row in json.loads((runs / "first" / "ranking.json").read_text())["rows"]]
+    allowed = replace(starter, offered=tuple(best))
+    command = allowed.command(request_for(command="tune", teachers="first", models=best[:1]))
+    assert command[-1 - len(best[1:4]) :] == [f"--model={best[0]}", *(f"--teachers={one}" for one in best[1:4])]

@@ -102,11 +102,28 @@ class Soak:
         target, teacher, _ = self.models
         settings = ("checkpoint_every_steps=5", "workers=0", "bootstrap_resamples=1")
         return [
-            "tune", str(self.folder / "digits"), "--model", target, "--teachers", teacher, "--method", "b-tuning",
-            "--epochs", "2", "--batch-size", "64", "--learning-rate", "0.001", "--trade-off", "0.1",
-            "--out", str(out), "--quiet", "--json",
+            "tune",
+            str(self.folder / "digits"),
+            "--model",
+            target,
+            "--teachers",
+            teacher,
+            "--method",
+            "b-tuning",
+            "--epochs",
+            "2",
+            "--batch-size",
+            "64",
+            "--learning-rate",
+            "0.001",
+            "--trade-off",
+            "0.1",
+            "--out",
+            str(out),
+            "--quiet",
+            "--json",
             *(part for setting in settings for part in ("--set", setting)),
-        ]  # fmt: skip
+        ]
 
     def run(self, command: list[str], most_seconds: float | None = None) -> subprocess.CompletedProcess[str] | None:
         """Run a command to its end; or, with `most_seconds`, kill it or a part of it before. None if it was killed."""

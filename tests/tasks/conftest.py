@@ -50,3 +50,30 @@ def image_folder(tmp_path: Path, image_bytes: Callable[..., bytes]) -> Callable[
         return root
 
     return make
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a file of this name and content."""
+
+    def make(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def image_table(tmp_path: Path, image_bytes: Callable[..., bytes]) -> Callable[..., Path]:
+    """Writes a Parquet file of so many images with their labels, in row groups of four."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def make(n: int = 20) -> Path:
+        table = pa.table({"image": [image_bytes(i) for i in range(n)], "label": ["ab"[i % 2] for i in range(n)]})
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+        return tmp_path / "a.parquet"
+
+    return make

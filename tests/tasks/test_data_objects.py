@@ -109,9 +109,9 @@ def test_pairs_and_lists_with_labels(image_folder: Callable[..., Path]) -> None:
     assert open_task({"train": (np.eye(20), NAMES), "test": (np.eye(20), NAMES)}).test.inputs.shape == (20, 20)
     with pytest.raises(TaskError, match=r"no option 'colour'.*seed"):
         open_task((np.eye(20), NAMES), colour="red")
-    with pytest.raises(TaskError, match="no data that is understood"):
+    with pytest.raises(TaskError, match="cannot be read as data"):
         open_task(files)
-    with pytest.raises(TaskError, match="no data that is understood"):
+    with pytest.raises(TaskError, match="cannot be read as data"):
         open_task(3)
     with pytest.raises(TaskError, match="no split 'a'"):
         open_task({"a": (np.eye(20), NAMES)})

@@ -90,7 +90,7 @@ def test_a_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(TaskError, match="no regular file"):
+    with pytest.raises(TaskError, match="not a regular file"):
         Images([tmp_path / "pipe.png"])[0]
 
 

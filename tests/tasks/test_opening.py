@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -73,7 +75,7 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="is empty"):
         open_task(tmp_path / "empty")
     (tmp_path / "a.pdf").write_bytes(b"")
-    with pytest.raises(TaskError, match="no data that is understood"):
+    with pytest.raises(TaskError, match="cannot be read as data"):
         open_task(tmp_path / "a.pdf")
 
 
@@ -97,3 +99,18 @@ def test_a_kind_that_goes_without_saying(image_folder: Callable[..., Path]) -> N
     assert open_task(folder, kind="classification") == open_task(folder)
     with pytest.raises(TaskError, match="gives classification"):
         open_task(folder, kind="regression")
+
+
+@pytest.mark.parametrize("constructor", ["image_folders.from_image_folder", "tables.from_table", "conll.from_conll"])
+def test_a_task_remembers_every_argument_that_it_was_opened_with(
+    constructor: str, tmp_path: Path, image_folder: Callable[..., Path]
+) -> None:
+    module, name = constructor.split(".")
+    function = getattr(importlib.import_module(f"hubscout.tasks.{module}"), name)
+    (tmp_path / "a.csv").write_text(ROWS)
+    (tmp_path / "a.conll").write_text("Ada B-PER\nsleeps O\n\n" * 10)
+    data = {"from_table": tmp_path / "a.csv", "from_conll": tmp_path / "a.conll"}
+    task = function(data[name] if name in data else image_folder({"cat": 10, "dog": 10}), seed=3)
+    assert set(task.source["arguments"]) == set(inspect.signature(function).parameters)
+    assert task.source["arguments"]["seed"] == 3
+    json.dumps(task.source)

@@ -74,9 +74,14 @@ def test_without_trade_off_it_is_fine_tuning_bit_for_bit(method, teacher_targets
     options = {"epochs": 2, "batch_size": 16, "seed": 3, "keep_best": False}
     plain = tune(task, convolutional(0), method="fine-tune", **options)
     other = tune(
-        task, convolutional(0), [convolutional(1)], method=method, trade_off=0.0, teacher_targets=teacher_targets,
+        task,
+        convolutional(0),
+        [convolutional(1)],
+        method=method,
+        trade_off=0.0,
+        teacher_targets=teacher_targets,
         **options,
-    )  # fmt: skip
+    )
     for name, value in weights_of(plain.backbone).items():
         assert torch.equal(value, weights_of(other.backbone)[name]), name
     assert torch.equal(plain.head.weight, other.head.weight)
@@ -94,9 +99,15 @@ def test_dropout_draws_alike_beside_teachers(task):
 def test_cached_and_live_agree_without_augmentation(kind, weights):
     task = make_task(kind)
     options = {
-        "teachers": [perceptron(1), perceptron(2, width=24)], "epochs": 1, "batch_size": 16, "trade_off": 0.5,
-        "augment": "none", "teacher_weights": weights, "learning_rate": 1e-3, "keep_best": False,
-    }  # fmt: skip
+        "teachers": [perceptron(1), perceptron(2, width=24)],
+        "epochs": 1,
+        "batch_size": 16,
+        "trade_off": 0.5,
+        "augment": "none",
+        "teacher_weights": weights,
+        "learning_rate": 1e-3,
+        "keep_best": False,
+    }
     cached = tune(task, perceptron(0), teacher_targets="cached", **options)
     live = tune(task, perceptron(0), teacher_targets="live", **options)
     torch.testing.assert_close(cached.head.weight, live.head.weight, rtol=1e-4, atol=1e-6)

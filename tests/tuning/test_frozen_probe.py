@@ -6,8 +6,9 @@ import torch
 from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.runs.events import Validated
+from hubscout.runs.tuning_conclusion import conclusion
 from hubscout.tuning import tune
-from hubscout.tuning.frozen_probe import conclusion, read_probes
+from hubscout.tuning.frozen_probe import read_probes
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
 GOOD = {"epochs": 40, "batch_size": 16, "optimizer": "adamw", "learning_rate": 3e-3, "linear_probe": True}
@@ -73,7 +74,7 @@ def test_a_killed_run_still_keeps_the_probe(tmp_path):
     resumed = tune(task, model, out=tmp_path, resume=True, **SLOW)
     assert said(resumed) == said(whole) != []
     assert torch.equal(resumed.head.weight, whole.head.weight)
-    assert conclusion(resumed) == conclusion(whole)
+    assert conclusion(resumed.tuning_run()) == conclusion(whole.tuning_run())
 
 
 def test_patience_counts_from_the_run_and_not_from_the_probe():
@@ -112,13 +113,16 @@ def test_the_conclusion_names_the_probe_and_the_best_teacher():
     own, teacher = read_probes(tuned.curves)
     assert teacher.model == good.card.identifier
     value = tuned.metric("test")
-    assert conclusion(tuned) == (
+    assert conclusion(tuned.tuning_run()) == (
         f"Test accuracy {value}, {value.value - own.metric('test'):+.4f} against the linear probe of the frozen "
         f"features ({own.metric('test'):.4f}), {value.value - teacher.metric('test'):+.4f} against that of the best "
-        f"teacher, {good.card.identifier} ({teacher.metric('test'):.4f})."
+        f"teacher, {good.card.identifier} ({teacher.metric('test'):.4f}). Guessing gives {tuned.guess['test']:.4f}."
     )
 
 
 def test_the_conclusion_of_a_run_without_probes_is_its_metric():
     tuned = tune(make_task(), perceptron(0), **{**SLOW, "linear_probe": False})
-    assert conclusion(tuned) == f"Test accuracy {tuned.metric('test')}."
+    assert (
+        conclusion(tuned.tuning_run())
+        == f"Test accuracy {tuned.metric('test')}. Guessing gives {tuned.guess['test']:.4f}."
+    )

@@ -45,9 +45,14 @@ class WordBackbone(Backbone):
         self.module = nn.Sequential(nn.Embedding(len(WORDS), width), nn.Linear(width, width)).eval()
         self.preprocessing = WordPreprocessing()
         self.card = ModelCard(
-            identifier=f"words/{seed}", architecture="words", modalities=("tokens",), feature_dim=width, params=1,
-            bytes=4, weights_fingerprint=str(seed),
-        )  # fmt: skip
+            identifier=f"words/{seed}",
+            architecture="words",
+            modalities=("tokens",),
+            feature_dim=width,
+            params=1,
+            bytes=4,
+            weights_fingerprint=str(seed),
+        )
 
     def forward(self, batch, layers=()):
         present = torch.arange(batch["ids"].shape[1])[None] < batch["lengths"][:, None]
@@ -69,9 +74,18 @@ def sentences(n=48):
 @pytest.mark.parametrize("method", ["b-tuning", "kd"])
 def test_tagging_learns_words(method, teacher_targets):
     tuned = tune(
-        sentences(), WordBackbone(0), [WordBackbone(1)], method, teacher_targets=teacher_targets, trade_off=0.01,
-        epochs=25, batch_size=16, optimizer="sgd", learning_rate=0.05, bootstrap_resamples=20,
-    )  # fmt: skip
+        sentences(),
+        WordBackbone(0),
+        [WordBackbone(1)],
+        method,
+        teacher_targets=teacher_targets,
+        trade_off=0.01,
+        epochs=25,
+        batch_size=16,
+        optimizer="sgd",
+        learning_rate=0.05,
+        bootstrap_resamples=20,
+    )
     assert tuned.metric().value > 0.9
     assert tuned.predict([["anna", "sees", "rome"]]).labels == [["person", "verb", "place"]]
 
@@ -90,9 +104,15 @@ def test_micro_batches_of_sentences_weigh_by_their_words():
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
 def test_every_kind_learns(kind):
     tuned = tune(
-        make_task(kind, n=300), perceptron(0, width=32), method="fine-tune", epochs=30, batch_size=32,
-        learning_rate=0.05, head_learning_rate=0.05, bootstrap_resamples=20,
-    )  # fmt: skip
+        make_task(kind, n=300),
+        perceptron(0, width=32),
+        method="fine-tune",
+        epochs=30,
+        batch_size=32,
+        learning_rate=0.05,
+        head_learning_rate=0.05,
+        bootstrap_resamples=20,
+    )
     assert tuned.metric().value > 0.8
 
 
@@ -139,10 +159,20 @@ def test_a_really_pretrained_network(tmp_path):
     except HubscoutError as error:
         pytest.skip(str(error))
     tuned = tune(
-        image_task(72), target, [teacher], method="b-tuning", epochs=2, batch_size=12, learning_rate=1e-4,
-        head_init="posterior", frozen_norm_statistics=True, data_in_memory=True, augment="none",
-        bootstrap_resamples=20, out=tmp_path / "run",
-    )  # fmt: skip
+        image_task(72),
+        target,
+        [teacher],
+        method="b-tuning",
+        epochs=2,
+        batch_size=12,
+        learning_rate=1e-4,
+        head_init="posterior",
+        frozen_norm_statistics=True,
+        data_in_memory=True,
+        augment="none",
+        bootstrap_resamples=20,
+        out=tmp_path / "run",
+    )
     assert tuned.metric().value >= 0.9
     assert tuned.save(tmp_path / "model").joinpath("config.json").is_file()
     assert Path(tmp_path / "run" / "checkpoints").is_dir()

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tuning_networks import make_task, perceptron, weights_of
+from tuning_networks import image_task, make_task, perceptron, weights_of
 
-from hubscout.tuning import tune
+from hubscout.tuning import Tuned, tune
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.logit_distillation import answer_divergence
 
@@ -59,11 +59,75 @@ def test_without_teachers_and_method_it_is_fine_tuning(task):
     assert tune(task, perceptron(0), [perceptron(1)], **QUICK).method == "b-tuning"
 
 
-def test_a_tuned_teacher_teaches_with_its_tuned_features(task):
-    tuned = tune(task, perceptron(1), **{**QUICK, "epochs": 20})
-    as_backbone = tune(task, perceptron(0), [tuned.backbone], "logit-kd", **QUICK)
-    as_tuned = tune(task, perceptron(0), [tuned], "logit-kd", **QUICK)
-    untuned = tune(task, perceptron(0), [perceptron(1)], "logit-kd", **QUICK)
-    for name, value in weights_of(as_tuned.backbone).items():
-        assert torch.equal(value, weights_of(as_backbone.backbone)[name]), name
-    assert any(not torch.equal(v, weights_of(untuned.backbone)[n]) for n, v in weights_of(as_tuned.backbone).items())
+def softmax(z):
+    exponents = np.exp(z - z.max(axis=1, keepdims=True))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+def outputs(tuned, task):
+    inputs = torch.as_tensor(np.asarray(task.train.inputs))
+    with torch.no_grad():
+        return tuned.head(tuned.backbone.module.body(inputs)).double().numpy()
+
+
+def first_term(taught):
+    return taught.curves[0]["parts"]["teachers"]
+
+
+ONE_STEP = {"steps": 1, "batch_size": 96, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3}
+# The whole train split is one batch, and in the first step the model is as it came.
+
+
+def test_a_tuned_teacher_answers_with_its_own_head(task):
+    teacher = tune(task, perceptron(1), **{**QUICK, "epochs": 20})
+    taught = tune(task, perceptron(0), [teacher], "logit-kd", kd_temperature=3.0, **ONE_STEP)
+    assert any("tuned with" in note for note in taught.notes)
+    start = tune(task, perceptron(0), **{**ONE_STEP, "learning_rate": 1e-12, "keep_best": False})
+    p, q = (softmax(outputs(model, task) / 3) for model in (teacher, start))
+    assert first_term(taught) == pytest.approx(9 * (p * np.log(p / q)).sum(axis=1).mean(), rel=1e-4)
+
+
+def test_its_backbone_alone_is_probed(task):
+    teacher = tune(task, perceptron(1), **{**QUICK, "epochs": 20})
+    probed = tune(task, perceptron(0), [teacher.backbone], "logit-kd", **ONE_STEP)
+    untuned = tune(task, perceptron(0), [perceptron(1)], "logit-kd", **ONE_STEP)
+    own = tune(task, perceptron(0), [teacher], "logit-kd", **ONE_STEP)
+    assert not any("tuned with" in note for note in probed.notes)
+    assert len({round(first_term(run), 6) for run in (probed, untuned, own)}) == 3
+
+
+def test_the_head_of_another_task_is_not_asked():
+    classes, numbers = make_task(), make_task("regression")
+    teacher = tune(numbers, perceptron(1), **QUICK)
+    taught = tune(classes, perceptron(0), [teacher], "logit-kd", **QUICK)
+    assert not any("tuned with" in note for note in taught.notes)
+
+
+@pytest.mark.parametrize("answers", ["cached", "left-out", "live"])
+@pytest.mark.parametrize("method", ["logit-kd", "distill-weighted"])
+def test_a_tuned_regressor_answers_in_the_units_of_the_targets(method, answers):
+    task = make_task("regression")
+    teacher = tune(task, perceptron(1), **{**QUICK, "epochs": 30})
+    taught = tune(task, perceptron(0), [teacher], method, teacher_targets=answers, **ONE_STEP)
+    # The model's head starts at zero, the mean: the term is the mean square of what the teacher says, in deviations.
+    values = (teacher.predict(task.train.inputs).values - taught.loss.offset) / taught.loss.scale
+    assert first_term(taught) == pytest.approx((values**2).mean(), rel=1e-4)
+
+
+def test_a_teacher_that_was_saved_is_the_same_teacher(tmp_path):
+    task = image_task()
+    teacher = tune(task, "python:tuning_networks:images?seed=1", out=tmp_path, **QUICK)
+    loaded = Tuned.load(tmp_path, allow_code=True)
+    options = {**ONE_STEP, "augment": "none"}
+    runs = [tune(task, "python:tuning_networks:images", [t], "logit-kd", **options) for t in (teacher, loaded)]
+    assert first_term(runs[0]) == pytest.approx(first_term(runs[1]), rel=1e-5)
+
+
+def test_features_of_the_model_before_tuning_are_not_taken_for_those_of_the_tuned_teacher(task, tmp_path):
+    from hubscout.features import FeatureCache
+
+    cache = FeatureCache(tmp_path)
+    tune(task, perceptron(0), [perceptron(1)], "logit-kd", cache=cache, **ONE_STEP)
+    teacher = tune(task, perceptron(1), **{**QUICK, "epochs": 20})
+    runs = [tune(task, perceptron(0), [teacher], "logit-kd", cache=chosen, **ONE_STEP) for chosen in (cache, None)]
+    assert first_term(runs[0]) == pytest.approx(first_term(runs[1]), rel=1e-6)

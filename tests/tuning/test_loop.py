@@ -130,9 +130,19 @@ def test_nan_stops_at_its_step_and_the_last_good_checkpoint_stays(task, tmp_path
     target = perceptron(0)
     with pytest.raises(DivergedError, match=r"At step \d+ .*last good checkpoint is .*learning_rate") as caught:
         tune(
-            make_task("regression"), target, method="fine-tune", epochs=60, batch_size=16, learning_rate=0.9,
-            schedule="constant", out=tmp_path, checkpoint_every_steps=2, keep_best=False, optimizer="sgd", restarts=0,
-        )  # fmt: skip
+            make_task("regression"),
+            target,
+            method="fine-tune",
+            epochs=60,
+            batch_size=16,
+            learning_rate=0.9,
+            schedule="constant",
+            out=tmp_path,
+            checkpoint_every_steps=2,
+            keep_best=False,
+            optimizer="sgd",
+            restarts=0,
+        )
     files = sorted((tmp_path / "checkpoints").glob("*.pt"))
     assert files
     state = torch.load(files[-1], weights_only=True)

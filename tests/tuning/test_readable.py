@@ -43,9 +43,13 @@ def test_an_unreadable_file_of_any_split_is_named_before_the_first_step(folder, 
     bad, heard = spoil(folder, part), []
     with pytest.raises(TaskError, match=rf"1 of \d+ {part} samples: .*--skip-bad") as caught:
         tune(
-            Task.from_image_folder(folder), MODEL, observer=heard.append, data_in_memory=in_memory,
-            log_every_steps=1, **OPTIONS,
-        )  # fmt: skip
+            Task.from_image_folder(folder),
+            MODEL,
+            observer=heard.append,
+            data_in_memory=in_memory,
+            log_every_steps=1,
+            **OPTIONS,
+        )
     assert str(bad) in str(caught.value)
     assert not any(isinstance(event, Progress) for event in heard)
 

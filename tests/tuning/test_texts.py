@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from hubscout.errors import InputError
 from hubscout.hubs import load, prepare_torchvision
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
@@ -31,9 +30,13 @@ def bert(tmp_path_factory):
     )
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
         max_position_embeddings=16,
-    )  # fmt: skip
+    )
     folder = tmp_path_factory.mktemp("bert")
     BertForMaskedLM(config).save_pretrained(folder)
     fast.save_pretrained(folder)
@@ -87,9 +90,75 @@ def test_a_pooling_that_was_asked_for_stays(bert, task):
     assert tune(task, load(bert), method="fine-tune", **QUICK).backbone.pooling == "mean"
 
 
-def test_pairs_that_are_read_apart_are_refused_with_a_way_out(bert):
-    split = Split([("a film", "a book"), ("the film", "the book")] * 8, np.array([[0.0], [1.0]] * 8))
-    splits = {"train": split, "validation": split, "test": split}
-    task = Task("pairs", "regression", "text-pair", ("likeness",), splits, "pairs")
-    with pytest.raises(InputError, match=r"pairs=cross"):
-        tune(task, f"{bert}?pairs=siamese", method="fine-tune", **QUICK)
+def pair_task(kind):
+    generator = np.random.default_rng(1)
+
+    def split(count):
+        pairs = [tuple(generator.choice(WORDS, 2)) for _ in range(count)]
+        alike = np.array([WORDS.index(a) // 4 == WORDS.index(b) // 4 for a, b in pairs])
+        return Split(pairs, 5.0 * alike[:, None] if kind == "regression" else alike.astype(np.int64))
+
+    splits = {"train": split(48), "validation": split(16), "test": split(16)}
+    names = ("likeness",) if kind == "regression" else ("other", "same")
+    return Task("pairs", kind, "text-pair", names, splits, f"pairs-{kind}")
+
+
+@pytest.fixture(scope="module")
+def sentence_encoder(bert, tmp_path_factory):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    network = Transformer(bert.removeprefix("file:"), max_seq_length=16)
+    folder = tmp_path_factory.mktemp("sentences")
+    SentenceTransformer(modules=[network, Pooling(16, pooling_mode="mean")], device="cpu").save(str(folder))
+    return f"file:{folder}"
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+@pytest.mark.parametrize("encoder", ["bert", "sentence_encoder"])
+def test_pairs_that_are_read_apart_are_tuned_saved_and_predicted(request, encoder, kind, tmp_path):
+    model, task = f"{request.getfixturevalue(encoder)}?pairs=siamese", pair_task(kind)
+    before = load(model)
+    tuned = tune(task, model, method="fine-tune", learning_rate=1e-3, **QUICK | {"epochs": 6})
+    assert tuned.head.in_features == 4 * before.card.feature_dim
+    assert not torch.equal(
+        next(iter(before.module.state_dict().values())), next(iter(tuned.backbone.module.state_dict().values()))
+    )
+    pairs = list(task.test.inputs)
+    found = tuned.predict(pairs).values
+    # What ranking describes a pair by, and the head: by hand.
+    encode = tuned.backbone.forward
+    collate, prepare = tuned.backbone.preprocessing.collate, tuned.backbone.preprocessing
+    with torch.no_grad():
+        u, v = (encode(collate([prepare(str(pair[side])) for pair in pairs])).features for side in (0, 1))
+        outputs = tuned.head(torch.cat([u, v, (u - v).abs(), u * v], dim=1))
+    np.testing.assert_allclose(found, tuned.loss.decode(outputs), atol=1e-5)
+    tuned.save(tmp_path)
+    np.testing.assert_allclose(Tuned.load(tmp_path).predict(pairs).values, found, atol=1e-4)
+
+
+def test_a_sentence_encoder_that_was_tuned_on_joined_pairs_reads_them_joined(sentence_encoder, tmp_path):
+    task = pair_task("classification")
+    tuned = tune(task, f"{sentence_encoder}?pairs=cross", method="fine-tune", **QUICK)
+    tuned.save(tmp_path)
+    pairs = list(task.test.inputs)
+    np.testing.assert_allclose(Tuned.load(tmp_path).predict(pairs).values, tuned.predict(pairs).values, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["b-tuning", "kd", "logit-kd"])
+def test_pairs_that_are_read_apart_are_taught(bert, method):
+    tuned = tune(
+        pair_task("classification"),
+        f"{bert}?pairs=siamese",
+        [f"{bert}?pairs=siamese&pooling=max", f"{bert}?pairs=cross"],
+        method=method,
+        **QUICK,
+    )
+    assert tuned.head.in_features == 64
+    assert tuned.curves[0]["parts"]["teachers"] > 0
+
+
+def test_pairs_that_are_read_apart_are_probed_and_adapted(bert):
+    options = {**QUICK, "head_init": "posterior", "lora_rank": 2, "linear_probe": True}
+    tuned = tune(pair_task("classification"), f"{bert}?pairs=siamese", method="fine-tune", **options)
+    assert tuned.head.in_features == 64

@@ -57,9 +57,14 @@ def test_a_network_of_identical_sources_is_the_target():
     inputs = torch.randn(4, 3, 8, 8)
     before = target.forward({"inputs": inputs}).features
     tuned = tune(
-        make_task(shape=(3, 8, 8)), target, [convolutional(0)], method="zoo", steps=1, learning_rate=1e-12,
+        make_task(shape=(3, 8, 8)),
+        target,
+        [convolutional(0)],
+        method="zoo",
+        steps=1,
+        learning_rate=1e-12,
         weight_decay=0.0,
-    )  # fmt: skip
+    )
     # The one step moved the norms' statistics: put them back to see the layers alone.
     tuned.backbone.module.load_state_dict(
         {n: v for n, v in target.module.state_dict().items() if "running" in n or "num_batches" in n}, strict=False

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.hubs import Backbone, Batch, ModelCard, Output
-from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
+from hubscout.hubs.vision import ARRAYS, ArrayPreprocessing
 from hubscout.tasks import Split, Task
 
 

@@ -29,8 +29,8 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
 
     Args:
         task: the data, or what `hubscout.open_task` opens.
-        models: models as for `rank`. The best of them says which samples are probably mislabelled: those that it
-            predicts to be of another class when it is fitted to others. Without models, nobody says.
+        models: models as for `rank`. The best of them says which samples, or for tags which words, are probably
+            mislabelled: those that all others predict to be something else. Without models, nobody says.
         limit: rank the models on so many train samples, such as 2000 or "2k"; mislabelled ones are looked for there.
         options: of `rank`, such as `device`.
 
@@ -50,11 +50,21 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
     looked = Looked(samples)
     found = [
         _unreadable(samples, looked),
+        _empty(samples, looked),
         *_duplicates(samples, looked),
         *_classes(opened),
         *_endings(opened, samples),
     ]
-    looked_for = ["unreadable", "duplicates", "conflicts", "near-duplicates", "few-samples", "imbalance", "endings"]
+    looked_for = [
+        "unreadable",
+        "empty",
+        "duplicates",
+        "conflicts",
+        "near-duplicates",
+        "few-samples",
+        "imbalance",
+        "endings",
+    ]
     notes = list(opened.notes)
     if models:
         finding, note = mislabelled(opened, samples, models, limit=limit, most=MOST_SHOWN, **options)
@@ -81,6 +91,18 @@ def _unreadable(samples: Samples, looked: Looked) -> Finding | None:
         words=f"{_inputs(len(looked.problems))} cannot be read.",
         count=len(looked.problems),
         groups=tuple((samples.describe(number, reason, thumbnail=False),) for number, reason in shown),
+    )
+
+
+def _empty(samples: Samples, looked: Looked) -> Finding | None:
+    if not looked.empty:
+        return None
+    count = len(looked.empty)
+    return Finding(
+        name="empty",
+        words=f"{_inputs(count)} {'is' if count == 1 else 'are'} empty: no model can tell a label from nothing.",
+        count=count,
+        groups=tuple((samples.describe(number),) for number in looked.empty[:MOST_SHOWN]),
     )
 
 

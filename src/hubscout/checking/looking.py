@@ -27,18 +27,21 @@ _MAGIC = {
 
 
 class Looked:
-    """What was seen of each sample: `problems` by number, `sketches` of images, `texts` of texts."""
+    """What was seen of each sample: `problems` by number, `sketches` of images, `texts` of texts that are not empty."""
 
     def __init__(self, samples: Samples) -> None:
         self.problems: dict[int, str] = {}
         self.sketches: dict[int, np.ndarray] = {}
         self.texts: dict[int, str] = {}
+        self.empty: list[int] = []
         with ThreadPoolExecutor(_THREADS) as pool:
             for number, seen in enumerate(pool.map(lambda one: _look(samples, one), range(len(samples)))):
                 if isinstance(seen, TaskError):
                     self.problems[number] = str(seen)
                 elif isinstance(seen, np.ndarray):
                     self.sketches[number] = seen
+                elif seen == "":
+                    self.empty.append(number)
                 elif isinstance(seen, str):
                     self.texts[number] = seen
 
@@ -53,8 +56,13 @@ def _look(samples: Samples, number: int) -> Any:
 
         return np.asarray(value.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX), dtype=np.float32)
     if samples.task.modality in ("text", "text-pair", "tokens"):
-        words = value if isinstance(value, str) else "\t".join(value)
-        return re.sub(r"[\W_]+", " ", words.casefold()).strip()
+        parts = [value] if isinstance(value, str) else list(value)
+        blank = [not part.strip() for part in parts]
+        if any(blank) if samples.task.modality == "text-pair" else all(blank):
+            return ""
+        whole = "\t".join(parts).casefold()
+        # A text of marks alone is compared as it is: without them nothing would be left of it.
+        return re.sub(r"[\W_]+", " ", whole).strip() or whole
     return None
 
 

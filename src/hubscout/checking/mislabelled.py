@@ -1,7 +1,7 @@
 """Samples that are probably mislabelled: those that all other samples predict to be something else.
 
-The best of the models gives features, and a linear model on them, fitted to nine tenths of the samples, predicts the
-rest, ten times over.
+The best of the models gives features, and a linear model on them predicts every sample from all others, in closed form
+(`hubscout.evidence.left_out`). The words of a sentence are left out together.
 A sample is suspected of being of class c when c is predicted, and as strongly as it is, on average, for samples that
 are labelled c (confident learning, Northcutt et al., JAIR 70, 2021): classes that are always hard to tell are not all
 suspected. Labels of a multi-label task are taken one by one. A number is suspected when it is missed by far more than
@@ -26,7 +26,6 @@ from hubscout.tasks.sequences import Chained, Rows
 from hubscout.tasks.task import Split
 from hubscout.tasks.task_fingerprint import derived_fingerprint
 
-FOLDS = 10
 FAR = 5.0
 """A number is suspected when it is missed by so many robust standard deviations of all misses."""
 
@@ -49,8 +48,6 @@ def mislabelled(
     from hubscout.ranking.candidates import find_candidates
 
     kind = kind_of(task.kind)
-    if kind.rows_are_words:
-        return None, "mislabelled words are not looked for: only whole samples are"
     whole = _as_one_split(task)
     options = {"skip_bad": True, **options}
     ranking = rank(whole, models, limit=limit, measure_latency=False, **options)
@@ -59,47 +56,73 @@ def mislabelled(
         raise ModelError(
             f"No model could be used to look for mislabelled samples: {failure.identifier}: {failure.reason}"
         )
-    chosen = ranking[0].identifier
+    chosen, layer = ranking[0].identifier, ranking[0].layer
     candidate = next(one for one in find_candidates(models).models if one.identifier == chosen)
     subset = whole if limit is None else whole.subset(limit)
     run = {name: value for name, value in options.items() if name in ("device", "precision", "batch_size", "skip_bad")}
-    found = extract(candidate.open(), subset, cache=FeatureCache(), statistics=False, **run)
-    features, width = found.features(), len(task.target_names)
-    predicted = held_out_predictions(features, found.targets, kind, width)
-    suspects = sorted(find_suspects(task, predicted, found.targets), key=lambda one: -one.margin)
+    tapped = [layer] if layer else None
+    found = extract(candidate.open(), subset, cache=FeatureCache(), statistics=False, layers=tapped, **run)
+    features, width = found.features(layer), len(task.target_names)
+    counts = kind.row_counts(subset.train.targets, found.rows)
     numbers = subset.train.inputs.rows[found.rows] if isinstance(subset.train.inputs, Rows) else found.rows
-    shown = tuple((samples.describe(int(numbers[one.row]), one.remark),) for one in suspects[:most])
-    note = f"mislabelled samples were looked for among {len(features):,} samples with {chosen}"
+    sample_of_row = np.repeat(numbers, counts)
+    together = np.repeat(np.arange(len(counts)), counts) if kind.rows_are_words else None
+    predicted = predict_from_others(features, found.targets, kind, width, together)
+    suspects = sorted(find_suspects(task, predicted, found.targets), key=lambda one: -one.margin)
+    firsts = np.repeat(np.cumsum(counts) - counts, counts)
+    shown = []
+    for one in suspects[:most]:
+        number, remark = int(sample_of_row[one.row]), one.remark
+        if kind.rows_are_words:
+            place = int(one.row - firsts[one.row])
+            tag = task.target_names[int(found.targets[one.row])]
+            remark = f"word {place + 1}, {samples.value(number)[place]!r}, is {tag}: {remark}"
+        shown.append((samples.describe(number, remark),))
+    note = f"mislabelled {kind.unit} were looked for among {len(features):,} {kind.unit} with {chosen}"
     if not suspects:
         return None, note
     count = len(suspects)
     words = (
-        f"{count:,} of {len(features):,} samples {'is' if count == 1 else 'are'} predicted to be something else by "
-        "a model fitted to others, the most certain first. Some are hard and not wrong: look at them."
+        f"{count:,} of {len(features):,} {kind.unit} {'is' if count == 1 else 'are'} predicted to be something else by "
+        "a model fitted to all others, the most certain first. Some are hard and not wrong: look at them."
     )
-    return Finding(name="mislabelled", words=words, count=count, groups=shown), note
+    return Finding(name="mislabelled", words=words, count=count, groups=tuple(shown)), note
 
 
-def held_out_predictions(features: np.ndarray, targets: np.ndarray, kind: TaskKind, width: int) -> np.ndarray:
-    """(n, C) what linear models, each fitted to all folds but one, predict for the rows of that fold."""
+def predict_from_others(
+    features: np.ndarray, targets: np.ndarray, kind: TaskKind, width: int, together: np.ndarray | None = None
+) -> np.ndarray:
+    """(n, C) what a linear model on all other rows predicts for each; rows of a group in `together` leave together."""
     from hubscout.evidence import logme
+    from hubscout.evidence.left_out import base_rates_without, left_out_predictions
 
-    fold = np.random.default_rng(0).permutation(len(features)) % min(FOLDS, len(features))
-    predicted = np.empty((len(features), width))
-    for one in np.unique(fold):
-        rest = fold != one
-        classes = range(width) if kind.has_classes else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EvidenceWarning)  # features that fit every label predict all the same
-            evidence = logme(
-                features[rest], targets[rest], kind=kind.row_kind, classes=classes, center=True, jackknife="none"
-            )
-        predicted[~rest] = evidence.predict(features[~rest])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvidenceWarning)  # features that fit every label predict all the same
+        evidence = logme(
+            features,
+            targets,
+            kind=kind.row_kind,
+            classes=range(width) if kind.has_classes else None,
+            center=True,
+            jackknife="none",
+        )
+    columns = kind.columns_of_rows(targets, width)
+    predicted = left_out_predictions(evidence, features, columns, together)
+    if not kind.is_real_valued:
+        # The base rate of its own label is lower without a sample: that alone must not speak against the label.
+        rates = evidence.over_base_rates.target_mean
+        predicted += rates - base_rates_without(rates, evidence.n, columns, together)
     return predicted
 
 
-def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Iterator[Suspect]:
-    """The suspects among rows with predictions (n, C) made without them."""
+def find_suspects(
+    task: Task, predicted: np.ndarray, targets: np.ndarray, *, decides: float | None = None
+) -> Iterator[Suspect]:
+    """The suspects among rows with predictions (n, C) made without them.
+
+    Where predictions of several labels are probabilities, `decides` is the one from which a label is predicted: only
+    labels that are predicted wrongly are suspected.
+    """
     kind, names = kind_of(task.kind), task.target_names
     if kind.is_real_valued:
         missed = predicted - targets
@@ -117,7 +140,8 @@ def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Ite
                 continue
             usual, unusual = column[has].mean(), column[~has].mean()
             middle = (usual + unusual) / 2
-            for row in np.flatnonzero((has & (column <= unusual)) | (~has & (column >= usual))):
+            wrong = np.ones(len(has), dtype=bool) if decides is None else (column >= decides) != has
+            for row in np.flatnonzero(wrong & ((has & (column <= unusual)) | (~has & (column >= usual)))):
                 remark = f"probably {'not ' if has[row] else ''}{name}"
                 yield Suspect(int(row), remark, abs(float(column[row] - middle)))
     else:
@@ -136,7 +160,9 @@ def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Ite
 def _as_one_split(task: Task) -> Task:
     """The task with all samples of all splits in train, in the order of `Samples`."""
     parts = list(task.splits.values())
-    targets = np.concatenate([np.asarray(part.targets) for part in parts])
+    targets: Any = [row for part in parts for row in part.targets]
+    if not kind_of(task.kind).rows_are_words:
+        targets = np.asarray(targets)
     fingerprint = derived_fingerprint(task.fingerprint, splits="as one")
     whole = Split(Chained([part.inputs for part in parts]), targets, derived_fingerprint(fingerprint, part="inputs"))
     return replace(task, splits={**task.splits, "train": whole}, fingerprint=fingerprint, source=None)

@@ -61,16 +61,24 @@ class Samples(Sequence[tuple[str, int]]):
             return self.task.target_names[int(target)]
         if kind.has_label_sets:
             return ", ".join(self.task.target_names[place] for place in np.flatnonzero(target))
-        return "" if kind.rows_are_words else ", ".join(f"{value:.4g}" for value in np.ravel(target))
+        if kind.rows_are_words:
+            return " ".join(self.task.target_names[int(tag)] for tag in target)
+        return ", ".join(f"{value:.4g}" for value in np.ravel(target))
 
-    def describe(self, number: int, remark: str = "", *, thumbnail: bool = True) -> Sample:
-        """A sample as it is shown."""
+    def describe(
+        self, number: int, remark: str = "", *, thumbnail: bool = True, longest: int = _LONGEST_NAME
+    ) -> Sample:
+        """A sample as it is shown; of a text at most `longest` characters."""
         split, row = self.places[number]
         picture = self._thumbnail(number) if thumbnail and self.task.modality == "image" else ""
-        name = _name(self.stored(number), split, row)
+        is_path = self.task.modality in ("image", "audio")
+        name = _name(self.stored(number), split, row, None if is_path else longest)
         if self._root:
             name = name.removeprefix(self._root).lstrip("/\\")
-        return Sample(split=split, row=row, name=name, label=self.label(number), remark=remark, thumbnail=picture)
+        label = self.label(number)
+        if kind_of(self.task.kind).rows_are_words and len(label) > _LONGEST_NAME:
+            label = label[:_LONGEST_NAME] + "…"
+        return Sample(split=split, row=row, name=name, label=label, remark=remark, thumbnail=picture)
 
     def _thumbnail(self, number: int) -> str:
         try:
@@ -97,11 +105,11 @@ def stored(inputs: Any, row: int) -> Any:
     return inputs.root / value if inputs.root is not None and isinstance(value, str | Path) else value
 
 
-def _name(value: Any, split: str, row: int) -> str:
+def _name(value: Any, split: str, row: int, longest: int | None) -> str:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple | list) and all(isinstance(part, str) for part in value):
         value = " ".join(value)
     if not isinstance(value, str):
         return f"{split}, row {row}"
-    return value if len(value) <= _LONGEST_NAME or Path(value).suffix else value[:_LONGEST_NAME] + "…"
+    return value if longest is None or len(value) <= longest else value[:longest] + "…"

@@ -24,6 +24,7 @@ COMMANDS = (
     "models",
     "select",
     "tune",
+    "soup",
     "predict",
     "evaluate",
     "reference",
@@ -148,5 +149,5 @@ def hubscout(
 
     Try it, offline:  [bold]hubscout demo[/bold]
 
-    Your own images:  [bold]hubscout rank flowers/ --models 'timm/mobilenetv3*,timm/resnet50.a1_in1k' --out run/[/bold]
+    Your own images:  [bold]hubscout rank flowers/[/bold]
     """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
+from hubscout.amounts import parse_seconds
 from hubscout.cli.output import JsonOption, print_json, print_result, say
 from hubscout.errors import InputError
 
@@ -19,7 +19,7 @@ RootOption = Annotated[
     typer.Option("--cache", help="Folder or URL of the cache, where it is not the default one.", show_default=False),
 ]
 
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "min": 60.0}
 
 
 @app.command("ls")
@@ -104,7 +104,7 @@ def remove(
     if not patterns and not everything and older_than is None:
         raise InputError("Say what to remove: a PATTERN, --older-than TIME, or --all.")
     cache = FeatureCache(root)
-    oldest = 0.0 if older_than is None else parse_age(older_than)
+    oldest = 0.0 if older_than is None else parse_seconds(older_than, "--older-than")
     chosen = [
         entry
         for entry in cache.entries()
@@ -126,18 +126,6 @@ def remove(
     print_result(f"{'Would remove' if dry_run else 'Removed'} {len(gone)} entries, {megabytes(freed)}.")
 
 
-def parse_age(text: str) -> float:
-    """Seconds in an age such as 90s, 30min, 12h, 30d, 8w.
-
-    >>> parse_age("12h"), parse_age("30d")
-    (43200.0, 2592000.0)
-    """
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(s|min|h|d|w)\s*", text)
-    if found is None:
-        raise InputError(f"--older-than must be a time such as 30min, 12h, 30d or 8w, not {text!r}.")
-    return float(found.group(1)) * _SECONDS[found.group(2)]
-
-
 def _matches(entry: Any, patterns: list[str]) -> bool:
     from hubscout.runs.model_names import short_names
 
@@ -146,7 +134,7 @@ def _matches(entry: Any, patterns: list[str]) -> bool:
 
 
 def _age(seconds: float) -> str:
-    for unit in ("w", "d", "h", "min"):
-        if seconds >= 2 * _SECONDS[unit]:
-            return f"{seconds / _SECONDS[unit]:.0f} {unit}"
+    for unit, length in _UNITS.items():
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"

@@ -8,20 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_models
-from hubscout.cli.data_options import (
-    DataArgument,
-    ImageOption,
-    ImageRootOption,
-    KindOption,
-    LabelOption,
-    LimitOption,
-    SplitOption,
-    TextOption,
-    open_data,
-)
-from hubscout.cli.output import JsonOption, QuietOption, print_json, say
-from hubscout.cli.run_options import DeviceOption
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, say
 
 app = typer.Typer(add_completion=False)
 
@@ -38,24 +26,24 @@ Exit status: 0 whatever is found; 2 the data cannot be opened."""
 
 @app.command(epilog=EPILOG)
 def check(
-    data: DataArgument,
+    data: options.DataArgument,
     models: Annotated[
         list[str] | None,
         typer.Option(
             "--models",
             "-m",
             help="Models, as for rank: the best of them says which samples are probably mislabelled.",
-            autocompletion=complete_models,
+            autocompletion=options.complete_models,
         ),
     ] = None,
-    image: ImageOption = None,
-    image_root: ImageRootOption = None,
-    text: TextOption = None,
-    label: LabelOption = None,
-    kind: KindOption = None,
-    split: SplitOption = None,
-    limit: LimitOption = None,
-    device: DeviceOption = "auto",
+    image: options.ImageOption = None,
+    image_root: options.ImageRootOption = None,
+    text: options.TextOption = None,
+    label: options.LabelOption = None,
+    kind: options.KindOption = None,
+    split: options.SplitOption = None,
+    limit: options.LimitOption = None,
+    device: options.DeviceOption = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a page with thumbnails here, such as check.html.")
     ] = None,
@@ -69,13 +57,9 @@ def check(
     """
     from hubscout.checking import check as check_data
     from hubscout.cli.values import split_models
-    from hubscout.errors import InputError
 
-    if out is not None and out.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--out must name a page, such as check.html; it was {out}.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
-    task = open_data(
+    check_out(out, (".html", ".htm"), "a page, such as check.html")
+    task = options.open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
     found = check_data(task, split_models(models) if models else (), limit=limit, device=device)

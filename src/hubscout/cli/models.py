@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_models
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table, say
 
 app = typer.Typer(add_completion=False)
 
@@ -26,10 +26,15 @@ hubscout models '*' --local"""
 @app.command(epilog=EPILOG)
 def models(
     pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="hub/NAME with shell wildcards.", autocompletion=complete_models)
+        str,
+        typer.Argument(
+            metavar="PATTERN", help="hub/NAME with shell wildcards.", autocompletion=options.complete_models
+        ),
     ] = "*",
-    max_params: Annotated[str | None, typer.Option("--max-params", help="At most so many, such as 10M.")] = None,
-    min_params: Annotated[str | None, typer.Option("--min-params", help="At least so many.")] = None,
+    max_params: Annotated[
+        str | None, typer.Option("--max-params", help="At most so many parameters, such as 10M.")
+    ] = None,
+    min_params: Annotated[str | None, typer.Option("--min-params", help="At least so many parameters.")] = None,
     limit: Annotated[
         str | None,
         typer.Option("--limit", help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]"),
@@ -55,28 +60,19 @@ def models(
         bounds = " with so many parameters" if max_params or min_params else ""
         say(f"No model matches {pattern!r}{bounds}.", quiet=quiet)
         return
-    from rich.table import Table
-    from rich.text import Text
-
     from hubscout.runs.texts import human_count
 
     heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
-    table = Table(header_style="bold")
-    for head in heads:
-        table.add_column(head, justify="right" if head in {"params", "FLOPs", "downloads"} else "left", overflow="fold")
-    for entry in entries:
-        table.add_row(
-            *(
-                Text(cell)
-                for cell in (
-                    entry.identifier,
-                    human_count(entry.params),
-                    human_count(entry.flops),
-                    entry.source_data or "–",
-                    entry.licence or "–",
-                    human_count(entry.downloads),
-                    "yes" if entry.on_this_machine else "",
-                )
-            )
+    rows = [
+        (
+            entry.identifier,
+            human_count(entry.params),
+            human_count(entry.flops),
+            entry.source_data or "–",
+            entry.licence or "–",
+            human_count(entry.downloads),
+            "yes" if entry.on_this_machine else "",
         )
-    print_result(table)
+        for entry in entries
+    ]
+    print_table(heads, rows, right=("params", "FLOPs", "downloads"))

@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hubscout.credentials import strip_credentials
+from hubscout.errors import InputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+
+
+def check_out(out: Path | None, endings: Container[str], what: str, hint: str = "") -> None:
+    """Refuse an --out that is not a file of one of these endings in a folder that is there."""
+    if out is not None and out.suffix.lower() not in endings:
+        raise InputError(f"--out must name {what}; it was {out}.{hint}")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
 
 
 def print_json(record: Any) -> None:
@@ -27,6 +38,21 @@ def print_result(*parts: Any) -> None:
     console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else 200)
     for part in parts:
         console.print(part, highlight=False)
+
+
+def print_table(
+    heads: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Container[str] = (), title: str = ""
+) -> None:
+    """A table on standard output: cells are text, never markup; columns in `right` are aligned there."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold", title=Text(title) if title else None)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    print_result(table)
 
 
 def say(text: str, *, quiet: bool = False) -> None:

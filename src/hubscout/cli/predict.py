@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hubscout.cli.data_options import ImageOption, ImageRootOption, LabelOption
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, print_result, print_table, say
 from hubscout.cli.values import AllowCodeOption
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def predict(
         list[str] | None,
         typer.Option("--text", help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
     ] = None,
-    image: ImageOption = None,
-    image_root: ImageRootOption = None,
-    label: LabelOption = None,
+    image: options.ImageOption = None,
+    image_root: options.ImageRootOption = None,
+    label: options.LabelOption = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples per batch.")] = 32,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
@@ -66,7 +66,7 @@ def predict(
     from hubscout.features.precision import pick_device
     from hubscout.tuning import Tuned
 
-    _check_out(out)
+    check_out(out, (".csv",), "a CSV file, such as predictions.csv", hint=" For JSON use --json.")
     tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
     reader = _reader(tuned, text if inputs else None, image, label, image_root)
     found = _gather(reader, inputs or [], text or [])
@@ -94,7 +94,7 @@ def predict(
     if as_json:
         print_json(records)
     elif out is None:
-        _print_table(records)
+        print_table(("input", "prediction"), [(record["input"], _shown(record)) for record in records])
     if measured and as_json:
         say(measured, quiet=quiet)
     elif measured:
@@ -104,15 +104,6 @@ def predict(
 
         say(f"{len(bad):,} of {len(found):,} inputs could not be read.", quiet=quiet)
         raise typer.Exit(EXIT_SOME_FAILED)
-
-
-def _check_out(out: Path | None) -> None:
-    from hubscout.errors import InputError
-
-    if out is not None and out.suffix.lower() != ".csv":
-        raise InputError(f"--out must name a CSV file, such as predictions.csv; it was {out}. For JSON use --json.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
 
 
 def _reader(
@@ -188,18 +179,6 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
         confidence=tuned.arguments.confidence,
     )
     return ", ".join(f"{name} {value}" for name, value in found.items()) + f" ({len(labelled):,} labelled inputs)"
-
-
-def _print_table(records: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(header_style="bold")
-    table.add_column("input", overflow="fold")
-    table.add_column("prediction", overflow="fold")
-    for record in records:
-        table.add_row(Text(record["input"]), Text(_shown(record)))
-    print_result(table)
 
 
 def _shown(record: dict[str, Any]) -> str:

@@ -7,30 +7,29 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.completion import complete_models
-from hubscout.cli.data_options import (
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.shared_options import (
+    AccelerateOption,
+    AddressOption,
     DataArgument,
+    EngineOption,
     ImageOption,
     ImageRootOption,
     KindOption,
     LabelOption,
+    ModelsOption,
     OverwriteOption,
     ResumeOption,
-    SplitOption,
-    TextOption,
-    open_data,
-)
-from hubscout.cli.engine_options import engine_options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import (
-    AccelerateOption,
-    AddressOption,
-    EngineOption,
-    ModelsOption,
     SeedOption,
     SettingsOption,
     SkipBadOption,
+    SplitOption,
+    TextOption,
     TuningDeviceOption,
+    check_amounts,
+    complete_models,
+    engine_options,
+    open_data,
 )
 from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
@@ -117,6 +116,7 @@ def race(
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
 
+    check_amounts(budget=budget, max_latency=max_latency)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_metrics
-from hubscout.cli.data_options import (
-    DataArgument,
-    ImageOption,
-    ImageRootOption,
-    KindOption,
-    LabelOption,
-    LimitOption,
-    OverwriteOption,
-    ResumeOption,
-    SplitOption,
-    TextOption,
-    open_data,
-)
-from hubscout.cli.engine_options import engine_options
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import (
-    AccelerateOption,
-    AddressOption,
-    CacheOption,
-    DeviceOption,
-    EngineOption,
-    ModelsOption,
-    SeedOption,
-    SkipBadOption,
-)
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.values import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -75,31 +54,31 @@ hubscout rank /nfs/flowers -m @models.txt --engine ray --address auto --cache /n
 
 hubscout rank pets.parquet --label breed -m @models.txt --budget 10min --device cuda --json > pets.json
 
-The same question with other models adds them to the ranking in --out; another question is refused.
+The same command with other models adds them to the ranking in --out; with other data or options it is refused.
 
 Exit status: 0 all models ranked, 3 some models failed (they are listed with reasons), 1 none could be ranked,
-2 bad input, 130 interrupted (what is finished is in --out; the same command goes on)."""
+2 bad input, 130 interrupted (what is finished is in --out; run the same command again to resume)."""
 
 
 @app.command(epilog=EPILOG)
 def rank(
-    data: DataArgument,
-    models: ModelsOption = None,
+    data: options.DataArgument,
+    models: options.ModelsOption = None,
     metrics: Annotated[
         list[str],
         typer.Option(
             "--metrics",
             help=f"Of {', '.join(METRICS)}, or of a plug-in; the first one orders the models.",
-            autocompletion=complete_metrics,
+            autocompletion=options.complete_metrics,
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
-    image: ImageOption = None,
-    image_root: ImageRootOption = None,
-    text: TextOption = None,
-    label: LabelOption = None,
-    kind: KindOption = None,
-    split: SplitOption = None,
-    limit: LimitOption = None,
+    image: options.ImageOption = None,
+    image_root: options.ImageRootOption = None,
+    text: options.TextOption = None,
+    label: options.LabelOption = None,
+    kind: options.KindOption = None,
+    split: options.SplitOption = None,
+    limit: options.LimitOption = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -108,48 +87,61 @@ def rank(
         ),
     ] = None,
     progressive: Annotated[
-        bool, typer.Option("--progressive", help="Growing subsets and dropping, without a time limit.")
+        bool,
+        typer.Option("--progressive", help="As --budget, without a time limit: growing subsets, dropping on the way."),
     ] = False,
     layers: Annotated[
-        list[str] | None, typer.Option("--layers", help="Score these layers too: 'all', or names joined by commas.")
+        list[str] | None,
+        typer.Option(
+            "--layers", help="Score these layers too: 'all', 'mean' (their average), or names joined by commas."
+        ),
     ] = None,
-    best_layer: Annotated[
-        bool, typer.Option("--best-layer", help="Order the models by their best layer of --layers.")
-    ] = False,
+    layer: Annotated[
+        str | None,
+        typer.Option("--layer", help="Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'."),
+    ] = None,
     center: Annotated[
         bool | None,
         typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
     ] = None,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
-    accelerate: AccelerateOption = "auto",
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Found by itself if not given.")] = None,
-    cache: CacheOption = None,
+    accelerate: options.AccelerateOption = "auto",
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, help="Samples per batch; chosen automatically if not given.")
+    ] = None,
+    cache: options.CacheOption = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
     ] = False,
-    engine: EngineOption = "local",
+    engine: options.EngineOption = "local",
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=0, help="With --engine local: run models in so many processes at the same time."),
     ] = None,
-    address: AddressOption = None,
+    address: options.AddressOption = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
             "--time-limit", help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."
         ),
     ] = None,
-    skip_bad: SkipBadOption = False,
-    seed: SeedOption = 0,
+    skip_bad: options.SkipBadOption = False,
+    seed: options.SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Run folder: every finished model is saved there at once, beside those there."
+            "--out",
+            "-o",
+            help="Run folder: every finished model is saved there at once, beside those there. Without it a new one in "
+            "runs/; none with --json, --quiet or --no-cache.",
         ),
     ] = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
+    resume: options.ResumeOption = False,
+    overwrite: options.OverwriteOption = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where each second goes: load, decode, forward, score, write.")
+    ] = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -164,16 +156,18 @@ def rank(
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
     check_acceleration(accelerate)
-    options_of_engine = engine_options(engine, address, workers)
+    options.check_amounts(budget=budget, limit=limit, time_limit=time_limit)
+    options_of_engine = options.engine_options(engine, address, workers)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
-    task = open_data(
+    task = options.open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
     found = find_candidates(named, task.modality, device if engine == "local" else "auto")
@@ -181,13 +175,17 @@ def rank(
     for note in found.notes:
         say(note, quiet=quiet)
     layer_names = split_list(layers or [])
-    with display(len(wanted), quiet=quiet) as observer:
+    by_script = as_json or quiet or no_cache or resume or overwrite
+    with (
+        nullcontext(out) if by_script else run_folder(out, task.name, quiet=quiet) as place,
+        display(len(wanted), quiet=quiet) as observer,
+    ):
         ranking = rank_models(
             task,
             found.models,
             metrics=split_list(metrics),
-            layers=None if not layer_names else ("all" if layer_names == ["all"] else layer_names),
-            layer="best" if best_layer else "final",
+            layers=layer_names or None,
+            layer=layer,
             center=center,
             device=device,
             precision=precision,
@@ -202,10 +200,11 @@ def rank(
             time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,
-            out=out,
+            out=place,
             resume=resume,
             overwrite=overwrite,
             observer=observer,
+            profile=profile,
         )
     if as_json:
         from hubscout.runs.ranking_storage import to_json
@@ -215,8 +214,9 @@ def rank(
         print_result(ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
-    if out is not None:
-        say(f"Saved in {out}.", quiet=quiet)
+    if place is not None:
+        commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
+        say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
         from hubscout.runs.explained import NOTHING_EXPLAINED
 

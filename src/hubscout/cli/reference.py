@@ -8,30 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.data_options import (
-    DataArgument,
-    ImageOption,
-    ImageRootOption,
-    KindOption,
-    LabelOption,
-    LimitOption,
-    OverwriteOption,
-    ResumeOption,
-    SplitOption,
-    TextOption,
-    open_data,
-)
-from hubscout.cli.engine_options import engine_options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
-from hubscout.cli.run_options import (
-    AddressOption,
-    EngineOption,
-    ModelsOption,
-    SeedOption,
-    SettingsOption,
-    SkipBadOption,
-    TuningDeviceOption,
-)
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table
 from hubscout.cli.values import AllowCodeOption, read_settings, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -49,36 +27,39 @@ hubscout evaluate run/ ref/reference.csv"""
 
 @app.command(epilog=EPILOG)
 def reference(
-    data: DataArgument,
-    models: ModelsOption,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of trials and table; the same command goes on.")],
-    image: ImageOption = None,
-    image_root: ImageRootOption = None,
-    text: TextOption = None,
-    label: LabelOption = None,
-    kind: KindOption = None,
-    split: SplitOption = None,
+    data: options.DataArgument,
+    models: options.ModelsOption,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of trials and table; run the same command again to resume.")
+    ],
+    image: options.ImageOption = None,
+    image_root: options.ImageRootOption = None,
+    text: options.TextOption = None,
+    label: options.LabelOption = None,
+    kind: options.KindOption = None,
+    split: options.SplitOption = None,
     search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
         str | None,
-        typer.Option("--learning-rates", help="By commas; those that suit inputs and optimiser if not given."),
+        typer.Option("--learning-rates", help="Joined by commas; those that suit inputs and optimiser if not given."),
     ] = None,
     weight_decays: Annotated[
-        str | None, typer.Option("--weight-decays", help="By commas; those that suit the optimiser if not given.")
+        str | None,
+        typer.Option("--weight-decays", help="Joined by commas; those that suit the optimiser if not given."),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Of each model, for --search tpe.")] = 49,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Trials per model, with --search tpe.")] = 49,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
-    seed: SeedOption = 0,
-    limit: LimitOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    skip_bad: SkipBadOption = False,
-    device: TuningDeviceOption = "auto",
-    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and hold it.")] = False,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    settings: SettingsOption = None,
+    seed: options.SeedOption = 0,
+    limit: options.LimitOption = None,
+    resume: options.ResumeOption = False,
+    overwrite: options.OverwriteOption = False,
+    skip_bad: options.SkipBadOption = False,
+    device: options.TuningDeviceOption = "auto",
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory.")] = False,
+    engine: options.EngineOption = "local",
+    address: options.AddressOption = None,
+    settings: options.SettingsOption = None,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -93,15 +74,15 @@ def reference(
     from hubscout.tuning.reference_search import Grid
     from hubscout.tuning.reference_search import reference as run
 
-    task = open_data(
+    task = options.open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
-    options: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
-    options |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
-    options |= read_settings(settings or [])
-    grid = Grid.of(task, str(options.get("optimizer", "auto")))
+    arguments: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
+    arguments |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
+    arguments |= read_settings(settings or [])
+    grid = Grid.of(task, str(arguments.get("optimizer", "auto")))
     if learning_rates:
         grid = replace(grid, learning_rates=_numbers(learning_rates, "--learning-rates"), beyond=())
     if weight_decays:
@@ -120,32 +101,21 @@ def reference(
             overwrite=overwrite,
             skip_bad=skip_bad,
             engine=engine,
-            engine_options=engine_options(engine, address),
+            engine_options=options.engine_options(engine, address),
             observer=observer,
-            **options,
+            **arguments,
         )
     if as_json:
         best = {model: vars(found.best(model)) for model in found.models}
         print_json({"metric": found.metric, "best": best, "failures": found.failures, "trials": len(found.trials)})
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(header_style="bold", title=f"{found.metric} of fine-tuning ({out / 'reference.csv'})")
-    for head in ("model", "test", "validation", "learning rate", "weight decay"):
-        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
-    for model in found.models:
-        trial = found.best(model)
-        numbers = (
-            f"{trial.test:.4f}",
-            f"{trial.validation:.4f}",
-            f"{trial.learning_rate:g}",
-            f"{trial.weight_decay:g}",
-        )
-        table.add_row(Text(model), *numbers)
-    for model, reason in found.failures.items():
-        table.add_row(Text(model), Text(reason), "–", "–", "–")
-    print_result(table)
+    rows = [
+        (one.model, f"{one.test:.4f}", f"{one.validation:.4f}", f"{one.learning_rate:g}", f"{one.weight_decay:g}")
+        for one in map(found.best, found.models)
+    ]
+    rows += [(model, reason, "–", "–", "–") for model, reason in found.failures.items()]
+    heads = ("model", "test", "validation", "learning rate", "weight decay")
+    print_table(heads, rows, right=heads[1:], title=f"{found.metric} of fine-tuning ({out / 'reference.csv'})")
 
 
 def _numbers(text: str, argument: str) -> tuple[float, ...]:

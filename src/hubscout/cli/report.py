@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hubscout.cli.completion import complete_runs
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, say
 
 app = typer.Typer(add_completion=False)
@@ -28,7 +28,7 @@ def report(
     run: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN", help="The --out folder of a rank, a race or a tune.", autocompletion=complete_runs
+            metavar="RUN", help="The --out folder of a rank, a race or a tune.", autocompletion=options.complete_runs
         ),
     ],
     out: Annotated[

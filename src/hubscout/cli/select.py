@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_runs
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table
 from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)
@@ -26,15 +26,21 @@ hubscout select run/ -k 1 --max-params 10M --max-latency 20ms"""
 @app.command(epilog=EPILOG)
 def select(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=complete_runs)
+        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=options.complete_runs)
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="How many models.")] = 3,
     method: Annotated[
         str, typer.Option("--method", help="top: the k best. joint: the set that explains most together.")
     ] = "top",
-    max_params: Annotated[str | None, typer.Option("--max-params", help="Of each model, such as 10M.")] = None,
-    max_flops: Annotated[str | None, typer.Option("--max-flops", help="Of each model, such as 2G.")] = None,
-    max_latency: Annotated[str | None, typer.Option("--max-latency", help="Per sample, such as 20ms.")] = None,
+    max_params: Annotated[
+        str | None, typer.Option("--max-params", help="At most so many parameters per model, such as 10M.")
+    ] = None,
+    max_flops: Annotated[
+        str | None, typer.Option("--max-flops", help="At most so many operations per sample, such as 2G.")
+    ] = None,
+    max_latency: Annotated[
+        str | None, typer.Option("--max-latency", help="At most so much time per sample, such as 20ms.")
+    ] = None,
     cache: Annotated[
         str | None, typer.Option("--cache", help="Folder or URL of the feature cache, if not that of the run.")
     ] = None,
@@ -57,25 +63,13 @@ def select(
     if not len(bounded):
         raise InputError(f"None of the {len(ranking)} ranked models keeps these limits.")
     with display(len(bounded) if method == "joint" else 0, quiet=quiet or method != "joint") as observer:
-        teachers = select_teachers(
-            bounded,
-            k,
-            method,
-            cache=cache,
-            device=device,
-            observer=observer,
-        )
+        teachers = select_teachers(bounded, k, method, cache=cache, device=device, observer=observer)
     if as_json:
         print_json({"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]})
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(header_style="bold")
     score = "score" if teachers.method == "top" else "joint LogME"
-    for head in ("model", score, "added"):
-        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
-    for step in teachers.steps:
-        added = "–" if step.added is None else f"{step.added:+.4f}"
-        table.add_row(Text(step.identifier), f"{step.score:.4f}", added)
-    print_result(table)
+    rows = [
+        (step.identifier, f"{step.score:.4f}", "–" if step.added is None else f"{step.added:+.4f}")
+        for step in teachers.steps
+    ]
+    print_table(("model", score, "added"), rows, right=(score, "added"))

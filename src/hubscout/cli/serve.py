@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.completion import complete_models
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import QuietOption, say
 from hubscout.cli.values import AllowCodeOption, split_models
 
@@ -36,28 +36,27 @@ def serve(
         str | None,
         typer.Option("--token", envvar="HUBSCOUT_TOKEN", help="The token to ask for; generated where one is needed."),
     ] = None,
-    data: Annotated[
-        Path, typer.Option("--data", help="Only data in this folder can be ranked from the page.")
-    ] = Path(),
+    data: Annotated[Path, typer.Option("--data", help="Only data in this folder can be used from the page.")] = Path(),
     models: Annotated[
         list[str] | None,
         typer.Option(
             "--models",
             "-m",
             help="Models to choose from; file:, onnx: and python: models are accepted only if named here.",
-            autocompletion=complete_models,
+            autocompletion=options.complete_models,
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="How many rankings started from the page may run at the same time.")
+        int, typer.Option("--jobs", min=1, help="How many runs started from the page may go on at the same time.")
     ] = 4,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     allow_code: AllowCodeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Look at a folder of runs in the browser: search, open reports, compare runs, watch live, start and stop rankings.
+    """Look at a folder of runs in the browser: search, open reports, compare runs, watch live, start and stop.
 
-    The page reads and writes the same run folders as the commands. Stopping it stops no ranking.
+    The page reads and writes the same run folders as the commands. Rankings, races and tunings that are started
+    from it go on when it is stopped.
     """
     from hubscout.hubs import Identifier, list_models
     from hubscout.hubs.permission import refuse_code
@@ -73,7 +72,7 @@ def serve(
         link = address if wanted is None else f"{address}?token={wanted}"
         if not quiet or wanted is not None:
             print(f"{runs} at {link}", file=sys.stderr)  # not by `say`, which hides tokens: this one is to be used
-        say("Ctrl-C stops the page, not the rankings that were started from it.", quiet=quiet)
+        say("Ctrl-C stops the page, not the runs that were started from it.", quiet=quiet)
         if browse:
             import webbrowser
 

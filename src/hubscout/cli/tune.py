@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.completion import complete_models
-from hubscout.cli.data_options import (
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.run_folders import run_folder
+from hubscout.cli.shared_options import (
+    AddressOption,
+    CacheOption,
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -19,19 +23,16 @@ from hubscout.cli.data_options import (
     LimitOption,
     OverwriteOption,
     ResumeOption,
-    SplitOption,
-    TextOption,
-    open_data,
-)
-from hubscout.cli.engine_options import engine_options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_options import (
-    AddressOption,
-    CacheOption,
     SeedOption,
     SettingsOption,
     SkipBadOption,
+    SplitOption,
+    TextOption,
     TuningDeviceOption,
+    check_amounts,
+    complete_models,
+    engine_options,
+    open_data,
 )
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
@@ -63,8 +64,8 @@ def tune(
         str | None,
         typer.Option(
             "--method",
-            help="fine-tune, kd, logit-kd, zoo, b-tuning, or all: compare them over seeds. Without it: b-tuning where "
-            "there are teachers, fine-tune where there are none.",
+            help="fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without "
+            "it: b-tuning where there are teachers, fine-tune where there are none.",
         ),
     ] = None,
     out: Annotated[
@@ -83,17 +84,33 @@ def tune(
     split: SplitOption = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Optimiser steps, instead of --epochs.")] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Time for the run, such as 20min, instead of --epochs or --steps.")
+    ] = None,
     patience: Annotated[
         int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a new best.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Samples per step, over all.")] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of the backbone.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, help="Samples per optimiser step, over all processes.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Of the backbone; hubscout's choice if not given.")
+    ] = None,
     lora: Annotated[
         int | None,
         typer.Option("--lora", min=1, help="Train low-rank adapters of this rank, merged into the weights at the end."),
     ] = None,
-    trade_off: Annotated[float | None, typer.Option("--trade-off", help="Weight of the teachers' term.")] = None,
-    teacher_targets: Annotated[str | None, typer.Option("--teacher-targets", help="cached, left-out or live.")] = None,
+    trade_off: Annotated[
+        float | None,
+        typer.Option("--trade-off", help="λ, the weight of the teachers' term; the method's own if not given."),
+    ] = None,
+    teacher_targets: Annotated[
+        str | None,
+        typer.Option(
+            "--teacher-targets",
+            help="When teachers answer: cached (once, first), left-out, live (each step), or views (of a few crops).",
+        ),
+    ] = None,
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
     engine: Annotated[
@@ -101,21 +118,31 @@ def tune(
     ] = "local",
     device: TuningDeviceOption = "auto",
     in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Decode the data once and hold it, images on the device.")
+        bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory, images on the device.")
     ] = False,
     address: AddressOption = None,
     cache: CacheOption = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute the features of frozen models anew.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Compute the features of frozen models, cached or not.")
+    ] = False,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="How many processes the run is meant to have.")
+        int | None,
+        typer.Option(
+            "--processes", min=1, help="How many processes torchrun starts; the run warns if there are more or fewer."
+        ),
     ] = None,
     limit: LimitOption = None,
     skip_bad: SkipBadOption = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx into --out as well, checked.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also export OUT/model.onnx, checked against torch.")] = False,
     settings: SettingsOption = None,
     listing: Annotated[
         bool,
-        typer.Option("--list-arguments", callback=list_arguments, is_eager=True, help="Print them all and exit."),
+        typer.Option(
+            "--list-arguments",
+            callback=list_arguments,
+            is_eager=True,
+            help="Print everything that --set takes, with defaults, and exit.",
+        ),
     ] = False,
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
@@ -123,9 +150,9 @@ def tune(
 ) -> None:
     """Tune a model on your labelled data; better-ranked models of any architecture teach it.
 
-    Trains on the train split, keeps the weights that are best on validation, reports test with intervals. The same
-    command goes on with a run that was stopped, to the same result. A run that diverges starts anew at a lower learning
-    rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
+    Trains on the train split, keeps the weights that are best on validation, reports test with intervals. Run the
+    same command again to resume a run that was stopped, to the same result. A run that diverges starts anew at a lower
+    learning rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
     """
     from hubscout.amounts import parse_limit
     from hubscout.features import FeatureCache
@@ -133,6 +160,7 @@ def tune(
     options: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,
+        "budget": budget,
         "patience": patience,
         "lora_rank": lora,
         "batch_size": batch_size,
@@ -145,6 +173,7 @@ def tune(
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
+    check_amounts(limit=limit, budget=budget)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
@@ -173,35 +202,16 @@ def tune(
 
 @contextmanager
 def _folder(out: Path | None, task: str, model: str, *, kept: bool, quiet: bool) -> Iterator[Path]:
-    """The folder of a run: --out, or one of its own in runs/, numbered so that nothing is overwritten."""
+    """The folder of a run: --out, or one of its own in runs/."""
     import os
-    import re
-    from itertools import count
 
     from hubscout.errors import InputError
     from hubscout.runs.model_names import short_names
 
-    if out is not None:
-        yield out
-        return
-    if kept or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if out is None and (kept or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
-    name = re.sub(r"[^\w.-]+", "-", f"{task}-{short_names([model])[0]}").strip("-.")[:80]
-    Path("runs").mkdir(exist_ok=True)
-    for number in count(1):
-        place = Path("runs") / f"{name}-{number}"
-        try:
-            place.mkdir()
-            break
-        except FileExistsError:
-            continue
-    say(f"Without --out, the run goes to {place}", quiet=quiet)
-    try:
+    with run_folder(out, f"{task}-{short_names([model])[0]}", quiet=quiet) as place:
         yield place
-    finally:
-        for folder in (place, place.parent):  # where nothing came of it, nothing stays
-            with suppress(OSError):
-                folder.rmdir()
 
 
 def _tune(
@@ -218,16 +228,14 @@ def _tune(
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.runs.display import display
+    from hubscout.runs.tuning_conclusion import conclusion
     from hubscout.tuning import tune as run
-    from hubscout.tuning.frozen_probe import conclusion
     from hubscout.tuning.tuned_folder import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
         tuned = run(task, model, teachers, method, out=out, observer=observer, **options)
     if not _is_main():
         return []
-    allowed = " --allow-code" if opens_by_code(tuned, out) else ""
-    say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
     if onnx:
         difference = tuned.export_onnx(out / "model.onnx")
         say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
@@ -235,7 +243,10 @@ def _tune(
         print_json({**tuned.record(), "out": out})
     else:
         print_result(str(tuned))
-        print_result(conclusion(tuned))
+        print_result(conclusion(tuned.tuning_run()))
+    allowed = " --allow-code" if opens_by_code(tuned, out) else ""
+    folder = shlex.quote(str(out))
+    say(f"Saved in {out}. Next:\n  hubscout report {folder}\n  hubscout predict {folder} INPUTS{allowed}", quiet=quiet)
     return [tuned.warning]
 
 

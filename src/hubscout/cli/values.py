@@ -32,7 +32,7 @@ def split_list(values: Sequence[str]) -> list[str]:
 
 
 def split_models(values: Sequence[str], *, allow_code: bool = False) -> list[str]:
-    """Models and patterns: repeated, joined by commas, or `@FILE` with one a line and `#` before remarks.
+    """Models and patterns: repeated, joined by commas, or `@FILE` with one per line and `#` before comments.
 
     The models of a file open no code unless `allow_code` says so; those on the command line are the user's own words.
 
@@ -74,6 +74,7 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
     >>> read_settings(["augment=none"])  # a word that this argument knows
     {'augment': 'none'}
     """
+    from hubscout.hubs.identifiers import read_value
     from hubscout.tuning.arguments import TuningArguments
 
     words = get_type_hints(TuningArguments)
@@ -87,7 +88,7 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
         if name == "trackers":
             found[name] = tuple(split_list([value]))
         else:
-            found[name] = value if value in get_args(words.get(name)) else _value(value)
+            found[name] = value if value in get_args(words.get(name)) else read_value(value)
     return found
 
 
@@ -110,15 +111,3 @@ def list_arguments(wanted: bool) -> None:
     for field in dataclasses.fields(TuningArguments):
         print(f"{field.name}={field.default}: {told.get(field.name, '')}")
     raise typer.Exit
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -6,11 +6,9 @@ those who hand it jobs do not know which engine they have.
 
 from hubscout.engines.engine import ENGINES, Engine, open_engine
 from hubscout.engines.job import Job, JobResult
+from hubscout.engines.job_context import Shared, remembered, report
 from hubscout.engines.local import LocalEngine
-from hubscout.engines.process_memory import remembered
 from hubscout.engines.ray_engine import RayEngine
-from hubscout.engines.reporting import report
-from hubscout.engines.shared import Shared
 
 __all__ = [
     "ENGINES",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from hubscout.engines.job import Job, JobResult
-from hubscout.engines.shared import Shared
+from hubscout.engines.job_context import Shared
 from hubscout.errors import UnknownEngineError
 from hubscout.registry import Registry
 
@@ -69,9 +69,20 @@ ENGINES: Registry[Callable[..., Engine]] = Registry("engine", UnknownEngineError
 
 
 def open_engine(name: str, **options: Any) -> Engine:
-    """An engine by name.
+    """An engine by name; `close` it when it is no longer needed.
 
-    >>> [result.value for result in open_engine("local").run([Job("seven", lambda: 7)])]
-    [7]
+    Args:
+        name: "local", "ray", or one that a plug-in brings.
+        options: of the engine, such as `workers=4` for "local" or `address="auto"` for "ray".
+
+    Raises:
+        UnknownEngineError: there is no engine of this name.
+        EngineError: it cannot be started or reached.
+        MissingDependencyError: the package that it needs is not installed.
+
+    Example:
+        >>> [result.value for result in open_engine("local").run([Job("seven", lambda: 7)])]
+        [7]
+
     """
     return ENGINES[name](**options)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from hubscout.engines import reporting
+from hubscout.engines import job_context
 from hubscout.engines.engine import ENGINES, Follow, Observer
 from hubscout.engines.job import Job, JobQueue, JobResult, perform
-from hubscout.engines.shared import Held, InFile, Shared
+from hubscout.engines.job_context import Held, InFile, Shared
 from hubscout.engines.worker_pool import WorkerPool
 from hubscout.errors import InputError
 
@@ -56,7 +56,7 @@ class LocalEngine:
             yield from self._pool.run(waiting, observer, then)
             return
         while waiting:
-            with reporting.listening(observer):
+            with job_context.listening(observer):
                 result = perform(waiting.popleft())
             if then is not None:
                 waiting.add(then(result))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hubscout.engines.engine import ENGINES, Follow, Observer
 from hubscout.engines.job import Job, JobResult
-from hubscout.engines.shared import Shared
+from hubscout.engines.job_context import Shared
 from hubscout.errors import EngineError, InputError
 from hubscout.optional import require
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from hubscout.engines import reporting
+from hubscout.engines import job_context
 from hubscout.engines.job import perform_sent
 
 _SECONDS_BETWEEN_EVENTS = 0.2
@@ -71,12 +71,12 @@ class _Sender:
     def __enter__(self) -> None:
         self._flush()  # before the job can crash the process
         self._thread.start()
-        reporting.listen(self._put)
+        job_context.listen(self._put)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        reporting.listen(None)
+        job_context.listen(None)
         self._done.set()
         self._thread.join()
         self._flush()

@@ -15,7 +15,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from hubscout.engines import reporting
+from hubscout.engines import job_context
 from hubscout.engines.engine import Follow, Observer
 from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, perform_sent
 
@@ -159,7 +159,7 @@ def _serve(connection: Connection) -> None:
         with lock:
             connection.send((what, value))
 
-    reporting.listen(lambda event: send("event", event))
+    job_context.listen(lambda event: send("event", event))
     while True:
         try:
             key, sent = connection.recv()

@@ -12,7 +12,7 @@ from hubscout.errors import InputError
 
 Better = Literal["higher", "lower"]
 Values = Sequence[float] | np.ndarray | Mapping[str, Any]
-"""One value a model: in the same order on both sides, or by name. A `Score` brings its own direction."""
+"""One value per model: in the same order on both sides, or by name. A `Score` brings its own direction."""
 
 
 @dataclass(frozen=True)

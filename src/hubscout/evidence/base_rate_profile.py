@@ -24,7 +24,7 @@ STEP_TOLERANCE = 1e-7
 class _Search:
     """2L/(n - 1) less its value at t = ∞ as a function of log t; t in units of the largest σ², targets of ‖y‖ = 1."""
 
-    n: int
+    n: float
     scale: float
     values: np.ndarray
 

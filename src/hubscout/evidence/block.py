@@ -19,6 +19,7 @@ from hubscout.evidence.array_backend import (
     add_upper,
     less,
     mirrored,
+    namespace,
     packed_upper,
     sums_by_id,
     to_device_of,
@@ -33,7 +34,10 @@ from hubscout.evidence.array_backend import (
 class Block:
     """The sums over one block of samples, in float64. F is (n, D) less the shift, Y is (n, C) less the target shift."""
 
-    n: int
+    n: float
+    """How many samples: with weights, their sum."""
+    rows: int
+    """How many rows they came in. Without weights it is n."""
     upper_gram: Array
     """FᵀF, (D, D), of which only the upper triangle counts: `gram` is the whole."""
     cross: Array
@@ -63,33 +67,55 @@ class Block:
             return zeros_like_device(shift, *shape)
 
         return cls(
-            0, upper_zeros(shift, dim), zeros(count, dim), zeros(count), zeros(dim), zeros(count), shift, target_shift
+            0,
+            0,
+            upper_zeros(shift, dim),
+            zeros(count, dim),
+            zeros(count),
+            zeros(dim),
+            zeros(count),
+            shift,
+            target_shift,
         )
 
-    def add_rows(self, rows: Array, values: Array, kind: str) -> None:
-        """Add features and targets that are not shifted yet; `values` are class ids, or a matrix (n, C)."""
+    def add_rows(self, rows: Array, values: Array, kind: str, weights: Array | None = None) -> None:
+        """Add features and targets that are not shifted yet; `values` are class ids, or a matrix (n, C).
+
+        A row of weight w counts as w samples.
+        """
         moved = less(rows, self.shift) if bool(self.shift.any()) else to_float64(rows)
-        self.n += int(rows.shape[0])
-        self.upper_gram = add_product(self.upper_gram, moved)
-        self.feature_sum += moved.sum(0)
+        count = int(rows.shape[0])
+        self.rows += count
+        if weights is None:
+            self.n += count
+            weighted = moved
+            self.upper_gram = add_product(self.upper_gram, moved)
+        else:
+            self.n = whole_if_it_is(self.n + float(weights.sum()))
+            weighted = moved * weights[:, None]
+            self.upper_gram = add_product(self.upper_gram, moved * namespace(weights).sqrt(weights)[:, None])
+        self.feature_sum += weighted.sum(0)
         if kind == "classification":
-            count = int(self.target_sum.shape[0])
-            sizes = to_device_of(np.bincount(to_host(values), minlength=count).astype(np.float64), moved)
-            self.cross += sums_by_id(moved, values, count)
-            self.target_squares += sizes
-            self.target_sum += sizes
+            classes = int(self.target_sum.shape[0])
+            on_host = None if weights is None else to_host(weights)
+            sizes = np.bincount(to_host(values), weights=on_host, minlength=classes).astype(np.float64)
+            self.cross += sums_by_id(weighted, values, classes)
+            self.target_squares += to_device_of(sizes, moved)
+            self.target_sum += to_device_of(sizes, moved)
             return
         columns = less(values, self.target_shift)
-        self.cross += columns.T @ moved
-        self.target_squares += (columns**2).sum(0)
-        self.target_sum += columns.sum(0)
+        self.cross += columns.T @ weighted
+        counted = columns if weights is None else columns * weights[:, None]
+        self.target_squares += (columns * counted).sum(0)
+        self.target_sum += counted.sum(0)
 
     def add(self, other: Block) -> None:
         """Add the sums of another block to this one."""
         shifts = [to_device_of(getattr(other, name), self.cross) for name in _SHIFTS]
         if not (bool((shifts[0] == self.shift).all()) and bool((shifts[1] == self.target_shift).all())):
             other = other.about(to_device_of(self.shift, other.cross), to_device_of(self.target_shift, other.cross))
-        self.n += other.n
+        self.n = whole_if_it_is(self.n + other.n)
+        self.rows += other.rows
         add_upper(self.upper_gram, to_device_of(other.upper_gram, self.upper_gram))
         for name in _SUMS:
             mine = getattr(self, name)
@@ -97,7 +123,7 @@ class Block:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled as NumPy arrays: sums from one machine's accelerator are merged on another that may have none."""
-        return {"n": self.n, **{name: to_host(getattr(self, name)) for name in ARRAYS}}
+        return {"n": self.n, "rows": self.rows, **{name: to_host(getattr(self, name)) for name in ARRAYS}}
 
     def copy(self) -> Block:
         """The same sums in memory of their own."""
@@ -111,7 +137,13 @@ class Block:
         The Gram matrix is packed.
         """
         sums = {name: getattr(self, name).copy() for name in ARRAYS if name not in ("upper_gram", "cross")}
-        return Block(n=self.n, upper_gram=packed_upper(self.upper_gram), cross=self.cross.astype(np.float32), **sums)
+        return Block(
+            n=self.n,
+            rows=self.rows,
+            upper_gram=packed_upper(self.upper_gram),
+            cross=self.cross.astype(np.float32),
+            **sums,
+        )
 
     def about(self, shift: Array, target_shift: Array) -> Block:
         """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""
@@ -146,6 +178,11 @@ class Block:
         self.target_sum += n * target_step
 
 
-ARRAYS = tuple(field.name for field in fields(Block) if field.name != "n")
+def whole_if_it_is(n: float) -> float:
+    """A number of samples as a whole number where it is one: weights may sum up to any."""
+    return int(n) if float(n).is_integer() else n
+
+
+ARRAYS = tuple(field.name for field in fields(Block) if field.name not in ("n", "rows"))
 _SHIFTS = ("shift", "target_shift")
 _SUMS = tuple(name for name in ARRAYS if name not in ("upper_gram", *_SHIFTS))

@@ -76,6 +76,17 @@ def check_finite(features: Array, name: str = "features") -> None:
         )
 
 
+def check_weights(weights: object, n: int) -> np.ndarray:
+    """How often each of n rows counts, (n,), in float64."""
+    found = np.asarray(to_host(as_native(weights, "weights")), dtype=np.float64)
+    if found.shape != (n,):
+        raise InputError(f"weights must have one number per row, {n}; got an array of shape {found.shape}.")
+    if not np.isfinite(found).all() or (found < 0).any():
+        bad = int(np.flatnonzero(~(np.isfinite(found) & (found >= 0)))[0])
+        raise InputError(f"weights must be finite and not negative; number {bad} is {found[bad]}.")
+    return found
+
+
 def check_targets(
     targets: object,
     n: int,
@@ -88,7 +99,7 @@ def check_targets(
     array = as_native(targets, "targets")
     shape = tuple(array.shape)
     if len(shape) not in (1, 2) or 0 in shape:
-        raise InputError(f"targets must be a vector or a matrix with a row a sample; got an array of shape {shape}.")
+        raise InputError(f"targets must be a vector or a matrix with a row per sample; got an array of shape {shape}.")
     if shape[0] != n:
         raise InputError(f"features have {n} rows but targets have {shape[0]}.")
     if kind == "auto":
@@ -115,7 +126,7 @@ def guess_kind(targets: Array) -> str:
         return "multilabel"
     raise InputError(
         f"targets of shape {tuple(targets.shape)} and type {targets.dtype} are ambiguous. Say kind='regression' for "
-        "columns of numbers, or pass a matrix of 0 and 1 for several labels a sample, or a vector of classes."
+        "columns of numbers, or pass a matrix of 0 and 1 for several labels per sample, or a vector of classes."
     )
 
 
@@ -177,8 +188,8 @@ def _class_targets(array: Array, classes: Sequence[object] | None, target_names:
     labels = to_host(array)
     if labels.ndim != 1:
         raise InputError(
-            f"targets for classification must be a vector with one class a sample; got shape {labels.shape}. "
-            "Pass targets[:, 0] for a single column, or kind='multilabel' for several labels a sample."
+            f"targets for classification must be a vector with one class per sample; got shape {labels.shape}. "
+            "Pass targets[:, 0] for a single column, or kind='multilabel' for several labels per sample."
         )
     if labels.dtype.kind == "O":
         labels = _strings(labels)

@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 from hubscout.errors import InputError
-from hubscout.evidence.array_backend import chunks
 from hubscout.evidence.array_logme import logme
-from hubscout.evidence.checks import Kind, default_center
+from hubscout.evidence.checks import Kind, check_weights, default_center
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.largest_draw import probability_of_largest
 from hubscout.evidence.maximize import maximize_evidence
 from hubscout.evidence.recovered_statistics import statistics_of
 from hubscout.evidence.statistics import Statistics
@@ -68,15 +68,22 @@ class _EvidenceEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_evidence", None) is not None or getattr(self, "_statistics", None) is not None
 
-    def _fit_arrays(self, X: np.ndarray, y: np.ndarray, kind: str) -> None:
-        self._statistics = None
-        self._evidence = logme(X, y, kind=kind, center=self._centred(kind), solver=self.solver, jackknife="none")
+    def _fit_arrays(self, X: np.ndarray, y: np.ndarray, kind: Kind, weights: np.ndarray | None) -> None:
+        self._statistics = self._evidence = None
+        if weights is None:
+            self._evidence = logme(X, y, kind=kind, center=self._centred(kind), solver=self.solver, jackknife="none")
+            return
+        columns = y.max() + 1 if kind == "classification" else 1 if y.ndim == 1 else y.shape[1]
+        self._add_batch(X, y, kind, [str(index) for index in range(columns)], weights)
+        self.evidence_  # noqa: B018  (what cannot be fitted is said here)
 
-    def _add_batch(self, X: np.ndarray, y: np.ndarray, kind: Kind, names: list[str]) -> None:
+    def _add_batch(
+        self, X: np.ndarray, y: np.ndarray, kind: Kind, names: list[str], weights: np.ndarray | None = None
+    ) -> None:
         statistics: Statistics | None = getattr(self, "_statistics", None)
         if statistics is None:
             statistics = self._statistics = Statistics(kind, names)
-        statistics.update(X, y)
+        statistics.update(X, y, weights=weights)
         self._evidence = None
 
     def _begins(self) -> bool:
@@ -96,6 +103,17 @@ class _EvidenceEstimator(BaseEstimator):
         checked = validate_data(self, X, dtype=self._feature_types, reset=reset, accept_sparse="csr")
         return _dense(checked)
 
+    def _weighted(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> tuple[Any, Any, np.ndarray | None]:
+        """Rows that count, and how often; all of them and None where no weights are given."""
+        if sample_weight is None:
+            return X, y, None
+        given = np.asarray(sample_weight)
+        weights = check_weights(np.full(len(X), given) if given.ndim == 0 else given, len(X))
+        there = weights > 0
+        if not there.any():
+            raise InputError("sample_weight is zero for every sample: there is nothing to fit.")
+        return X[there], y[there], weights[there]
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -103,12 +121,12 @@ class _EvidenceEstimator(BaseEstimator):
 
 
 class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
-    """A linear classifier without hyper-parameters: one Bayesian regression a class on 0/1 targets.
+    """A linear classifier without hyper-parameters: one Bayesian regression per class on 0/1 targets.
 
     A matrix of 0 and 1 as targets makes it multi-label. It needs no validation data, which is why it does well with a
-    few samples a class.
+    few samples per class.
 
-    `predict_proba`, one class a sample: the probability that the class has the largest of the predictive draws
+    `predict_proba`, one class per sample: the probability that the class has the largest of the predictive draws
     N(mean of the class, v), where v is the geometric mean over classes of the predictive variance for this sample; so
     the most probable class is always the one with the largest mean. Multi-label: the probability that the predictive
     draw of the label exceeds ½, one column a label.
@@ -122,8 +140,12 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
 
     classes_: np.ndarray
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit to (n, D) features and n classes, or an (n, C) matrix of 0 and 1."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to (n, D) features and n classes, or an (n, C) matrix of 0 and 1.
+
+        A sample of weight 2 counts as two, one of weight 0 as none: weights that sum to much less than n say that there
+        is little to learn from.
+        """
         X = self._check_batch(X, reset=True)
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
@@ -131,18 +153,20 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         if multilabel:
             matrix = _label_matrix(y)
             check_consistent_length(X, matrix)
+            X, matrix, weights = self._weighted(X, matrix, sample_weight)
             self.classes_ = np.arange(matrix.shape[1])
             self._multilabel = True
-            self._fit_arrays(X, matrix, "multilabel")
+            self._fit_arrays(X, matrix, "multilabel", weights)
             return self
         labels = _class_vector(y)
         check_consistent_length(X, labels)
+        X, labels, weights = self._weighted(X, labels, sample_weight)
         self.classes_, ids = np.unique(labels, return_inverse=True)
         self._multilabel = False
-        self._fit_arrays(X, ids, "classification")
+        self._fit_arrays(X, ids, "classification", weights)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add a batch. The first call of a single-label model must list all `classes`."""
         first = self._begins()
         X = self._check_batch(X, reset=first)
@@ -153,7 +177,8 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
             check_consistent_length(X, matrix)
             if first:
                 self.classes_ = np.arange(matrix.shape[1])
-            self._add_batch(X, matrix, "multilabel", [str(name) for name in self.classes_])
+            X, matrix, weights = self._weighted(X, matrix, sample_weight)
+            self._add_batch(X, matrix, "multilabel", [str(name) for name in self.classes_], weights)
             return self
         labels = _class_vector(y)
         check_consistent_length(X, labels)
@@ -166,8 +191,9 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise InputError(f"y holds classes that are not in classes: {unknown[:5].tolist()}.")
+        X, labels, weights = self._weighted(X, labels, sample_weight)
         ids = np.searchsorted(self.classes_, labels)
-        self._add_batch(X, ids, "classification", [str(name) for name in self.classes_])
+        self._add_batch(X, ids, "classification", [str(name) for name in self.classes_], weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -219,11 +245,12 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
     (array([39.9]), array([0.2]))
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit to (n, D) features and n or (n, C) numbers."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to (n, D) features and n or (n, C) numbers; weights as for `LogMEClassifier`."""
         X, y = self._check_pair(X, y, ensure_min_samples=2)
         self._single = y.ndim == 1
-        self._fit_arrays(X, y.astype(np.float64), "regression")
+        X, y, weights = self._weighted(X, y, sample_weight)
+        self._fit_arrays(X, y.astype(np.float64), "regression", weights)
         return self
 
     def _check_pair(self, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -232,14 +259,15 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
         )
         return _dense(X), y
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add a batch."""
         first = self._begins()
         X, y = self._check_pair(X, y, reset=first)
         if first:
             self._single = y.ndim == 1
         names = [str(index) for index in range(1 if y.ndim == 1 else y.shape[1])]
-        self._add_batch(X, y.astype(np.float64), "regression", names)
+        X, y, weights = self._weighted(X, y, sample_weight)
+        self._add_batch(X, y.astype(np.float64), "regression", names, weights)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -256,27 +284,6 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
 
 def _dense(X: Any) -> np.ndarray:
     return X.toarray() if issparse(X) else X
-
-
-def probability_of_largest(means: np.ndarray, *, points: int = 129, reach: float = 8.0) -> np.ndarray:
-    """The probability of each of C draws N(mean, 1) to be the largest of them, for every row of (n, C).
-
-    ∫ φ(x - m_c) Π_{d≠c} Φ(x - m_d) dx by the trapezoidal rule, which is accurate to rounding for such an integrand.
-
-    >>> probability_of_largest(np.array([[0.0, 0.0], [30.0, 0.0]])).round(3)
-    array([[0.5, 0.5],
-           [1. , 0. ]])
-    """
-    result = np.empty_like(means)
-    offsets = np.linspace(-reach, reach, points)
-    for part in chunks(len(means), 4 * points * means.shape[1]):
-        top = means[part].max(1)
-        distance = top[:, None, None] + offsets[None, :, None] - means[part][:, None, :]
-        below = log_ndtr(distance)
-        density = -0.5 * distance**2
-        masses = np.exp(below.sum(2, keepdims=True) - below + density).sum(1)
-        result[part] = masses / masses.sum(1, keepdims=True)
-    return result
 
 
 def _class_vector(y: Any) -> np.ndarray:

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """How well features explain targets: the log maximum evidence a sample, and the posterior it belongs to.
+    """How well features explain targets: the log maximum evidence per sample, and the posterior it belongs to.
 
-    Arrays have one entry a target, in the order of `targets`. A target without a single non-zero label (a class or a
+    Arrays have one entry per target, in the order of `targets`. A target without a single non-zero label (a class or a
     label that does not occur) has no evidence: it is named in `unscored`, is left out of every mean, and its entries
     are those of a model that predicts 0.
     """
 
     kind: Kind
     targets: tuple[str, ...]
-    n: int
+    n: float
     feature_dim: int
     score: float
-    """The mean over the scored targets of log evidence / n, in nats a sample. Higher is better."""
+    """The mean over the scored targets of log evidence / n, in nats per sample. Higher is better."""
     null_score: float
     """The score of a model that predicts 0 for every sample, or with centring the mean."""
     per_target: np.ndarray
@@ -62,7 +62,7 @@ class Evidence:
     """Targets that the features fit without noise, as far as float64 can tell. Their evidence grows without bound as
     the noise goes to zero, so their scores say only that, and compare with no other."""
     rounding: float = 0.0
-    """About how much of the score is rounding, in nats a sample."""
+    """About how much of the score is rounding, in nats per sample."""
     feature_mean: np.ndarray | None = field(default=None, repr=False)
     spectrum: Spectrum | None = field(default=None, repr=False)
     """What convergence and predictive variances need; None after `without_spectrum`."""

@@ -29,7 +29,7 @@ def title(evidence: Evidence) -> str:
 
 
 def cells(evidence: Evidence) -> list[tuple[str, ...]]:
-    """One line a target, the best explained first; the middle of many is left out."""
+    """One line per target, the best explained first; the middle of many is left out."""
     gains = np.asarray(evidence.per_target_gain)
     order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.targets[i] not in evidence.unscored]
     hidden = len(order) - SHOWN if len(order) > SHOWN + 1 else 0
@@ -71,7 +71,7 @@ def caveats(evidence: Evidence) -> list[str]:
         )
     elif evidence.rounding > NOTABLE_ROUNDING:
         lines.append(
-            f"About {evidence.rounding:.1g} nats a sample of the score are rounding: the features differ too much in "
+            f"About {evidence.rounding:.1g} nats per sample of the score are rounding: the features differ too much in "
             "scale for float64, or leave too little noise in the labels. Standardise or centre them."
         )
     return lines

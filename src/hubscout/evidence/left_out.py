@@ -102,7 +102,7 @@ def left_out_predictions(
 
 
 def base_rates_without(
-    target_mean: np.ndarray, n: int, targets: np.ndarray, groups: np.ndarray | None = None
+    target_mean: np.ndarray, n: float, targets: np.ndarray, groups: np.ndarray | None = None
 ) -> np.ndarray:
     """The base rates of all n samples but the row, or but its group, for every row of (m, C) targets."""
     if groups is None:

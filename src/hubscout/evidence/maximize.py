@@ -175,7 +175,7 @@ def _refits(
 
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log evidence a sample at the given t, the same of the null model, and β: (C,) each."""
+    """Log evidence per sample at the given t, the same of the null model, and β: (C,) each."""
     profile = profile_of(spectrum)
     gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.targets), profile.targets, profile.unreachable)
     squares = to_host(spectrum.target_squares)

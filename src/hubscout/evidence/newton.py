@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import array_api_compat
 import numpy as np
 
 from hubscout.evidence.array_backend import Array, namespace, to_host
@@ -101,9 +102,8 @@ def _grid(profile: Profile | ReducedProfile) -> Array:
     certain = float(profile.unreachable.min()) * rank / (4 * n)
     low = math.log(float(profile.values[0]) * max(certain, SMALLEST_RATIO))
     high = math.log(LARGEST_RATIO)
-    return xp.linspace(
-        low, high, math.ceil((high - low) / GRID_STEP) + 1, dtype=xp.float64, device=profile.values.device
-    )
+    where = array_api_compat.device(profile.values)  # arrays of NumPy 1 have no attribute for it
+    return xp.linspace(low, high, math.ceil((high - low) / GRID_STEP) + 1, dtype=xp.float64, device=where)
 
 
 SOLVERS.add("newton", Solver(newton, needs_sums=False))

@@ -41,7 +41,7 @@ class MeanDirection:
     product: Array
     """G v, (D,)."""
 
-    def left_over(self, squares: Array, target_mean: Array, inner: Array, n: int) -> Array:
+    def left_over(self, squares: Array, target_mean: Array, inner: Array, n: float) -> Array:
         """‖y‖² - z_v² of targets with these squares about their means, (C,); `inner` is k."""
         more = target_mean * (target_mean * (n * self.deviation) - inner * (2 * n * self.along))
         return squares + (more / self.square - inner * (inner / self.square))
@@ -54,12 +54,12 @@ class MeanDirection:
         return slope * self.square**0.5, centred - along[:, None] * slope[None, :] + level[None, :]
 
 
-def is_far(mean: Array, n: int, spread: float, *, times: float = LARGE) -> bool:
+def is_far(mean: Array, n: float, spread: float, *, times: float = LARGE) -> bool:
     """Whether features are so far from zero that their mean must be held apart; `spread` is the trace of G."""
     return n * float(mean @ mean) > times * max(spread, 0.0)  # which rounding may have made negative
 
 
-def mean_direction(multiply: Callable[[Array], Array], mean: Array, n: int) -> MeanDirection:
+def mean_direction(multiply: Callable[[Array], Array], mean: Array, n: float) -> MeanDirection:
     """V for features with this mean, which is far from zero; `multiply` is the product of G and a vector."""
     xp = namespace(mean)
     length = float(xp.linalg.vector_norm(mean))

@@ -33,7 +33,7 @@ LOG_TWO_PI = math.log(2 * math.pi)
 class Profile:
     """The standardised profile of several targets."""
 
-    n: int
+    n: float
     scale: float
     """The largest σ², by which t and σ² are divided; 1 if the features are all zero."""
     values: Array
@@ -106,7 +106,7 @@ class ReducedProfile:
     of every target there, so that Δ = 0.
     """
 
-    n: int
+    n: float
     scale: float
     values: np.ndarray
     matrix: Tridiagonal

@@ -25,7 +25,7 @@ def statistics_of(evidence: Evidence) -> Statistics:
     if evidence.feature_mean is not None:
         shifts = (evidence.feature_mean, evidence.intercept + evidence.weights @ evidence.feature_mean)
     block = Block.empty(*shifts)
-    block.n = evidence.n
+    block.n, block.rows = evidence.n, round(evidence.n)
     block.upper_gram = add_product(block.upper_gram, (basis * np.sqrt(values)).T)
     block.cross[scored] = (to_host(spectrum.projections) * np.sqrt(values)) @ basis.T
     block.target_squares[scored] = to_host(spectrum.target_squares)

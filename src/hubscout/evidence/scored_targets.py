@@ -14,7 +14,7 @@ from hubscout.evidence.checks import SMALLEST_NORM, Kind, scale_message
 from hubscout.evidence.spectrum import EPSILON
 
 
-def observations(n: int, center: bool) -> int:
+def observations(n: float, center: bool) -> float:
     """How many observations n samples are. Centring spends one: only n - 1 contrasts between samples are left.
 
     It is what integrating over an intercept with a flat prior gives.

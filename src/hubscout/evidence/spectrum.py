@@ -25,7 +25,7 @@ SMALLEST_REST = 1e-4
 class Spectrum:
     """σ², z and the unreachable part Δ of every target. r is the numerical rank, C the number of targets."""
 
-    n: int
+    n: float
     """How many observations the targets are: the samples, less one where centring spent one on the means."""
     feature_dim: int
     squared_singular_values: Array
@@ -71,7 +71,7 @@ class Spectrum:
         return int(self.squared_singular_values.shape[0])
 
 
-def rank_threshold(n: int, feature_dim: int) -> float:
+def rank_threshold(n: float, feature_dim: int) -> float:
     """Eigenvalues below this fraction of the largest are rounding. Relative, so that scale does not matter."""
     return max(n, feature_dim) * EPSILON
 
@@ -97,25 +97,26 @@ def primal_spectrum(block: Block, *, center: bool = False) -> Spectrum:
     return _beside(direction, block, target_mean, drift)
 
 
-def _from_sums(block: Block, n: int, drift: float) -> Spectrum:
+def _from_sums(block: Block, n: float, drift: float) -> Spectrum:
     dim = int(block.cross.shape[1])
     used = int((block.upper_gram.diagonal() > 0).sum())
     values, vectors = symmetric_eigh(block.upper_gram)
     magnitude = float(values[-1]) + drift
     rounding = magnitude * rank_threshold(n, dim)
-    start = _first_kept(values, n, dim, rounding)
+    most = block.rows - round(block.n - n)  # less the one that centring spends
+    start = _first_kept(values, most, dim, rounding)
     values, vectors = values[start:], vectors.since(start)
-    reduced = Reduced.of(vectors, block.cross, values, dual=False) if dim < n else None
+    reduced = Reduced.of(vectors, block.cross, values, dual=False) if dim < min(most, n) else None
     if reduced is not None:
         reached = (reduced.columns * reduced.vectors.middle.solve_all(reduced.columns)).sum(0)
         left = block.target_squares - reached
         if (left > SMALLEST_REST * block.target_squares).all():
-            return replace(
-                _finish(n, dim, values, None, block.target_squares, vectors, magnitude, left), reduced=reduced
-            )
+            found = _finish(n, dim, values, None, block.target_squares, vectors, magnitude, left)
+            return replace(found, reduced=reduced)
     projections = vectors.coordinates(block.cross) / namespace(values).sqrt(values)
-    found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude)
-    return replace(found, cut=rounding) if found.rank < min(n, used) else found
+    weighted = block.rows != block.n
+    found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude, weighted=weighted)
+    return replace(found, cut=rounding) if found.rank < min(most, used) else found
 
 
 def _beside(direction: MeanDirection, centred: Block, target_mean: Array, drift: float) -> Spectrum:
@@ -131,7 +132,7 @@ def _beside(direction: MeanDirection, centred: Block, target_mean: Array, drift:
     # Where all rows are the same, what is beside their mean is rounding.
     magnitude = (float(values[-2]) if dim > 1 else 0.0) + drift if rest else direction.square
     rounding = magnitude * rank_threshold(n, dim)
-    start = min(_first_kept(values[:-1], n - 1, dim - 1, rounding), dim - 1)
+    start = min(_first_kept(values[:-1], centred.rows - 1, dim - 1, rounding), dim - 1)
     values, vectors = values[start:], vectors.since(start)
     values[-1] = direction.square
     roots = xp.sqrt(values)
@@ -141,15 +142,16 @@ def _beside(direction: MeanDirection, centred: Block, target_mean: Array, drift:
     within = direction.left_over(centred.target_squares, target_mean, inner, n)
     squares = centred.target_squares + n * target_mean**2
     left = within - (projections[:, :-1] ** 2).sum(1)
-    found = _finish(n, dim, values, projections, squares, vectors, magnitude, left, within)
-    if found.rank < min(n, used):
+    weighted = centred.rows != n
+    found = _finish(n, dim, values, projections, squares, vectors, magnitude, left, within, weighted=weighted)
+    if found.rank < min(centred.rows, used):
         found = replace(found, cut=rounding)
     coordinates = vectors.coordinates(direction.across[None, :])[0]
     coordinates[-1] = sign * direction.along
     return replace(found, mean_coordinates=coordinates)
 
 
-def dual_spectrum(inner: Array, targets: Array, n: int, feature_dim: int) -> Spectrum:
+def dual_spectrum(inner: Array, targets: Array, n: float, feature_dim: int) -> Spectrum:
     """The spectrum from FFᵀ, which may be overwritten, and targets with as many rows. `n` as in `Spectrum`."""
     values, vectors = symmetric_eigh(inner)
     magnitude = float(values[-1])
@@ -165,7 +167,7 @@ def dual_spectrum(inner: Array, targets: Array, n: int, feature_dim: int) -> Spe
 
 
 def singular_spectra(
-    features: Array, targets: Array, n: int, direction: MeanDirection | None = None
+    features: Array, targets: Array, n: float, direction: MeanDirection | None = None
 ) -> tuple[Spectrum, Spectrum]:
     """The spectrum with U and the spectrum with V as its basis, by singular value decomposition of (n, D) features.
 
@@ -210,7 +212,7 @@ def _svd(features: Array) -> tuple[Array, Array, Array]:
 
 
 def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
-    """About how much of the score is rounding, in nats a sample.
+    """About how much of the score is rounding, in nats per sample.
 
     From squared features, every σ² is wrong by about ε times the largest square, and the log determinant by that over
     t + σ²; the errors are independent. So are the z², of which n/β holds what they leave over. Δ is wrong by ε times
@@ -227,7 +229,7 @@ def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> f
 
 
 def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
-    """At most how much of the score may be missing, in nats a sample, without directions of this σ² in all."""
+    """At most how much of the score may be missing, in nats per sample, without directions of this σ² in all."""
     finite = np.isfinite(ratio)
     if not square or not finite.any():
         return 0.0
@@ -235,15 +237,15 @@ def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np
     return 0.5 * square * float((explained[finite] / ratio[finite]).max())
 
 
-def _first_kept(values: Array, n: int, feature_dim: int, rounding: float) -> int:
+def _first_kept(values: Array, n: float, feature_dim: int, rounding: float) -> int:
     """Where the eigenvalues that are not rounding begin; no more of them than samples or dimensions can give."""
     size = int(values.shape[0])
     kept = int((values > max(rounding, 0.0)).sum())
-    return size - min(kept, n, feature_dim)
+    return size - int(min(kept, n, feature_dim))
 
 
 def _finish(
-    n: int,
+    n: float,
     feature_dim: int,
     values: Array,
     projections: Array | None,
@@ -253,6 +255,8 @@ def _finish(
     left: Array | None = None,
     within: Array | None = None,
     target_magnitude: Array | None = None,
+    *,
+    weighted: bool = False,
 ) -> Spectrum:
     """`left` is Δ, if it is not the difference of ‖y‖² and ‖z‖²; `within` are the squares that it is a part of."""
     xp = namespace(values)
@@ -265,7 +269,7 @@ def _finish(
     # without bound as the noise goes to zero, and float64 cannot tell such noise from none.
     floor = n * EPSILON * within
     unreachable, noise_free = xp.maximum(left, floor), left <= floor
-    if int(values.shape[0]) == n:
+    if int(values.shape[0]) == n and not weighted:
         # n independent directions reach every target; what rounding leaves over is nothing.
         unreachable, target_magnitude = xp.zeros_like(squares), xp.zeros_like(squares)
         noise_free = unreachable > 0

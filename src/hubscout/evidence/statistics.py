@@ -26,7 +26,7 @@ from hubscout.evidence.array_backend import (
     to_host,
     zeros_like_device,
 )
-from hubscout.evidence.block import ARRAYS, Block
+from hubscout.evidence.block import ARRAYS, Block, whole_if_it_is
 from hubscout.evidence.checks import (
     Kind,
     as_native,
@@ -36,11 +36,12 @@ from hubscout.evidence.checks import (
     check_kind,
     check_target_matrix,
     check_target_scale,
+    check_weights,
 )
 from hubscout.evidence.kept_rows import KeptRows
 from hubscout.evidence.offset import is_far
 
-FORMAT = "hubscout-statistics-2"
+FORMAT = "hubscout-statistics-3"
 FIRST_ROWS = 64
 """Of the first batch: enough to see where the features lie."""
 SHIFT_FROM = 100
@@ -73,12 +74,15 @@ class Statistics:
         """Rows that whoever made the sums wants to predict later. They are merged, and not saved."""
 
     @property
-    def n(self) -> int:
-        """How many samples went in."""
-        return sum(block.n for block in self.blocks.values())
+    def n(self) -> float:
+        """How many samples went in; with weights, their sum."""
+        return whole_if_it_is(sum(block.n for block in self.blocks.values()))
 
-    def update(self, features: object, targets: object, *, block: int = 0) -> Statistics:
-        """Add a batch to a block. Nothing is kept of the batch, nothing is changed in it."""
+    def update(self, features: object, targets: object, *, block: int = 0, weights: object = None) -> Statistics:
+        """Add a batch to a block. Nothing is kept of the batch, nothing is changed in it.
+
+        With `weights`, (n,), a row of weight 2 is the row twice, and one of weight 0 is none.
+        """
         rows = check_features(features, feature_dim=self.feature_dim)
         n = int(rows.shape[0])
         count = len(self.target_names)
@@ -91,11 +95,16 @@ class Statistics:
             if len(values) != n:
                 raise InputError(f"features have {n} rows but targets have {len(values)}.")
             values = to_device_of(values, rows)
+        counted = None if weights is None else check_weights(weights, n)
         check_finite(rows)  # before anything is added: a bad batch leaves the sums as they were
-        self.add_checked(rows, values, block=block)
+        if counted is None:
+            self.add_checked(rows, values, block=block)
+        elif (there := np.flatnonzero(counted)).size:
+            chosen = to_device_of(there, rows)
+            self.add_checked(rows[chosen], values[chosen], block=block, weights=to_device_of(counted[there], rows))
         return self
 
-    def add_checked(self, rows: Array, values: Array, *, block: int) -> None:
+    def add_checked(self, rows: Array, values: Array, *, block: int, weights: Array | None = None) -> None:
         """Add a batch that `update` would accept, without looking at it again."""
         n, dim = rows.shape
         self.feature_dim = int(dim)
@@ -104,7 +113,8 @@ class Statistics:
             if block not in self.blocks:
                 self.blocks[int(block)] = Block.empty(*self._shifts(chunk, chosen))
             sums = self.blocks[int(block)]
-            sums.add_rows(to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind)
+            counted = None if weights is None else to_device_of(weights[part], sums.cross)
+            sums.add_rows(to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind, counted)
 
     def _shifts(self, rows: Array, values: Array) -> tuple[Array, Array]:
         """Those of the blocks that are there, or what the first rows ask for: the same rows give the same sums."""
@@ -166,7 +176,7 @@ class Statistics:
             "kind": self.kind,
             "target_names": json.dumps(self.target_names),
             "feature_dim": json.dumps(self.feature_dim),
-            "counts": json.dumps({str(index): block.n for index, block in self.blocks.items()}),
+            "counts": json.dumps({str(index): [block.n, block.rows] for index, block in self.blocks.items()}),
         }
         save_file(arrays, path, metadata=about)
 
@@ -183,9 +193,9 @@ class Statistics:
                 statistics = cls(
                     about["kind"], json.loads(about["target_names"]), feature_dim=json.loads(about["feature_dim"])
                 )
-                for index, n in json.loads(about["counts"]).items():
+                for index, (n, rows) in json.loads(about["counts"]).items():
                     arrays = {name: file.get_tensor(f"{index}.{name}") for name in ARRAYS}
-                    statistics.blocks[int(index)] = Block(n=n, **arrays)
+                    statistics.blocks[int(index)] = Block(n=n, rows=rows, **arrays)
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path} is not a whole safetensors file: {error}.") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:

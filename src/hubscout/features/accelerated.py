@@ -24,8 +24,9 @@ from hubscout.features.feature_cache import GRAPH
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.records import ABOUT, About
+from hubscout.features.static_padding import write_padding_down
 from hubscout.hubs import Batch, Output
-from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORDS
+from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORD_ENDS, WORDS
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
 
 _MOST_CACHED_BYTES = 1 << 28
 """A larger graph is exported as quickly as it is written and read."""
+_IMAGES_AT_ONCE = 8
+"""Measured with EfficientNet-Lite0 and MobileNetV2: 32 take 3% longer each, and four times the memory."""
 _CHECKED_SAMPLES, _EXPORTED_SAMPLES = 16, 3
 _SAFE_RELATIVE_ERROR, _SAFE_NATS = 1e-3, 1e-4
 _FILE = "graph.onnx"
 _LAYER = "layer "
 _TEXT = tuple(prefix + name for prefix in ("", SECOND) for name in (IDS, MASK, TYPES))
-_FREE_LENGTH = (*_TEXT, WORDS)
+_FREE_LENGTH = (*_TEXT, WORDS, WORD_ENDS)
 
 _graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictionary()
 """Of each backbone that is in use: its graph, or None where it can have none, so that neither is found out twice."""
@@ -68,7 +71,14 @@ class Graph:
     def __call__(self, batch: Batch) -> Output:
         import torch
 
-        found = self._session.run(None, {name: batch[name].numpy() for name in self._inputs})
+        inputs = {name: batch[name].numpy() for name in self._inputs}
+        samples = max(len(value) for value in inputs.values())
+        size = _IMAGES_AT_ONCE if all(value.ndim == 4 for value in inputs.values()) else samples
+        pieces = [
+            self._session.run(None, {name: value[start : start + size] for name, value in inputs.items()})
+            for start in range(0, samples, size)
+        ]
+        found = pieces[0] if len(pieces) == 1 else [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
         named = dict(zip(self._outputs, map(torch.from_numpy, found), strict=True))
         layers = {name.removeprefix(_LAYER): value for name, value in named.items() if name.startswith(_LAYER)}
         return Output(named["features"], named.get("logits"), layers)
@@ -124,6 +134,8 @@ def _make(
         path = Path(temporary) / _FILE
         try:
             _export(job.backbone, job.layers, example, path)
+            if not set(_FREE_LENGTH) & set(example) and path.stat().st_size <= _MOST_CACHED_BYTES:
+                write_padding_down(path, {name: value.numpy() for name, value in example.items()})
             graph = Graph(path)
         except Exception as error:  # whatever a network does that the exporter does not know
             raise AccelerationError(f"the network cannot be exported ({_first_line(error)})") from error

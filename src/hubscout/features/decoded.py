@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.features.device_batches import DeviceBatches
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -20,7 +21,12 @@ _BYTES_WHERE_UNKNOWN = 1 << 30
 
 
 def free_bytes() -> int | None:
-    """Memory that is free now; None where the system does not say."""
+    """Memory that can be had now, also that of files which can be read again; None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        pass
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -87,6 +93,7 @@ class PreparedPool:
         if limit_bytes is not None and limit_bytes < 0:
             raise InputError(f"limit_bytes must not be negative, got {limit_bytes}.")
         self.limit_bytes = default_limit_bytes() if limit_bytes is None else limit_bytes
+        self.on_device = DeviceBatches()
         self._lock = threading.Lock()
         self._sets: OrderedDict[tuple[str, str, str], PreparedSamples] = OrderedDict()
 

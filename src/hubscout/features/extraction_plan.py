@@ -11,6 +11,7 @@ import numpy as np
 from hubscout.errors import InputError, TaskError
 from hubscout.features.feature_keys import describe, identity
 from hubscout.features.sharding import assign_blocks, check_indices, cut, kept_samples
+from hubscout.hubs.taps import check_layers
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -124,15 +125,11 @@ def kept_of_row(task: Task, split_name: str, rows: np.ndarray) -> np.ndarray:
 
 def _resolve_layers(backbone: Backbone, layers: Sequence[str] | str) -> tuple[str, ...]:
     known = backbone.layer_names
-    if isinstance(layers, str):
-        if layers == "all":
-            return tuple(known)
-        layers = (layers,)
-    if unknown := [layer for layer in layers if layer not in known]:
-        raise InputError(
-            f"layers: {backbone.card.identifier} has no layer {unknown[0]!r}. It has: {', '.join(known) or 'none'}."
-        )
-    return tuple(dict.fromkeys(layers))
+    asked = (layers,) if isinstance(layers, str) else layers
+    named = [name for layer in asked for name in (known if layer == "all" else (layer,))]
+    if named:
+        check_layers(named, known, backbone.card.identifier, averages=backbone.averages_layers)
+    return tuple(dict.fromkeys(named))
 
 
 def _digest(rows: np.ndarray) -> str:

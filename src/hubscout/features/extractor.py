@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,16 +18,18 @@ from hubscout.features.allocator import memory_kept
 from hubscout.features.backend import TORCH
 from hubscout.features.batching import BatchSize
 from hubscout.features.collector import BatchResult, Collector
+from hubscout.features.device_batches import HeldBatches, free_on
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.fallback import WithFallback
 from hubscout.features.forward import Runner
-from hubscout.features.pipeline import Background, Feed, PreparedBatch, collate, plan
+from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedBatch, collate, plan
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
 from hubscout.features.probe import Probe, places_to_try
 from hubscout.features.result import Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
 from hubscout.runs.events import Advanced, Log, Started
+from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
@@ -125,7 +127,8 @@ class Extractor:
         job, log = self.job, self.log
 
         def finish(data: ShardData) -> None:
-            store.put(data)
+            with step("write"):
+                store.put(data)
             self._take(data.index, data.rows, data.skipped, data.arrays.__getitem__)
 
         collector = Collector(pending, finish)
@@ -133,18 +136,29 @@ class Extractor:
         preprocessing = job.backbone.preprocessing
         reader = self._reader()
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
-        planned = plan(pending.items(), self.size.size, lengths)
+        planned = list(plan(pending.items(), self.size.size, lengths))
+        held = self._held()
+        if held is not None:
+            runner.make_room = held.clear
         pin = self.device.startswith("cuda") and job.backbone.module is not None
         with runner:
             if self.backend != TORCH:
-                runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
+                with step("export"):
+                    runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
             began = time.perf_counter()
             with (
                 memory_kept() if runner.device == "cpu" else nullcontext(),
                 Background(collector.add) as background,
-                Feed(planned, self._preparing(reader, pending), preprocessing, pin_memory=pin) as feed,
+                Feed(
+                    iter(planned),
+                    self._preparing(reader, _missing(planned, reader, held)),
+                    preprocessing,
+                    pin_memory=pin,
+                    held=None if held is None else held.get,
+                ) as feed,
             ):
                 for batch in feed:
+                    runner.keep = None if held is None else partial(held.put, batch.rows)
                     background.put(self._run_batch(runner, batch))
                     log.observer(Advanced(log.model, len(batch.rows) + len(batch.skipped)))
             seconds = time.perf_counter() - began
@@ -159,17 +173,27 @@ class Extractor:
         job, preprocessing = self.job, self.job.backbone.preprocessing
         known = None
         if self.prepared is not None:
-            # A key of somebody's own class says nothing about another class that happens to choose the same.
-            kind = type(preprocessing)
-            name = f"{kind.__module__}.{kind.__qualname__} {preprocessing.key}"
-            known = self.prepared.samples(job.task, job.split_name, name)
+            known = self.prepared.samples(job.task, job.split_name, self._preprocessing_name())
         place = f"split {job.split_name!r} of task {job.task.name!r}"
         return Reader(job.split.inputs, preprocessing, place, self.options.skip_bad, known)
 
-    def _preparing(self, reader: Reader, pending: dict[int, np.ndarray]) -> Preparing:
-        """Threads, or processes where that is quicker and the inputs can be sent to them."""
+    def _held(self) -> HeldBatches | None:
+        """The batches that stay on the device, where it has room for them."""
+        job = self.job
+        on_gpu = job.backbone.module is not None and free_on(self.device) > 0
+        if self.prepared is None or not on_gpu or job.task.modality in _SORTED_BY_LENGTH:
+            return None
+        key = (job.task.fingerprint, job.split_name, self._preprocessing_name(), self.device)
+        return HeldBatches(self.prepared.on_device, key)
+
+    def _preprocessing_name(self) -> str:
+        """A key of somebody's own class says nothing about another class that happens to choose the same."""
+        kind = type(self.job.backbone.preprocessing)
+        return f"{kind.__module__}.{kind.__qualname__} {self.job.backbone.preprocessing.key}"
+
+    def _preparing(self, reader: Reader, missing: int) -> Preparing:
+        """Threads, or processes where that is quicker and the `missing` samples can be sent to them."""
         if self.workers is None:
-            missing = sum(len(rows) for rows in pending.values()) - len(reader.prepared or ())
             processes = default_processes(self.device, self.job.task.modality, missing)
             if processes:
                 try:
@@ -191,8 +215,9 @@ class Extractor:
         self.skipped.extend(skipped)
         if len(rows) == 0:
             return
-        for layer, accumulator in self.accumulators.items():
-            accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
+        with step("statistics"):
+            for layer, accumulator in self.accumulators.items():
+                accumulator.add(read(layer), self.job.targets(rows), self.job.blocks(rows), self.job.kept(rows))
 
     def _check_skipped(self, skipped: tuple[int, ...]) -> None:
         if skipped and not self.options.skip_bad:
@@ -211,7 +236,8 @@ class Extractor:
                 f"No sample of split {job.split_name!r} of task {job.task.name!r} could be read."
             )
         rows = np.concatenate([self.rows[part] for part in parts])
-        ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
+        with step("statistics"):
+            ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
         later: dict[str, Callable[[], Statistics]] = {}
         if self.statistics:
             later = {
@@ -238,6 +264,12 @@ class Extractor:
             shards=parts,
             store=store,
         )
+
+
+def _missing(planned: Sequence[PlannedBatch], reader: Reader, held: HeldBatches | None) -> int:
+    """How many samples are neither on the device nor prepared."""
+    left = sum(len(batch.rows) for batch in planned if held is None or held.get(batch.rows) is None)
+    return max(0, left - len(reader.prepared or ()))
 
 
 def _statistics_of(job: ExtractionPlan, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:

@@ -19,6 +19,8 @@ from hubscout.features.precision import (
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
+from hubscout.hubs.cost import switches_of_torch
+from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
     from hubscout.features.accelerated import Graph
@@ -48,6 +50,10 @@ class Runner:
         self.layers = tuple(layers)
         self.size = size
         self.tell = tell
+        self.keep: Callable[[Batch], None] | None = None
+        """Takes the batch as it is on the device."""
+        self.make_room: Callable[[], bool] = lambda: False
+        """Lets go of what is kept on the device; whether there was anything."""
         self.graph: Graph | None = None
         """Runs the batches in place of the backbone."""
         self._channels_last = wants_channels_last(backbone.module, self.device)
@@ -61,7 +67,7 @@ class Runner:
             self._training = {part: part.training for part in module.modules()}
             module.eval()
             try:
-                self.backbone.to(self.device)
+                self._place()
             except RuntimeError as error:
                 if is_out_of_memory(error):
                     raise ModelError(f"The model does not fit into the memory of {self.device}.") from error
@@ -69,6 +75,17 @@ class Runner:
             if self._channels_last:
                 module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self
+
+    def _place(self) -> None:
+        """Move the network to its device; what is kept there makes room for it."""
+        try:
+            self.backbone.to(self.device)
+            return
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or not self.make_room():
+                raise
+        release_memory(self.device)
+        self.backbone.to(self.device)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -88,7 +105,9 @@ class Runner:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise ModelError(f"The forward pass fails: {error}") from error
-            self.size.halve(len(samples), error)
+            self.keep = None
+            if not self.make_room():
+                self.size.halve(len(samples), error)
         except HubscoutError:
             raise
         except Exception as error:
@@ -112,13 +131,15 @@ class Runner:
         import torch
 
         with torch.inference_mode():
-            return self.backbone.forward(move(batch, self.device, channels_last=self._channels_last), self.layers)
+            return self.backbone.forward(self._moved(batch, channels_last=self._channels_last), self.layers)
 
     def _arrays(self, batch: Batch, counts: np.ndarray) -> dict[str, np.ndarray]:
         import torch
 
         with torch.inference_mode():
-            on_device = move(batch, self.device, channels_last=self._channels_last and self.graph is None)
+            on_device = self._moved(batch, channels_last=self._channels_last and self.graph is None)
+            if self.keep is not None:
+                self.keep(on_device)
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)
@@ -133,14 +154,33 @@ class Runner:
                 raise ModelError(f"The {where} of {bad} of {len(array)} rows in a batch are not finite.")
         return arrays
 
+    def _moved(self, batch: Batch, *, channels_last: bool) -> Batch:
+        with step("transfer"):
+            moved = move(batch, self.device, channels_last=channels_last)
+            self._wait()
+            return moved
+
     def _output(self, batch: Batch) -> Output:
+        with step("forward"):
+            output = self._forward(batch)
+            self._wait()
+            return output
+
+    def _wait(self) -> None:
+        """A GPU works on while the caller goes on: to say how long a step took, wait for its end."""
+        if is_profiling() and self.device.startswith("cuda"):
+            import torch
+
+            torch.cuda.synchronize(self.device)
+
+    def _forward(self, batch: Batch) -> Output:
         if self.graph is not None:
             try:
                 return self.graph(batch)
             except Exception as error:  # also where memory ran out: torch goes on with smaller batches
                 reason = next(iter(str(error).splitlines()), "")
                 raise AccelerationError(f"{type(error).__name__}: {reason}") from error
-        with self.precision.autocast():
+        with switches_of_torch, self.precision.autocast():
             return self.backbone.forward(batch, self.layers)
 
     def _check_precision(self, batch: Batch, output: Output) -> Output:
@@ -170,5 +210,6 @@ class Runner:
             if value.ndim != 2 or value.shape[0] != rows:
                 what = f"layer {name!r}" if name else "features"
                 raise ModelError(f"Expected {rows} rows of {what}, got the shape {tuple(value.shape)}.")
-            arrays[name] = value.detach().float().cpu().numpy()
+            with step("transfer"):
+                arrays[name] = value.detach().float().cpu().numpy()
         return arrays

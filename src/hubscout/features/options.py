@@ -22,7 +22,8 @@ class ExtractionOptions:
     """
 
     layers: Sequence[str] | str | None = None
-    """Names of layers to tap in the same pass; "all" for every one that the model names."""
+    """Names of layers to tap in the same pass; "all" for every one that the model names, "mean" for the average of all
+    but the first, where they are alike (transformers)."""
     device: str = "auto"
     """ "auto", "cpu", "cuda", "cuda:N" or "mps"."""
     precision: str = "auto"

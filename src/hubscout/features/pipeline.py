@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError
+from hubscout.features.device_batches import HeldSamples
+from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.features.preparing import Answer, Preparing
@@ -76,11 +78,13 @@ class Feed:
         *,
         batches_ahead: int = 3,
         pin_memory: bool = False,
+        held: Callable[[np.ndarray], Batch | None] | None = None,
     ) -> None:
         self._planned = planned
         self._preparing = preparing
         self._preprocessing = preprocessing
         self._pin_memory = pin_memory
+        self._held = held
         self._batches_ahead = batches_ahead
         self._ready: queue.Queue[PreparedBatch | BaseException | None] = queue.Queue(maxsize=2)
         self._stop = threading.Event()
@@ -98,14 +102,18 @@ class Feed:
         self._thread.join()
 
     def __iter__(self) -> Iterator[PreparedBatch]:
-        while (item := self._ready.get()) is not None:
+        while (item := self._next()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
 
+    def _next(self) -> PreparedBatch | BaseException | None:
+        with step("decode"):  # waiting for it
+            return self._ready.get()
+
     def _work(self) -> None:
         try:
-            pending: deque[tuple[PlannedBatch, list[Answer]]] = deque()
+            pending: deque[tuple[PlannedBatch, list[Answer] | Batch]] = deque()
             for planned in self._planned:
                 pending.append((planned, self._submit(planned)))
                 if len(pending) > self._batches_ahead and not self._put(self._gather(*pending.popleft())):
@@ -117,19 +125,26 @@ class Feed:
         except BaseException as error:
             self._put(error)
 
-    def _submit(self, planned: PlannedBatch) -> list[Answer]:
+    def _submit(self, planned: PlannedBatch) -> list[Answer] | Batch:
+        held = None if self._held is None else self._held(planned.rows)
+        if held is not None:
+            return held
         rows, size = [int(row) for row in planned.rows], self._preparing.chunk
         return [self._preparing.submit(rows[start : start + size]) for start in range(0, len(rows), size)]
 
-    def _gather(self, planned: PlannedBatch, chunks: list[Answer]) -> PreparedBatch:
+    def _gather(self, planned: PlannedBatch, chunks: list[Answer] | Batch) -> PreparedBatch:
+        if not isinstance(chunks, list):
+            return PreparedBatch(planned.part, planned.rows, (), HeldSamples(chunks), chunks)
         samples = [sample for chunk in chunks for sample in chunk.result()]
         keep = np.array([sample is not None for sample in samples], dtype=bool)
         kept = [sample for sample in samples if sample is not None]
         batch = None
         if kept and not self._stop.is_set():
-            batch = collate(self._preprocessing, kept)
+            with step("decode"):
+                batch = collate(self._preprocessing, kept)
             if self._pin_memory:
-                batch = {name: value.pin_memory() for name, value in batch.items()}
+                with step("transfer"):
+                    batch = {name: value.pin_memory() for name, value in batch.items()}
         skipped = tuple(int(row) for row in planned.rows[~keep])
         return PreparedBatch(planned.part, planned.rows[keep], skipped, kept, batch)
 
@@ -145,6 +160,8 @@ class Feed:
 
 def collate(preprocessing: Preprocessing, samples: Sequence[Any]) -> Batch:
     """A batch of prepared samples; a failure is the model's."""
+    if isinstance(samples, HeldSamples):
+        return samples.batch
     try:
         return preprocessing.collate(samples)
     except (HubscoutError, MemoryError):

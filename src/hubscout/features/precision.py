@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hubscout.errors import InputError
+from hubscout.optional import uncollected
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +30,8 @@ def pick_device(device: str = "auto") -> str:
     >>> pick_device("cpu")
     'cpu'
     """
-    import torch
+    with uncollected():  # where a command meets torch for the first time
+        import torch
 
     if device == "auto":
         if torch.cuda.is_available():

@@ -21,6 +21,7 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError, TaskError
 from hubscout.features.decoded import free_bytes
+from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedSamples
@@ -57,14 +58,17 @@ def default_processes(
     >>> default_processes("cpu", "image", 50_000, cores=16, memory=64 << 30)
     0
     """
+    if not device.startswith("cuda") or modality not in _HEAVY or samples < _FEWEST_SAMPLES:
+        return 0
     if cores is None:
         from loky import cpu_count
 
         cores = cpu_count()  # what this process may use, also in a container
     if memory is None:
         memory = free_bytes() or _MOST_PROCESSES * _PROCESS_BYTES
-    wanted = device.startswith("cuda") and modality in _HEAVY and samples >= _FEWEST_SAMPLES and cores >= _FEWEST_CORES
-    return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES) if wanted else 0
+    if cores < _FEWEST_CORES:
+        return 0
+    return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES)
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,8 @@ class InThreads:
         return self._pool.submit(self._read, rows)
 
     def _read(self, rows: list[int]) -> list[Any]:
-        return [None if self._stopped else self._reader(row) for row in rows]
+        with step("decode"):
+            return [None if self._stopped else self._reader(row) for row in rows]
 
     def close(self) -> None:
         self._stopped = True

@@ -21,7 +21,7 @@ LOGITS = "@logits"
 class ShardData:
     """Arrays of one shard, in the order of `rows`, the samples of the split that are in it.
 
-    `arrays` maps layer names (and `LOGITS`) to float32 matrices: one row a sample, or one row a word for tagging.
+    `arrays` maps layer names (and `LOGITS`) to float32 matrices: one row per sample, or one row per word for tagging.
     `skipped` are the samples that could not be read.
     """
 

@@ -5,9 +5,8 @@ Nothing here knows of tasks, metrics or rankings.
 
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.hub_registry import HUBS, Hub
+from hubscout.hubs.hub_registry import HUBS, Hub, list_models, load
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.loading import list_models, load
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 

@@ -162,7 +162,16 @@ class Backbone(ABC):
 
     @abstractmethod
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
-        """Run a batch that is already on the model's device; tap the named `layers` on the way."""
+        """Run a batch.
+
+        Args:
+            batch: what `preprocessing.collate` gave, on the device of the model.
+            layers: those of `layer_names` whose outputs are wanted too.
+
+        Raises:
+            InputError: the model has no such layer.
+
+        """
 
     def __call__(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         return self.forward(batch, layers)
@@ -177,6 +186,11 @@ class Backbone(ABC):
         """The layers that can be tapped, from the input to the output."""
         return ()
 
+    @property
+    def averages_layers(self) -> bool:
+        """Whether `mean`, the average of the layers after the first, can be tapped beside those of `layer_names`."""
+        return False
+
     def to(self, device: str | torch.device) -> Backbone:
         """Move to a device, in place."""
         if self.module is not None:
@@ -184,5 +198,17 @@ class Backbone(ABC):
         return self
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        """Write the backbone with a new head so that the library it came from opens it again."""
+        """Write the backbone with a new head so that the library it came from opens it again.
+
+        Args:
+            folder: where to; made if it is missing.
+            head: one linear layer from the features to the targets, dropout around it aside.
+            target_names: what its outputs are called.
+            kind: the kind of task, such as "classification".
+
+        Raises:
+            ModelError: a head that is not one linear layer of this shape.
+            NotImplementedError: a model that cannot be saved, such as an ONNX file.
+
+        """
         raise NotImplementedError(f"{type(self).__name__} cannot be saved with a new head.")

@@ -85,7 +85,7 @@ def _scan() -> Iterator[str]:
 
 
 def downloads_of_owner(owner: str) -> dict[str, int]:
-    """Downloads of the last month of every model of an owner, in one question; empty where the Hub does not answer."""
+    """Downloads of the last month of every model of an owner, in one request; empty where the Hub does not answer."""
     if not hub_reachable():
         return {}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hubscout.hubs.backbone import Backbone, Batch
+
+switches_of_torch = threading.RLock()
+"""Held while attention is switched to its plain form, which all threads see, and while a batch runs: the features of a
+model do not hang on another one being opened meanwhile."""
 
 
 def count_params(module: nn.Module) -> int:
@@ -69,7 +74,7 @@ def _count_on_meta(backbone: Backbone, batch: Batch) -> Measured:
 
 def _count_in_a_real_pass(backbone: Backbone, batch: Batch) -> Measured:
     assert backbone.module is not None
-    with _frozen(backbone.module), _plain_attention():
+    with switches_of_torch, _frozen(backbone.module), _plain_attention():
         return _count(backbone, batch)
 
 

@@ -7,103 +7,89 @@ Each list mixes ways of pre-training and architectures, because what suits a tas
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hubscout.errors import InputError, MissingDependencyError
 from hubscout.hubs.connection import hub_silence
 from hubscout.hubs.hub_registry import HUBS
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
 
-
-@dataclass(frozen=True)
-class DefaultModel:
-    """A model of a list, and why it is there."""
-
-    identifier: str
-    reason: str
-
-
 SIZES = ("small", "base", "large")
-_Lists = dict[str, tuple[DefaultModel, ...]]
+_Lists = dict[str, dict[str, str]]
+"""Size → models, and why each is there."""
 
 _IMAGE: _Lists = {
-    "small": (
-        DefaultModel("timm/mobilenetv3_large_100.miil_in21k_ft_in1k", "4M; for phones, ImageNet-21k"),
-        DefaultModel("timm/mobilenetv4_conv_small.e2400_r224_in1k", "2M; the least latency of the list"),
-        DefaultModel("timm/efficientnet_b0.ra_in1k", "4M; much accuracy per operation"),
-        DefaultModel("timm/convnext_atto.d2_in1k", "3M; a modern convolutional network"),
-        DefaultModel("timm/resnet18.a1_in1k", "11M; the usual baseline"),
-        DefaultModel("timm/vit_tiny_patch16_224.augreg_in21k", "6M; a transformer, ImageNet-21k"),
-    ),
-    "base": (
-        DefaultModel("timm/resnet50.a1_in1k", "24M; the usual baseline"),
-        DefaultModel("timm/resnetv2_50x1_bit.goog_in21k", "24M; trained for transfer, ImageNet-21k"),
-        DefaultModel("timm/convnext_tiny.in12k_ft_in1k", "28M; a modern convolutional network, ImageNet-12k"),
-        DefaultModel("timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k", "28M; windows of attention, ImageNet-22k"),
-        DefaultModel("timm/tf_efficientnetv2_s.in21k_ft_in1k", "20M; quick to train, ImageNet-21k"),
-        DefaultModel(
-            "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224",
-            "22M; without labels, on 142M images; at 224 pixels: its own 518 are five times as many patches",
-        ),
-        DefaultModel("timm/vit_base_patch16_224.augreg2_in21k_ft_in1k", "86M; the usual transformer, ImageNet-21k"),
-        DefaultModel("timm/vit_base_patch16_clip_224.openai", "86M; images with their captions"),
-    ),
-    "large": (
-        DefaultModel("timm/convnext_large.fb_in22k", "196M; convolutional, ImageNet-22k"),
-        DefaultModel("timm/swin_large_patch4_window7_224.ms_in22k", "195M; windows of attention, ImageNet-22k"),
-        DefaultModel("timm/vit_large_patch16_224.augreg_in21k", "303M; the usual transformer, ImageNet-21k"),
-        DefaultModel("timm/beitv2_large_patch16_224.in1k_ft_in22k", "303M; masked patches, then ImageNet-22k"),
-        DefaultModel("timm/vit_large_patch14_clip_224.openai", "303M; images with their captions"),
-        DefaultModel(
-            "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224",
-            "304M; without labels, on 142M images; at 224 pixels for the same reason",
-        ),
-    ),
+    "small": {
+        "timm/mobilenetv3_large_100.miil_in21k_ft_in1k": "4M; for phones, ImageNet-21k",
+        "timm/mobilenetv4_conv_small.e2400_r224_in1k": "2M; the least latency of the list",
+        "timm/efficientnet_b0.ra_in1k": "4M; much accuracy per operation",
+        "timm/convnext_atto.d2_in1k": "3M; a modern convolutional network",
+        "timm/resnet18.a1_in1k": "11M; the usual baseline",
+        "timm/vit_tiny_patch16_224.augreg_in21k": "6M; a transformer, ImageNet-21k",
+    },
+    "base": {
+        "timm/resnet50.a1_in1k": "24M; the usual baseline",
+        "timm/resnetv2_50x1_bit.goog_in21k": "24M; trained for transfer, ImageNet-21k",
+        "timm/convnext_tiny.in12k_ft_in1k": "28M; a modern convolutional network, ImageNet-12k",
+        "timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k": "28M; windows of attention, ImageNet-22k",
+        "timm/tf_efficientnetv2_s.in21k_ft_in1k": "20M; quick to train, ImageNet-21k",
+        # At 224 pixels: its own 518 are five times as many patches.
+        "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224": "22M; without labels, on 142M images",
+        "timm/vit_base_patch16_224.augreg2_in21k_ft_in1k": "86M; the usual transformer, ImageNet-21k",
+        "timm/vit_base_patch16_clip_224.openai": "86M; images with their captions",
+    },
+    "large": {
+        "timm/convnext_large.fb_in22k": "196M; convolutional, ImageNet-22k",
+        "timm/swin_large_patch4_window7_224.ms_in22k": "195M; windows of attention, ImageNet-22k",
+        "timm/vit_large_patch16_224.augreg_in21k": "303M; the usual transformer, ImageNet-21k",
+        "timm/beitv2_large_patch16_224.in1k_ft_in22k": "303M; masked patches, then ImageNet-22k",
+        "timm/vit_large_patch14_clip_224.openai": "303M; images with their captions",
+        "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224": "304M; without labels, on 142M images",
+    },
 }
 _TEXT: _Lists = {
-    "small": (
-        DefaultModel("sentence-transformers/all-MiniLM-L6-v2", "23M; sentences by meaning"),
-        DefaultModel("hf/BAAI/bge-small-en-v1.5", "33M; retrieval"),
-        DefaultModel("hf/intfloat/e5-small-v2", "33M; retrieval, other pairs of texts"),
-        DefaultModel("hf/distilbert/distilbert-base-uncased", "66M; half of BERT, for masked words"),
-    ),
-    "base": (
-        DefaultModel("hf/google-bert/bert-base-uncased", "110M; the usual baseline"),
-        DefaultModel("hf/FacebookAI/roberta-base", "125M; keeps upper case, ten times the text of BERT"),
-        DefaultModel("hf/answerdotai/ModernBERT-base", "149M; long texts and code"),
-        DefaultModel("hf/FacebookAI/xlm-roberta-base", "278M; a hundred languages"),
-        DefaultModel("sentence-transformers/all-mpnet-base-v2", "109M; sentences by meaning"),
-        DefaultModel("hf/BAAI/bge-base-en-v1.5", "109M; retrieval"),
-    ),
-    "large": (
-        DefaultModel("hf/google-bert/bert-large-uncased", "335M; the usual baseline"),
-        DefaultModel("hf/FacebookAI/roberta-large", "355M; keeps upper case, ten times the text of BERT"),
-        DefaultModel("hf/answerdotai/ModernBERT-large", "395M; long texts and code"),
-        DefaultModel("hf/FacebookAI/xlm-roberta-large", "560M; a hundred languages"),
-        DefaultModel("hf/BAAI/bge-large-en-v1.5", "335M; retrieval"),
-        DefaultModel("hf/intfloat/e5-large-v2", "335M; retrieval, other pairs of texts"),
-    ),
+    "small": {
+        "sentence-transformers/all-MiniLM-L6-v2": "23M; sentences by meaning",
+        "hf/BAAI/bge-small-en-v1.5": "33M; retrieval",
+        "hf/intfloat/e5-small-v2": "33M; retrieval, other pairs of texts",
+        "hf/distilbert/distilbert-base-uncased": "66M; half of BERT, for masked words",
+    },
+    "base": {
+        "hf/google-bert/bert-base-uncased": "110M; the usual baseline",
+        "hf/FacebookAI/roberta-base": "125M; keeps upper case, ten times the text of BERT",
+        "hf/answerdotai/ModernBERT-base": "149M; long texts and code",
+        "hf/FacebookAI/xlm-roberta-base": "278M; a hundred languages",
+        "sentence-transformers/all-mpnet-base-v2": "109M; sentences by meaning",
+        "hf/BAAI/bge-base-en-v1.5": "109M; retrieval",
+    },
+    "large": {
+        "hf/google-bert/bert-large-uncased": "335M; the usual baseline",
+        "hf/FacebookAI/roberta-large": "355M; keeps upper case, ten times the text of BERT",
+        "hf/answerdotai/ModernBERT-large": "395M; long texts and code",
+        "hf/FacebookAI/xlm-roberta-large": "560M; a hundred languages",
+        "hf/BAAI/bge-large-en-v1.5": "335M; retrieval",
+        "hf/intfloat/e5-large-v2": "335M; retrieval, other pairs of texts",
+    },
 }
 _AUDIO: _Lists = {
-    "small": (
-        DefaultModel("hf/openai/whisper-tiny", "8M in the encoder; speech of many languages"),
-        DefaultModel("hf/openai/whisper-base", "21M in the encoder; the next larger one"),
-    ),
-    "base": (
-        DefaultModel("hf/facebook/wav2vec2-base-960h", "94M; waves without labels, then English speech"),
-        DefaultModel("hf/openai/whisper-small", "88M in the encoder; speech of many languages"),
-    ),
-    "large": (
-        DefaultModel("hf/facebook/wav2vec2-large-960h-lv60-self", "315M; waves without labels, then English speech"),
-        DefaultModel("hf/openai/whisper-medium", "307M in the encoder; speech of many languages"),
-    ),
+    "small": {
+        "hf/openai/whisper-tiny": "8M in the encoder; speech of many languages",
+        "hf/openai/whisper-base": "21M in the encoder; the next larger one",
+    },
+    "base": {
+        "hf/facebook/wav2vec2-base-960h": "94M; waves without labels, then English speech",
+        "hf/openai/whisper-small": "88M in the encoder; speech of many languages",
+    },
+    "large": {
+        "hf/facebook/wav2vec2-large-960h-lv60-self": "315M; waves without labels, then English speech",
+        "hf/openai/whisper-medium": "307M in the encoder; speech of many languages",
+    },
 }
 DEFAULTS: dict[str, _Lists] = {
     "image": _IMAGE,
     "audio": _AUDIO,
     **dict.fromkeys(TEXT_MODALITIES, _TEXT),
 }
-"""Kind of input → size → models."""
+"""Kind of input → size → models, and why each is there."""
 
 
 def default_models(modality: str, size: str) -> ModelListing:
@@ -133,7 +119,7 @@ def default_models(modality: str, size: str) -> ModelListing:
             "Name them, such as python:module:function for a torch module of your own."
         )
     if (silence := hub_silence()) is None:
-        entries = [ModelEntry(identifier=one.identifier, modalities=(modality,)) for one in DEFAULTS[modality][size]]
+        entries = [ModelEntry(identifier=one, modalities=(modality,)) for one in DEFAULTS[modality][size]]
         return ModelListing(entries, [f"Models: the {len(entries)} of the list '{size}' for {modality} inputs."])
     here = list(_on_this_machine(modality))
     if not here:

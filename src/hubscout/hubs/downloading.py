@@ -115,7 +115,7 @@ class _Retelling(logging.Handler):
         message = record.getMessage()
         text = ""
         if "resume download" in message:
-            text = "the download broke off or stalled; it goes on where it stopped"
+            text = "the download broke off or stalled; resuming where it stopped"
         elif "Rate limited" in message:
             text = "the hub was asked too often and wants a pause; waiting"
         elif "Retrying in" in message:

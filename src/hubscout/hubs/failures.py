@@ -41,11 +41,15 @@ def absent(identifier: str, why: str) -> ModelNotFoundError:
 
 def needs_code(identifier: str) -> ModelError:
     """The refusal of a model that cannot be opened without running what its repository brings."""
-    joint = "&" if "?" in identifier else "?"
     return ModelError(
         f"{identifier} needs code from its own repository, which was not run. If you have read that code and trust it, "
-        f"write '{identifier}{joint}trust_remote_code=true'."
+        f"write '{with_option(identifier, 'trust_remote_code=true')}'."
     )
+
+
+def with_option(identifier: str, option: str) -> str:
+    """An identifier as a user would write it with one more option."""
+    return f"{identifier}{'&' if '?' in identifier else '?'}{option}"
 
 
 def explain_hub_failure(error: BaseException, identifier: str, repository: str, revision: str | None) -> HubscoutError:
@@ -107,7 +111,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def seconds_to_wait(error: BaseException) -> float | None:
-    """How long the Hub asks to wait before the next question."""
+    """How long the Hub asks to wait before the next request."""
     response = _response(error)
     if response is None:
         return None

@@ -1,20 +1,25 @@
-"""A backbone with a new head, written so that the library it came from opens it again."""
+"""A backbone with a new head: written so that the library it came from opens it again, and read back.
+
+Where no library has a place for the head, it lies in a file of its own beside the backbone.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import ModelError
+from hubscout.errors import CheckpointError, ModelError
+from hubscout.hubs.backbone import Backbone, Batch, Output
+from hubscout.hubs.weight_files import fingerprint, read_state
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from hubscout.hubs.backbone import Backbone
     from hubscout.hubs.vision import TorchBackbone
 
 DESCRIPTION = "hubscout.json"
@@ -58,12 +63,21 @@ def linear_layer(head: nn.Module, feature_dim: int, targets: int) -> nn.Linear:
     return layers[0]
 
 
+def copy_linear(layer: nn.Linear, into: nn.Linear) -> None:
+    """Give one linear layer the weights of another of the same shape; a bias that the first does not have is zero."""
+    import torch
+
+    with torch.no_grad():
+        into.weight.copy_(layer.weight)
+        if into.bias is not None:
+            into.bias.zero_() if layer.bias is None else into.bias.copy_(layer.bias)
+
+
 def save_timm(
     backbone: TorchBackbone, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str
 ) -> bool:
     """A folder for `timm.create_model("local-dir:FOLDER", pretrained=True)`; False where the network is not timm's."""
     import timm
-    import torch
     from timm.models import save_for_hf
     from torch import nn
 
@@ -77,10 +91,7 @@ def save_timm(
     classifier = network.get_classifier()
     if not isinstance(classifier, nn.Linear) or classifier.weight.shape != layer.weight.shape:
         return False
-    with torch.no_grad():
-        classifier.weight.copy_(layer.weight.cpu())
-        if classifier.bias is not None:
-            classifier.bias.zero_() if layer.bias is None else classifier.bias.copy_(layer.bias.cpu())
+    copy_linear(layer, classifier)
     assert backbone.config is not None
     network.pretrained_cfg = {
         **network.pretrained_cfg,
@@ -105,14 +116,61 @@ def save_parts(
 
     `load("file:FOLDER?arch=...")` opens it again.
     """
-    from safetensors.torch import save_file
-
     layer = linear_layer(head, backbone.card.feature_dim, len(target_names))
     config = backbone.config.to_pretrained_cfg() if backbone.config else None
     write_description(folder, backbone, target_names=target_names, kind=kind, preprocessing=config)
-    save_file({name: value.contiguous() for name, value in _on_cpu(backbone.module)}, folder / "model.safetensors")
-    save_file({name: value.contiguous() for name, value in _on_cpu(layer)}, folder / HEAD_WEIGHTS)
+    save_module(backbone.module, folder / "model.safetensors")
+    save_module(layer, folder / HEAD_WEIGHTS)
 
 
-def _on_cpu(module: nn.Module) -> list[tuple[str, Any]]:
-    return [(name, value.detach().cpu().clone()) for name, value in module.state_dict().items()]
+def save_module(module: nn.Module, path: Path) -> None:
+    """Write the weights of a module as safetensors."""
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
+    save_file(state, path)
+
+
+class HeadedBackbone(Backbone):
+    """The features of one backbone, and as logits what a linear layer makes of them."""
+
+    def __init__(self, inner: Backbone, head: nn.Linear) -> None:
+        from torch import nn
+
+        assert inner.module is not None
+        self._inner, self.head = inner, head
+        self.preprocessing = inner.preprocessing
+        self.module = nn.ModuleDict({"backbone": inner.module, "head": head}).eval()
+        prints = inner.card.weights_fingerprint, fingerprint(head)
+        self.card = replace(inner.card, source_classes=head.out_features, weights_fingerprint="-".join(prints)[:48])
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        return self._inner.layer_names
+
+    @property
+    def averages_layers(self) -> bool:
+        return self._inner.averages_layers
+
+    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        found = self._inner.forward(batch, layers)
+        return Output(found.features, self.head(found.features), found.layers)
+
+    def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        self._inner.save(folder, head=head, target_names=target_names, kind=kind)
+
+
+def add_saved_head(backbone: Backbone, folder: Path) -> Backbone:
+    """The backbone with the head that lies beside it in the folder, or as it is where there is none."""
+    from torch import nn
+
+    path = folder / HEAD_WEIGHTS
+    if not path.is_file():
+        return backbone
+    state = read_state(path)
+    if "weight" not in state or state["weight"].ndim != 2:
+        raise CheckpointError(f"{path} holds no linear layer; its tensors are {', '.join(state)}.")
+    head = nn.Linear(state["weight"].shape[1], state["weight"].shape[0], bias="bias" in state)
+    head.load_state_dict(state)
+    return HeadedBackbone(backbone, head)

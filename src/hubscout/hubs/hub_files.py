@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError, UnsafeCheckpointError
-from hubscout.hubs.failures import absent
+from hubscout.hubs.failures import absent, with_option
 from hubscout.hubs.repository import Repository
 
 PLACE_OPTIONS = ("revision", "trust_remote_code", "pickle")
@@ -94,11 +94,11 @@ def _folder_of(name: str) -> str:
 
 
 def _only_pickled(repository: Repository, names: Sequence[str]) -> UnsafeCheckpointError:
-    joint = "&" if "?" in repository.identifier else "?"
     return UnsafeCheckpointError(
         f"{repository.identifier} has its weights only as a pickle ({', '.join(names[:_LISTED])}), a format that can "
         "run code when it is opened; it was not fetched. Ask its author for safetensors, or write "
-        f"'{repository.identifier}{joint}pickle=true': it is then read as bare numbers, and refused if it holds more."
+        f"'{with_option(repository.identifier, 'pickle=true')}': it is then read as bare numbers, and refused if it "
+        "holds more."
     )
 
 

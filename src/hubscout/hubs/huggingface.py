@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,9 @@ from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.failures import explain_failure, needs_code
 from hubscout.hubs.headed_saving import read_description
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
-from hubscout.hubs.hub_search import search
+from hubscout.hubs.hub_search import search as list_models
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.model_listing import ModelListing
-from hubscout.hubs.pooling import UNTRAINED_POOLER, Pooling, check_pooling, default_pooling
+from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling, default_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.text_preprocessing import Pairs
@@ -27,7 +26,9 @@ from hubscout.optional import require
 if TYPE_CHECKING:
     from torch import nn
 
-_OPTIONS = ("pooling", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
+__all__ = ["list_models", "load"]
+
+_OPTIONS = ("pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> Backbone:
@@ -38,10 +39,10 @@ def load(identifier: Identifier) -> Backbone:
     config = read_json(repository, f"{subfolder}/config.json".lstrip("/"))
     if "architecture" in config and "model_type" not in config:
         return timm_hub.load_repository(repository, config, identifier)
-    check_options(identifier, _OPTIONS)
+    identifier.check_options(_OPTIONS)
     if not config:
         raise ModelError(
-            f"{identifier}: {identifier.name} has no config.json, so it is no model of transformers or timm. "
+            f"{identifier}: {identifier.name} has no config.json, so it is not a model of transformers or timm. "
             f"Its files: {', '.join(sorted(repository.sizes)[:8]) or 'none'}."
         )
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING
@@ -53,9 +54,9 @@ def load(identifier: Identifier) -> Backbone:
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    return open_model(
-        folder, identifier, default_pairs=default_pairs, saved_pooling=read_description(folder).get("pooling")
-    )
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
 
 
 def open_model(
@@ -64,19 +65,18 @@ def open_model(
     *,
     repository: Repository | None = None,
     default_pairs: Pairs = "cross",
-    saved_pooling: Pooling | None = None,
+    saved_options: Mapping[str, Any] | None = None,
 ) -> TransformerBackbone:
     """The model in a folder, in float32; `repository` is where the folder came from.
 
-    Options: `pooling`; `pairs` (cross or siamese); `max_length` in tokens; `tower` (vision or text, of a two-tower
-    model); `head=false` to leave out a source head; `subfolder`; `trust_remote_code=true`, without which no code of a
-    repository is run. Of the Hub also `revision`, and `pickle=true` where there are no other weights.
+    Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese);
+    `max_length` in tokens; `tower` (vision or text, of a two-tower model); `head=false` to leave out a source head;
+    `subfolder`; `trust_remote_code=true`, without which no code of a repository is run. Of the Hub also `revision`,
+    and `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
-    options = {"pairs": default_pairs, **identifier.options}
-    if saved_pooling is not None:
-        options.setdefault("pooling", saved_pooling)
-    check_options(identifier, _OPTIONS)
+    options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}
+    identifier.check_options(_OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.
     where: dict[str, Any] = {"trust_remote_code": is_allowed(options, "trust_remote_code")}
@@ -104,17 +104,9 @@ def open_model(
         causal=causal,
         preprocessing=preprocessing,
         pooling=pooling,
-        downloads=repository.downloads if repository else None,
-        commit=repository.commit if repository else None,
+        facts=repository.facts if repository else {},
         new_head=pooling == "head" and any(_belongs_to_head(whole, name) for name in missing),
     )
-
-
-def check_options(identifier: Identifier, allowed: tuple[str, ...]) -> None:
-    """Refuse an option that a hub does not have."""
-    unknown = sorted(identifier.options.keys() - set(allowed))
-    if unknown:
-        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(allowed)}.")
 
 
 def import_transformers() -> Any:
@@ -250,8 +242,3 @@ def is_causal(network: Any) -> bool:
     generates = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     fills_in = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return generates and (not fills_in or bool(getattr(config, "is_decoder", False)))
-
-
-def list_models(pattern: str, limit: int | None = None) -> ModelListing:
-    """Models of transformers on the Hub; see `search`."""
-    return search(pattern, limit)

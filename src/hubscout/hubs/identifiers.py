@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
@@ -33,7 +33,12 @@ class Identifier:
 
     @classmethod
     def parse(cls, text: str) -> Identifier:
-        """Read an identifier; numbers, booleans, `none` and comma-separated lists in options become such values."""
+        """Read an identifier; numbers, booleans, `none` and comma-separated lists in options become such values.
+
+        Raises:
+            InputError: the text names no hub, or has an option that is not of the form key=value.
+
+        """
         body, options = _split_options(text)
         found = _SHAPE.fullmatch(body)
         if found is None:
@@ -46,6 +51,12 @@ class Identifier:
     def with_options(self, **options: Any) -> Identifier:
         """The same model with more options, the new ones winning."""
         return replace(self, options={**self.options, **options})
+
+    def check_options(self, allowed: Iterable[str]) -> None:
+        """Refuse an option that is not one of these."""
+        unknown = sorted(self.options.keys() - set(allowed))
+        if unknown:
+            raise InputError(f"'{self}' has the unknown option {unknown[0]!r}; allowed: {', '.join(allowed)}.")
 
     def __str__(self) -> str:
         separator = ":" if self.hub in _COLON_HUBS else "/"

@@ -27,7 +27,6 @@ PIXELS = "pixel_values"
 """The key of images in a batch: uint8 pixels, or floats that are normalised already."""
 
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_OPTIONS = ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode")
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class ImageConfig:
     @classmethod
     def from_pretrained_cfg(cls, pretrained_cfg: Mapping[str, Any]) -> ImageConfig:
         """From a dictionary with timm's names; what it leaves out keeps its default."""
-        return cls().updated({key: pretrained_cfg[key] for key in _OPTIONS if pretrained_cfg.get(key) is not None})
+        return cls().updated({key: pretrained_cfg[key] for key in IMAGE_OPTIONS if pretrained_cfg.get(key) is not None})
 
     def updated(self, options: Mapping[str, Any]) -> ImageConfig:
         """With those of `options` that concern images; one number for mean or std stands for every channel."""
-        changes = {key: options[key] for key in _OPTIONS if key in options}
+        changes = {key: options[key] for key in IMAGE_OPTIONS if key in options}
         if "input_size" in changes:
             changes["input_size"] = _read_size(changes["input_size"], self.input_size[0])
         channels = changes.get("input_size", self.input_size)[0]
@@ -68,6 +67,10 @@ class ImageConfig:
         return asdict(self)
 
 
+IMAGE_OPTIONS = tuple(ImageConfig.__dataclass_fields__)
+"""The options of an identifier that say how images are prepared."""
+
+
 def _read_size(value: Any, channels: int) -> tuple[int, int, int]:
     sizes = (value,) if isinstance(value, int) else tuple(value)
     if len(sizes) == 1:
@@ -81,8 +84,8 @@ def _read_size(value: Any, channels: int) -> tuple[int, int, int]:
 
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options on images, and all others."""
-    image = {key: value for key, value in options.items() if key in _OPTIONS}
-    return image, {key: value for key, value in options.items() if key not in _OPTIONS}
+    image = {key: value for key, value in options.items() if key in IMAGE_OPTIONS}
+    return image, {key: value for key, value in options.items() if key not in IMAGE_OPTIONS}
 
 
 class ImagePreprocessing:

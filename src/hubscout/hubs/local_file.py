@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs import python_callable, timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.headed import add_saved_head
-from hubscout.hubs.headed_saving import read_description
-from hubscout.hubs.hub_files import PLACE_OPTIONS
+from hubscout.hubs.headed_saving import add_saved_head, read_description
+from hubscout.hubs.hub_files import PLACE_OPTIONS, read_settings
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import split_options
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
@@ -51,7 +49,7 @@ def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
         from hubscout.hubs import sentence_transformers_hub
 
         return sentence_transformers_hub.load_folder(folder, identifier)
-    config = _read_config(folder)
+    config = read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
     if "architecture" in config:
         return load_timm_folder(folder, config, identifier)
     if "model_type" in config:
@@ -65,7 +63,7 @@ def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
             "it with ?arch=timm/NAME, ?arch=torchvision/NAME or ?arch=python:module:function."
         )
     raise CheckpointError(
-        f"{folder} is no folder of timm, transformers or sentence-transformers (its config.json names neither "
+        f"{folder} is not a folder of timm, transformers or sentence-transformers (its config.json names neither "
         "an architecture nor a model_type). For bare weights add ?arch=timm/NAME or ?arch=torchvision/NAME."
     )
 
@@ -155,16 +153,6 @@ def load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identi
     module.model_args = {key: value for key, value in arguments.items() if key != "num_classes"}
     facts = {"licence": stored.get("license")}
     return timm_hub.wrap(module, identifier, image_options=image_options, facts=facts)
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not path.is_file():
-        return {}
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
 
 
 def list_models(pattern: str) -> ModelListing:

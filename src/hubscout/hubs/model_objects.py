@@ -57,7 +57,7 @@ def register(model: Any, name: str | None = None, taken: Collection[str] = ()) -
     """
     if not is_model(model):
         raise InputError(
-            f"models: {type(model).__name__} is no model. Give an identifier such as timm/resnet50.a1_in1k, a torch "
+            f"models: {type(model).__name__} is not a model. Give an identifier such as timm/resnet50.a1_in1k, a torch "
             'module, a model of timm, transformers or sentence-transformers, or a mapping {"name": module}.'
         )
     network, processor = model if isinstance(model, tuple) else (model, None)
@@ -150,7 +150,10 @@ def _own_name(network: Any) -> str:
     if isinstance(network, Backbone):
         return network.card.identifier.replace(":", "/").rpartition("/")[2]
     known = getattr(network, "pretrained_cfg", None) or {}
-    path = str(getattr(network, "name_or_path", "") or "").rstrip("/").rpartition("/")[2]
+    named = network
+    if _is_of("sentence_transformers", "SentenceTransformer", network):  # which keeps the name in its first part
+        named = getattr(network[0], "auto_model", network)
+    path = str(getattr(named, "name_or_path", "") or "").rstrip("/").rpartition("/")[2]
     return str(known.get("architecture") or path or type(network).__name__)
 
 

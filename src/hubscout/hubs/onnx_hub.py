@@ -11,22 +11,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
-from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise, split_options
-from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.image_preprocessing import (
+    IMAGE_OPTIONS,
+    PIXELS,
+    ImageConfig,
+    ImagePreprocessing,
+    normalise,
+    split_options,
+)
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
 from hubscout.hubs.pooling import Pooling, check_pooling, join_pair, pool, select_words
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
     IDS,
     MASK,
+    WORD_ENDS,
     WORDS,
     TextPreprocessing,
     is_siamese,
     model_inputs,
 )
+from hubscout.hubs.vision import ARRAYS, ArrayPreprocessing
 from hubscout.hubs.vocabulary import check_vocabulary
 from hubscout.optional import require
 
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-_OPTIONS = ("features", "logits", "pooling", "pairs", "max_length", "tokenizer")
+_OPTIONS = ("features", "logits", "pooling", "words", "pairs", "max_length", "tokenizer")
 _DEFAULT_TEXT_LENGTH = 512
 
 
@@ -48,10 +56,8 @@ def load(identifier: Identifier) -> OnnxBackbone:
     path = Path(identifier.name).expanduser()
     if not path.is_file():
         raise ModelNotFoundError(f"There is no ONNX file {path}.")
+    identifier.check_options((*_OPTIONS, *IMAGE_OPTIONS))
     image_options, options = split_options(identifier.options)
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown:
-        raise InputError(f"'{identifier}' has the unknown option {unknown[0]!r}; allowed: {', '.join(_OPTIONS)}.")
     graph = read_graph(path, features=options.get("features"), logits=options.get("logits"))
     return OnnxBackbone(path, graph, identifier, image_options=image_options, options=options)
 
@@ -132,7 +138,7 @@ class OnnxBackbone(Backbone):
     """A graph that ONNX Runtime runs, on CUDA where its CUDA provider is installed and asked for."""
 
     module = None
-    settled_options = frozenset({"pooling", "pairs", "max_length", *ImageConfig.__dataclass_fields__})
+    settled_options = frozenset({"pooling", "words", "pairs", "max_length", *IMAGE_OPTIONS})
 
     def __init__(
         self,
@@ -165,12 +171,11 @@ class OnnxBackbone(Backbone):
             raise InputError(f"{path} takes {', '.join(self._inputs)}: neither one image or array, nor {IDS}.")
         digest = hashlib.blake2b(graph.content, digest_size=16)
         digest.update(repr((self.pooling, self.config and (self.config.mean, self.config.std))).encode())
-        modalities = {"text": ("text", "text-pair", "tokens"), "image": ("image",), "array": ("array",)}
         feature_dim, source_classes = self._measure()
         self.card = ModelCard(
             identifier=self.identifier,
             architecture=f"onnx graph of {graph.operators} operators",
-            modalities=modalities[self.modality],
+            modalities=TEXT_MODALITIES if self.modality == "text" else (self.modality,),
             feature_dim=feature_dim,
             params=graph.params,
             bytes=len(graph.content),
@@ -186,11 +191,10 @@ class OnnxBackbone(Backbone):
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         check_layers(layers, (), self.identifier)
         if self.modality != "text":
-            return self._run({next(iter(self._inputs)): self._plain_input(batch)}, None, None)
+            return self._run({next(iter(self._inputs)): self._plain_input(batch)})
         if is_siamese(batch):
-            first, second = (self._run_text(model_inputs(batch, second=second), None) for second in (False, True))
-            return Output(join_pair(first.features, second.features))
-        return self._run_text(model_inputs(batch), batch.get(WORDS))
+            return join_pair(*(self._run_text(model_inputs(batch, second=second)) for second in (False, True)))
+        return self._run_text(model_inputs(batch), batch.get(WORDS), batch.get(WORD_ENDS))
 
     def _plain_input(self, batch: Batch) -> Tensor:
         import torch
@@ -203,11 +207,13 @@ class OnnxBackbone(Backbone):
             pixels = normalise(pixels, torch.tensor(self.config.mean), torch.tensor(self.config.std))
         return pixels.permute(0, 2, 3, 1) if self._channels_last else pixels
 
-    def _run_text(self, inputs: Batch, words: Tensor | None) -> Output:
+    def _run_text(self, inputs: Batch, words: Tensor | None = None, ends: Tensor | None = None) -> Output:
         taken = {name: value for name, value in inputs.items() if name in self._inputs}
-        return self._run(taken, inputs[MASK], words)
+        return self._run(taken, inputs[MASK], words, ends)
 
-    def _run(self, inputs: Batch, mask: Tensor | None, words: Tensor | None) -> Output:
+    def _run(
+        self, inputs: Batch, mask: Tensor | None = None, words: Tensor | None = None, ends: Tensor | None = None
+    ) -> Output:
         import torch
 
         wanted = [self._graph.features] + ([self._graph.logits] if self._graph.logits else [])
@@ -219,7 +225,7 @@ class OnnxBackbone(Backbone):
         found = [torch.from_numpy(value) for value in self._session.run(wanted, arrays)]
         hidden = found[0].float()
         if words is not None and hidden.ndim == 3:
-            return Output(select_words(hidden, words.cpu()))
+            return Output(select_words(hidden, words.cpu(), None if ends is None else ends.cpu()))
         mask = mask.cpu() if mask is not None else None
         return Output(pool(hidden, mask, self.pooling).flatten(1), found[1].float() if len(found) > 1 else None)
 
@@ -279,6 +285,7 @@ def _text_preprocessing(path: Path, inputs: Mapping[str, Any], options: Mapping[
         tokenizer,
         max_length=options.get("max_length") or limit,
         pairs=options.get("pairs", "cross"),
+        words=options.get("words", "first"),
         accepts_types="token_type_ids" in inputs,
     )
 

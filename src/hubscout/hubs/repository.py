@@ -50,6 +50,11 @@ class Repository:
     downloads: int | None = None
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What a model's card says of where it came from."""
+        return {"downloads": self.downloads, "commit": self.commit}
+
+    @property
     def online(self) -> bool:
         """Whether files that are missing here can be fetched."""
         return self.silence is None
@@ -134,7 +139,7 @@ def open_repository(name: str, identifier: Identifier) -> Repository:
 
 
 def _ask(name: str, revision: str | None) -> Any:
-    """What the Hub knows of a repository. A passing fault is worth a second and a third question."""
+    """What the Hub knows of a repository. A passing fault is worth a second and a third request."""
     from huggingface_hub import model_info
 
     for pause in (*_PAUSES, None):

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.headed_saving import HEAD_WEIGHTS, linear_layer, write_description
+from hubscout.hubs.headed_saving import HEAD_WEIGHTS, copy_linear, linear_layer, save_module, write_description
 from hubscout.hubs.pooling import select_words
-from hubscout.hubs.text_preprocessing import WORDS, TextPreprocessing
+from hubscout.hubs.text_preprocessing import WORD_ENDS, WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def save_transformer(
     backbone: TransformerBackbone, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str
 ) -> None:
     """Write the backbone and the head in the first way of the table that keeps the logits."""
-    layer = copy.deepcopy(linear_layer(head, backbone.card.feature_dim, len(target_names))).cpu().float()
+    width = _head_width(head)
+    layer = copy.deepcopy(linear_layer(head, width, len(target_names))).cpu().float()
     folder.mkdir(parents=True, exist_ok=True)
     base = copy.deepcopy(backbone._base).cpu()
     automatic = {"image": "AutoModelForImageClassification"}.get(backbone.modality)
@@ -53,20 +54,25 @@ def save_transformer(
         automatic = "AutoModelForTokenClassification"
     elif backbone.modality == "text" and not getattr(base.config, "is_encoder_decoder", False):
         automatic = "AutoModelForSequenceClassification"
-    saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind) if automatic else None
+    over_pairs = width != backbone.card.feature_dim
+    saved_as = None
+    if automatic and not over_pairs:
+        saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind)
     if (
         saved_as is None
+        and not over_pairs
         and backbone.modality == "text"
         and kind not in _OVER_WORDS
         and backbone.pooling in _POOLING_NAMES
     ):
         saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
     if saved_as is None:
-        saved_as = _save_beside(base, layer, backbone, folder)
+        base.save_pretrained(folder)
+        save_module(layer, folder / HEAD_WEIGHTS)
+        saved_as = "backbone and head"
     _save_preprocessing(backbone, folder)
-    write_description(
-        folder, backbone, target_names=target_names, kind=kind, saved_as=saved_as, pooling=backbone.pooling
-    )
+    more = {"saved_as": saved_as, "pooling": backbone.pooling, **_reading(backbone)}
+    write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
 
 def save_sentence_encoder(
@@ -80,13 +86,25 @@ def save_sentence_encoder(
         # A head over words or over siamese pairs has no place in a chain of parts.
         layer = linear_layer(head, _head_width(head), len(target_names))
         SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
-        _save_head(layer, folder)
-        write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="encoder and head")
+        save_module(layer, folder / HEAD_WEIGHTS)
+        more = {"saved_as": "encoder and head", **_reading(backbone)}
+        write_description(folder, backbone, target_names=target_names, kind=kind, **more)
         return
     layer = linear_layer(head, width, len(target_names))
     parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
     SentenceTransformer(modules=parts, device="cpu").save(str(folder))
-    write_description(folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer")
+    write_description(
+        folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_reading(backbone)
+    )
+
+
+def _reading(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]:
+    """How the texts of a pair, and the tokens of a word, are read: the libraries have no place for it."""
+    preprocessing = backbone.preprocessing
+    if not isinstance(preprocessing, TextPreprocessing):
+        return {}
+    words = {"words": preprocessing.words} if preprocessing.words != "first" else {}
+    return {"pairs": preprocessing.pairs, **words}
 
 
 def _head_width(head: nn.Module) -> int:
@@ -97,14 +115,11 @@ def _head_width(head: nn.Module) -> int:
 
 def _dense(layer: nn.Linear) -> Any:
     """The head as a part of a sentence encoder."""
-    import torch
     from sentence_transformers.models import Dense
     from torch import nn
 
     dense = Dense(layer.in_features, layer.out_features, bias=True, activation_function=nn.Identity())
-    with torch.no_grad():
-        dense.linear.weight.copy_(layer.weight.cpu())
-        dense.linear.bias.zero_() if layer.bias is None else dense.linear.bias.copy_(layer.bias.cpu())
+    copy_linear(layer, dense.linear)
     return dense
 
 
@@ -118,7 +133,6 @@ def _save_as(
     kind: str,
 ) -> str | None:
     """Save as a class of transformers if that has the same logits; None if it has not."""
-    import torch
     import transformers
 
     config = copy.deepcopy(base.config)
@@ -138,12 +152,10 @@ def _save_as(
     classifier = last_layer(model)
     if classifier is None or classifier.weight.shape != layer.weight.shape:
         return None
-    with torch.no_grad():
-        classifier.weight.copy_(layer.weight)
-        if classifier.bias is not None:
-            classifier.bias.zero_() if layer.bias is None else classifier.bias.copy_(layer.bias)
-        elif layer.bias is not None and not _absorb(layer, getattr(model, model.base_model_prefix)):
-            return None
+    copy_linear(layer, classifier)
+    lost = classifier.bias is None and layer.bias is not None
+    if lost and not _absorb(layer, getattr(model, model.base_model_prefix)):
+        return None
     if not _agrees(model, layer, backbone):
         return None
     model.save_pretrained(folder)
@@ -173,8 +185,9 @@ def _absorb(layer: nn.Linear, own: nn.Module) -> bool:
     norms = [part for part in own.modules() if isinstance(part, nn.LayerNorm) and part.bias is not None]
     if not norms or norms[-1].bias.shape != layer.weight.shape[1:]:
         return False
-    shift = torch.linalg.lstsq(layer.weight.double(), layer.bias.double()[:, None], driver="gelsd").solution[:, 0]
-    norms[-1].bias.add_(shift)
+    with torch.no_grad():
+        solved = torch.linalg.lstsq(layer.weight.double(), layer.bias.double()[:, None], driver="gelsd")
+        norms[-1].bias.add_(solved.solution[:, 0])
     return True
 
 
@@ -190,7 +203,7 @@ def _agrees(model: Any, layer: nn.Linear, backbone: TransformerBackbone) -> bool
         expected = layer(backbone.forward({name: value.to(device) for name, value in batch.items()}).features.cpu())
         found = model(**accepted).logits
         if found.ndim == 3:
-            found = select_words(found, batch[WORDS])
+            found = select_words(found, batch[WORDS], batch.get(WORD_ENDS))
     return found.shape == expected.shape and bool(torch.allclose(found, expected, atol=_TOLERANCE, rtol=_TOLERANCE))
 
 
@@ -224,20 +237,6 @@ def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: Transformer
         pooling = Pooling(layer.in_features, pooling_mode=_POOLING_NAMES[backbone.pooling])
         SentenceTransformer(modules=[network, pooling, _dense(layer)], device="cpu").save(str(folder))
     return "SentenceTransformer"
-
-
-def _save_beside(base: Any, layer: nn.Linear, backbone: TransformerBackbone, folder: Path) -> str:
-    base.save_pretrained(folder)
-    _save_head(layer, folder)
-    return "backbone and head"
-
-
-def _save_head(layer: nn.Linear, folder: Path) -> None:
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    state = {name: value.detach().cpu().clone().contiguous() for name, value in layer.state_dict().items()}
-    save_file(state, folder / HEAD_WEIGHTS)
 
 
 def _save_preprocessing(backbone: TransformerBackbone, folder: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, InputError, ModelError
+from hubscout.errors import CheckpointError, ModelError
 from hubscout.hubs import huggingface
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
 from hubscout.hubs.cost import count_bytes, count_params, measure
@@ -18,33 +18,33 @@ from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read
 from hubscout.hubs.hub_search import search
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
-from hubscout.hubs.pooling import join_pair, pool, select_words
+from hubscout.hubs.pooling import join_pair, layer_state, pool, select_words
+from hubscout.hubs.processors import tokenize_with
 from hubscout.hubs.repository import Repository, open_repository
 from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
-    IDS,
     MASK,
-    TYPES,
+    WORD_ENDS,
     WORDS,
     TextPreprocessing,
     is_siamese,
     model_inputs,
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
-from hubscout.hubs.vocabulary import check_vocabulary, longest_text, missing_vocabulary
+from hubscout.hubs.vocabulary import check_vocabulary, missing_vocabulary
 from hubscout.hubs.weight_files import fingerprint
 from hubscout.optional import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_OPTIONS = ("pairs", "max_length", *PLACE_OPTIONS)
+_OPTIONS = ("words", "pairs", "max_length", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> SentenceBackbone:
     """An encoder by its name on the Hugging Face Hub; a name without an owner is one of sentence-transformers."""
     name = identifier.name
-    huggingface.check_options(identifier, _OPTIONS)
+    identifier.check_options(_OPTIONS)
     repository = open_repository(name if "/" in name else f"sentence-transformers/{name}", identifier)
     modules = _modules(read_json(repository, "modules.json") or [], identifier)
     folders = [str(module.get("path") or "") for module in modules]
@@ -54,7 +54,11 @@ def load(identifier: Identifier) -> SentenceBackbone:
 
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    return _open(folder, identifier, has_head=read_description(folder).get("saved_as") == "SentenceTransformer")
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pairs", "words") if name in described}
+    if saved:
+        identifier = identifier.with_options(**{**saved, **identifier.options})
+    return _open(folder, identifier, has_head=described.get("saved_as") == "SentenceTransformer")
 
 
 def _open(
@@ -62,7 +66,7 @@ def _open(
 ) -> SentenceBackbone:
     transformers = huggingface.import_transformers()
     library = require("sentence_transformers", extra="text", purpose="Sentence encoders")
-    huggingface.check_options(identifier, _OPTIONS)
+    identifier.check_options(_OPTIONS)
     listed = folder / "modules.json"
     if repository is None and listed.is_file():
         _modules(read_settings(listed), identifier)
@@ -108,15 +112,13 @@ def wrap(
             f"{identifier}: the first part of this encoder is a {type(first).__name__}, not a transformer over text. "
             "Image and two-tower models open as hf/ID."
         )
-    longest = longest_text(tokenizer, network)
-    wanted = identifier.options.get("max_length")
-    if wanted is not None and wanted > longest:
-        raise InputError(f"max_length={wanted} is more than the {longest} tokens that the model takes.")
-    preprocessing = TextPreprocessing(
+    preprocessing = tokenize_with(
         tokenizer,
-        max_length=wanted or min(encoder.max_seq_length or longest, longest),
+        network,
+        max_length=identifier.options.get("max_length"),
         pairs=identifier.options.get("pairs", "siamese"),
-        accepts_types="token_type_ids" in tokenizer.model_input_names,
+        words=identifier.options.get("words", "first"),
+        usual=encoder.max_seq_length,
         prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
     )
     return SentenceBackbone(encoder, preprocessing, str(identifier), repository=repository, has_head=has_head)
@@ -125,13 +127,14 @@ def wrap(
 class SentenceBackbone(Backbone):
     """A sentence encoder: its embedding is the features; for words, its token embeddings are.
 
-    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens. A pair of texts gives
+    Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens, and `mean`, the average of
+    `layer.1` to `layer.L`. A pair of texts gives
     [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`. `has_head` says that the last part is a head
     that tuning put there: its output is the logits, and what goes into it the features.
     """
 
     module: nn.Module
-    settled_options = frozenset({"pairs", "max_length", "revision", "pickle"})
+    settled_options = frozenset({"words", "pairs", "max_length", "revision", "pickle"})
 
     def __init__(
         self,
@@ -148,38 +151,37 @@ class SentenceBackbone(Backbone):
         self._parts: list[Any] = list(encoder.children())
         self._head: Any = self._parts.pop() if has_head else None
         self._network: Any = encoder[0].auto_model
-        measured = measure(self, self._example())
+        measured = measure(self, preprocessing.example(TOKENS_FOR_FLOPS))
         self.card = ModelCard(
             identifier=identifier,
             architecture=self._network.config.model_type,
-            modalities=("text", "text-pair", "tokens"),
+            modalities=TEXT_MODALITIES,
             feature_dim=measured.feature_dim,
             params=count_params(self.module),
             bytes=count_bytes(self.module),
             flops=measured.flops,
             source_classes=self._head.out_features if self._head is not None else None,
-            downloads=repository.downloads if repository else None,
-            commit=repository.commit if repository else None,
             weights_fingerprint=fingerprint(self.module, type(self).__name__, *map(repr, self._parts)),
+            **(repository.facts if repository else {}),
         )
 
     @property
     def layer_names(self) -> tuple[str, ...]:
         return tuple(f"layer.{index}" for index in range(self._network.config.num_hidden_layers + 1))
 
+    @property
+    def averages_layers(self) -> bool:
+        return True
+
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         if layers:
-            check_layers(layers, self.layer_names, self.identifier)
-        first = self._run(model_inputs(batch), batch.get(WORDS), layers)
+            check_layers(layers, self.layer_names, self.identifier, averages=self.averages_layers)
+        first = self._run(model_inputs(batch), batch.get(WORDS), batch.get(WORD_ENDS), layers)
         if not is_siamese(batch):
             return first
-        second = self._run(model_inputs(batch, second=True), None, layers)
-        return Output(
-            join_pair(first.features, second.features),
-            layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
-        )
+        return join_pair(first, self._run(model_inputs(batch, second=True), None, None, layers))
 
-    def _run(self, inputs: Batch, words: Tensor | None, layers: Sequence[str]) -> Output:
+    def _run(self, inputs: Batch, words: Tensor | None, ends: Tensor | None, layers: Sequence[str]) -> Output:
         states: Sequence[Tensor] = ()
         if layers:
             # The first part gives its last layer only: here its network is asked for all of them.
@@ -194,20 +196,13 @@ class SentenceBackbone(Backbone):
             found = part(found)
 
         def pooled(hidden: Tensor) -> Tensor:
-            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words)
+            return pool(hidden, inputs[MASK], "mean") if words is None else select_words(hidden, words, ends)
 
-        features = found["sentence_embedding"] if words is None else select_words(found["token_embeddings"], words)
+        features = found["sentence_embedding"] if words is None else pooled(found["token_embeddings"])
         logits = None
         if self._head is not None and words is None:
             logits = self._head({"sentence_embedding": features})["sentence_embedding"]
-        return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
-
-    def _example(self) -> Batch:
-        import torch
-
-        ids = torch.full((1, min(TOKENS_FOR_FLOPS, self.preprocessing.max_length)), self.preprocessing.pad_id)
-        batch = {IDS: ids, MASK: torch.ones_like(ids)}
-        return batch | {TYPES: torch.zeros_like(ids)} if self.preprocessing.accepts_types else batch
+        return Output(features, logits, {name: pooled(layer_state(states, name)) for name in layers})
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
         from hubscout.hubs.saving_transformers import save_sentence_encoder

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
+from hubscout.hubs.pooling import MEAN_LAYER
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -41,11 +42,14 @@ def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tens
             handle.remove()
 
 
-def check_layers(names: Sequence[str], available: Sequence[str], model: str) -> None:
-    """Refuse layer names that the model does not have."""
-    unknown = [name for name in names if name not in available]
+def check_layers(names: Sequence[str], available: Sequence[str], model: str, *, averages: bool = False) -> None:
+    """Refuse layer names that the model does not have; `averages` says that it has their mean."""
+    known = (*available, MEAN_LAYER) if averages else available
+    unknown = [name for name in names if name not in known]
+    if unknown and unknown[0] == MEAN_LAYER:
+        raise InputError(f"{model} has no mean over layers: its layers cannot be named or differ in width.")
     if unknown:
-        raise InputError(f"{model} has no layer {unknown[0]!r}. It has: {', '.join(available) or 'none to tap'}.")
+        raise InputError(f"{model} has no layer {unknown[0]!r}. It has: {', '.join(known) or 'none to tap'}.")
 
 
 def pool_output(output: Any, *, channels: int | None = None, channels_last: bool = False) -> Tensor:

@@ -6,16 +6,19 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from hubscout.errors import InputError, ModelError
 from hubscout.hubs.backbone import Batch
+from hubscout.hubs.pooling import WordPooling
 
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
 WORDS = "word_positions"
 """The key, for word-level inputs, of each word's token: (n, most words of a sample), -1 where there is no word."""
+WORD_ENDS = "word_ends"
+"""The key of each word's last token, where a word is the average of its tokens; else there is none."""
 TRUNCATED = "truncated"
 """The key of what a sample lost to the length limit: words without a token of their own, or 1 for a text cut short."""
 SECOND = "second."
@@ -31,6 +34,7 @@ class Tokens:
     ids: np.ndarray
     types: np.ndarray
     words: np.ndarray | None = None
+    ends: np.ndarray | None = None
     truncated: int = 0
     second: Tokens | None = None
 
@@ -41,19 +45,32 @@ class Tokens:
 class TextPreprocessing:
     """A model's tokenizer, its length limit, and how pairs are taken: `cross` as one sequence, `siamese` as two.
 
-    A string is a text, a tuple of two strings a pair, any other sequence of strings a list of words.
+    A string is a text, a tuple of two strings a pair, any other sequence of strings a list of words. `words` says
+    which tokens stand for a word: its first, its last, or the mean of them all.
     Batches are padded to their own longest sample, on the right. `prompt` goes before every text.
     """
 
-    def __init__(self, tokenizer: Any, *, max_length: int, pairs: Pairs, accepts_types: bool, prompt: str = "") -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        max_length: int,
+        pairs: Pairs,
+        accepts_types: bool,
+        words: WordPooling = "first",
+        prompt: str = "",
+    ) -> None:
         if pairs not in ("cross", "siamese"):
             raise InputError(f"pairs must be 'cross' or 'siamese', got {pairs!r}.")
+        if words not in get_args(WordPooling):
+            raise InputError(f"words must be one of {', '.join(get_args(WordPooling))}, got {words!r}.")
         if max_length < 3:
             raise InputError(f"max_length must leave room for a token, got {max_length}.")
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.pairs = pairs
         self.accepts_types = accepts_types
+        self.words = words
         self.prompt = prompt
         self.pad_id = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
         self._backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -63,7 +80,9 @@ class TextPreprocessing:
             self._backend.enable_truncation(max_length=max_length)
             self._backend.no_padding()
             self._space_before_words = _needs_space(self._backend)
-        self.key = f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{accepts_types}:{prompt}"
+        self.key = (
+            f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{words}:{accepts_types}:{prompt}"
+        )
 
     def __call__(self, sample: Any) -> Tokens:
         if isinstance(sample, str):
@@ -84,15 +103,19 @@ class TextPreprocessing:
         if samples[0].second is not None:
             seconds = [sample.second for sample in samples if sample.second is not None]
             batch |= {SECOND + name: tensor for name, tensor in self._pad(seconds).items()}
-        if samples[0].words is not None:
-            most = max(len(sample.words) for sample in samples if sample.words is not None)
-            words = np.full((len(samples), most), -1, dtype=np.int64)
-            for row, sample in zip(words, samples, strict=True):
-                assert sample.words is not None
-                row[: len(sample.words)] = sample.words
-            batch[WORDS] = torch.from_numpy(words)
+        for key, places in (
+            (WORDS, [sample.words for sample in samples]),
+            (WORD_ENDS, [sample.ends for sample in samples]),
+        ):
+            if places[0] is not None:
+                batch[key] = torch.from_numpy(_padded([each for each in places if each is not None]))
         batch[TRUNCATED] = torch.tensor([sample.truncated for sample in samples])
         return batch
+
+    def example(self, length: int) -> Batch:
+        """A batch of one text of `length` tokens, or of as many as a text may have; all of them are padding."""
+        tokens = np.full(min(length, self.max_length), self.pad_id)
+        return self._pad([Tokens(tokens, np.zeros_like(tokens))])
 
     def augmented(self) -> TextPreprocessing:
         return self
@@ -139,24 +162,47 @@ class TextPreprocessing:
             )
         spaced = [f" {word}" if place and self._space_before_words else word for place, word in enumerate(words)]
         encoding = self._backend.encode(spaced, is_pretokenized=True)
-        first_token: dict[int, int] = {}
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
         for position, word in enumerate(encoding.word_ids):
             if word is not None:
-                first_token.setdefault(word, position)
-        # A word with no token of its own, cut off or made of characters that the tokenizer drops, takes the place
-        # of the nearest kept one before it.
-        positions = np.empty(len(words), dtype=np.int64)
-        last = next(iter(first_token.values()), 0)
-        for word in range(len(words)):
-            last = first_token.get(word, last)
-            positions[word] = last
+                first.setdefault(word, position)
+                last[word] = position
         tokens = self._tokens(encoding)
-        return Tokens(tokens.ids, tokens.types, words=positions, truncated=len(words) - len(first_token))
+        return Tokens(
+            tokens.ids,
+            tokens.types,
+            words=_places(last if self.words == "last" else first, len(words)),
+            ends=_places(last, len(words)) if self.words == "mean" else None,
+            truncated=len(words) - len(first),
+        )
 
     def _tokens(self, encoding: Any) -> Tokens:
         if not encoding.ids:  # an empty text, to a tokenizer without special tokens
             return Tokens(np.array([self.pad_id]), np.array([0]))
         return Tokens(np.array(encoding.ids), np.array(encoding.type_ids), truncated=int(bool(encoding.overflowing)))
+
+
+def _places(token_of_word: dict[int, int], count: int) -> np.ndarray:
+    """A token for each word.
+
+    A word with no token of its own, cut off or made of characters that the tokenizer drops, takes the place of the
+    nearest kept one before it.
+    """
+    places = np.empty(count, dtype=np.int64)
+    place = next(iter(token_of_word.values()), 0)
+    for word in range(count):
+        place = token_of_word.get(word, place)
+        places[word] = place
+    return places
+
+
+def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of different lengths as one matrix, with -1 behind the shorter ones."""
+    matrix = np.full((len(rows), max(map(len, rows))), -1, dtype=np.int64)
+    for line, row in zip(matrix, rows, strict=True):
+        line[: len(row)] = row
+    return matrix
 
 
 def _needs_space(backend: Any) -> bool:

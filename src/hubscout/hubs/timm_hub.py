@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
+from hubscout.errors import CheckpointError, InputError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.connection import downloads_of_owner, hub_silence, local_repositories
 from hubscout.hubs.failures import explain_failure
 from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, pick_weights, read_json
@@ -74,7 +73,7 @@ def load_repository(repository: Repository, config: Mapping[str, Any], identifie
     from hubscout.hubs.local_file import load_timm_folder
 
     backbone = load_timm_folder(fetch_model(repository, identifier.options), config, identifier)
-    backbone.card = replace(backbone.card, downloads=repository.downloads, commit=repository.commit)
+    backbone.card = replace(backbone.card, **repository.facts)
     return backbone
 
 
@@ -96,7 +95,7 @@ def _create(name: str, identifier: Identifier, repository: Repository | None = N
     module.model_args = options
     backbone = wrap(module, identifier, image_options=image_options, facts=None if pretrained else {})
     if repository is not None:
-        backbone.card = replace(backbone.card, downloads=repository.downloads, commit=repository.commit)
+        backbone.card = replace(backbone.card, **repository.facts)
     return backbone
 
 
@@ -184,8 +183,7 @@ def check_name(name: str, *, on_hub: bool = False) -> None:
         return
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
-        near = difflib.get_close_matches(architecture, timm.list_models(), n=1)
-        hint = f" Did you mean 'timm/{near[0]}'?" if near else ""
+        hint = did_you_mean(architecture, timm.list_models(), "timm/")
         raise ModelNotFoundError(f"timm {timm.__version__} has no model {architecture!r}.{hint}")
     tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
     if tag and tag not in tags:
@@ -217,7 +215,7 @@ def _entry(name: str, *, on_this_machine: bool, downloads: int | None) -> ModelE
 
 @functools.cache
 def _count_params(architecture: str, num_classes: int | None) -> int | None:
-    """Built on the meta device, where no memory is taken: some tens of milliseconds an architecture."""
+    """Built on the meta device, where no memory is taken: some tens of milliseconds per architecture."""
     import torch
 
     try:

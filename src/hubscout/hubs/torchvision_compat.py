@@ -19,7 +19,11 @@ _declarations: Any = None  # The operators vanish with the library object that d
 def prepare_torchvision() -> bool:
     """Make `import torchvision` work; call it before importing torchvision, timm or transformers.
 
-    Where torchvision loads by itself, or is not installed, nothing changes. Returns whether declarations were needed.
+    Where torchvision loads by itself, or is not installed, nothing changes.
+
+    Returns:
+        Whether declarations were needed.
+
     """
     global _declarations
     with _lock:

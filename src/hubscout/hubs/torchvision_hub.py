@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError
+from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.connection import hub_reachable, silence_of
 from hubscout.hubs.failures import absent, explain_failure
 from hubscout.hubs.identifiers import Identifier
@@ -128,8 +127,7 @@ def check_name(name: str) -> None:
     """Refuse a name that torchvision does not have, and offer the nearest one."""
     names = import_models().list_models(module=import_models())
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" Did you mean 'torchvision/{near[0]}'?" if near else ""
+        hint = did_you_mean(name, names, "torchvision/")
         raise ModelNotFoundError(f"torchvision has no classifier {name!r}.{hint}")
 
 

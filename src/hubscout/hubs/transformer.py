@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.audio_preprocessing import LENGTHS
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.cost import count_bytes, count_params, measure
 from hubscout.hubs.image_preprocessing import PIXELS
-from hubscout.hubs.pooling import Pooling, join_pair, pool, select_words, state_pooling
+from hubscout.hubs.model_listing import TEXT_MODALITIES
+from hubscout.hubs.pooling import Pooling, join_pair, layer_state, pool, select_words, state_pooling
+from hubscout.hubs.processors import LENGTHS
 from hubscout.hubs.taps import check_layers
-from hubscout.hubs.text_preprocessing import IDS, MASK, TYPES, WORDS, TextPreprocessing, is_siamese, model_inputs
+from hubscout.hubs.text_preprocessing import (
+    IDS,
+    MASK,
+    TYPES,
+    WORD_ENDS,
+    WORDS,
+    TextPreprocessing,
+    is_siamese,
+    model_inputs,
+)
 from hubscout.hubs.weight_files import fingerprint
 
 if TYPE_CHECKING:
@@ -28,18 +38,20 @@ _SEE_PADDING = frozenset(
     {"canine", "convbert", "fnet", "funnel", "reformer", "siglip_text_model", "siglip2_text_model", "yoso"}
 )
 """Families that mix tokens past the attention mask, so that padding would change the features of what is padded."""
-_MODALITIES = {"text": ("text", "text-pair", "tokens"), "image": ("image",), "audio": ("audio",)}
 
 
 class TransformerBackbone(Backbone):
     """A network of transformers, with or without a source head.
 
     Layers are `layer.0` (what goes into the first block) to `layer.L` (what comes out of the last), pooled as the
-    features are. For word-level inputs features and layers have one row a word, that of its first token.
+    features are; `mean` is the average of `layer.1` to `layer.L`. For word-level inputs features and layers have one
+    row per word: that of its first token, or as the option `words` says.
     """
 
     module: nn.Module
-    settled_options = frozenset({"pooling", "pairs", "max_length", "tower", "head", "subfolder", "revision", "pickle"})
+    settled_options = frozenset(
+        {"pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", "revision", "pickle"}
+    )
 
     def __init__(
         self,
@@ -50,11 +62,10 @@ class TransformerBackbone(Backbone):
         preprocessing: Preprocessing,
         pooling: Pooling,
         causal: bool = False,
-        downloads: int | None = None,
-        commit: str | None = None,
+        facts: Mapping[str, Any] | None = None,
         new_head: bool = False,
     ) -> None:
-        """`new_head` says that the module's classifier was never trained: it has no logits worth giving."""
+        """`facts` are further fields of the card. With `new_head` the classifier was never trained: no logits."""
         self.module = module
         self._config: Any = module.config
         self.identifier = identifier
@@ -65,7 +76,7 @@ class TransformerBackbone(Backbone):
         # By the class's name: base models, too, have parts that are called as `base_model_prefix` says (DINOv3).
         self._has_head = bool(re.search("For[A-Z]", type(module).__name__)) and hasattr(module.config, "num_labels")
         self._base: Any = getattr(module, module.base_model_prefix, module) if self._has_head else module
-        self._depth: int | None = None
+        self._shapes: tuple[tuple[int, ...], ...] | None = None
         if module.config.model_type == "vit_mae":
             module.config.mask_ratio = 0.0  # It would hide three quarters of the image, others at every pass.
         self._new_head = new_head
@@ -77,39 +88,44 @@ class TransformerBackbone(Backbone):
         self.card = ModelCard(
             identifier=identifier,
             architecture=module.config.model_type,
-            modalities=_MODALITIES[modality],
+            modalities=TEXT_MODALITIES if modality == "text" else (modality,),
             feature_dim=measured.feature_dim,
             params=count_params(module),
             bytes=count_bytes(module),
             flops=measured.flops,
             source_classes=module.config.num_labels if self._has_head and not new_head else None,
-            downloads=downloads,
-            commit=commit,
             weights_fingerprint=fingerprint(module, type(self).__name__, pooling),
+            **(facts or {}),
         )
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        """As many as one pass shows: configurations count layers, stages or neither."""
-        if self._depth is None:
+        return tuple(f"layer.{index}" for index in range(len(self._layer_shapes())))
+
+    @property
+    def averages_layers(self) -> bool:
+        shapes = self._layer_shapes()
+        return len(set(shapes[1:])) == 1
+
+    def _layer_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of as many layers as one pass shows: configurations count layers, stages or neither."""
+        if self._shapes is None:
             import torch
 
             device = next(self.module.parameters()).device
             batch = {name: tensor.to(device) for name, tensor in self._example().items()}
             with torch.no_grad():
                 states = self._call(self._arguments(self._inputs(batch)) | {"output_hidden_states": True})[0]
-            self._depth = len(states.get("hidden_states") or ())
-        return tuple(f"layer.{index}" for index in range(self._depth))
+            self._shapes = tuple(tuple(state.shape) for state in states.get("hidden_states") or ())
+        return self._shapes
 
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         if layers:
-            check_layers(layers, self.layer_names, self.identifier)
+            check_layers(layers, self.layer_names, self.identifier, averages=self.averages_layers)
         if is_siamese(batch):
-            first = self._run(model_inputs(batch), batch, layers)
-            second = self._run(model_inputs(batch, second=True), batch, layers)
-            return Output(
-                join_pair(first.features, second.features),
-                layers={name: join_pair(first.layers[name], second.layers[name]) for name in layers},
+            return join_pair(
+                self._run(model_inputs(batch), batch, layers),
+                self._run(model_inputs(batch, second=True), batch, layers),
             )
         if self._config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
             return _join([self.forward(row, layers) for row in _without_padding(batch)])
@@ -133,10 +149,10 @@ class TransformerBackbone(Backbone):
             arguments["output_hidden_states"] = True
         found, logits, before_classes = self._call(arguments)
         mask = inputs.get(MASK) if self.modality == "text" else self._frame_mask(found, batch)
-        words = batch.get(WORDS)
+        words, ends = batch.get(WORDS), batch.get(WORD_ENDS)
 
         def pooled(hidden: Tensor) -> Tensor:
-            return pool(hidden, mask, self._state_pooling) if words is None else select_words(hidden, words)
+            return pool(hidden, mask, self._state_pooling) if words is None else select_words(hidden, words, ends)
 
         if self.pooling == "pooler" and words is None and found.get("pooler_output") is not None:
             features = found["pooler_output"].flatten(1)
@@ -147,11 +163,11 @@ class TransformerBackbone(Backbone):
         else:
             features = pooled(found["last_hidden_state"])
         if logits is not None and logits.ndim == 3 and words is not None:
-            logits = select_words(logits, words)
+            logits = select_words(logits, words, ends)
         elif logits is not None and logits.ndim != 2:
-            logits = None  # one row a token, for an input that is not taken by words
+            logits = None  # one row per token, for an input that is not taken by words
         states = found.get("hidden_states")
-        return Output(features, logits, {name: pooled(states[int(name.rpartition(".")[2])]) for name in layers})
+        return Output(features, logits, {name: pooled(layer_state(states, name)) for name in layers})
 
     def _arguments(self, inputs: Batch) -> dict[str, Any]:
         arguments: dict[str, Any] = {name: value for name, value in inputs.items() if name in self._accepted}
@@ -197,10 +213,7 @@ class TransformerBackbone(Backbone):
 
         if self.modality == "text":
             assert isinstance(self.preprocessing, TextPreprocessing)
-            length = min(TOKENS_FOR_FLOPS, self.preprocessing.max_length)
-            ids = torch.full((1, length), self.preprocessing.pad_id)
-            batch = {IDS: ids, MASK: torch.ones_like(ids)}
-            return batch | {TYPES: torch.zeros_like(ids)} if self.preprocessing.accepts_types else batch
+            return self.preprocessing.example(TOKENS_FOR_FLOPS)
         if self.modality == "image":
             from PIL import Image
 

@@ -6,16 +6,40 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import ModelError
-from hubscout.hubs.array_preprocessing import ARRAYS, ArrayPreprocessing
+import numpy as np
+
+from hubscout.errors import InputError, ModelError
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.cost import count_bytes, count_params, measure
-from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, normalise
+from hubscout.hubs.image_preprocessing import IMAGE_OPTIONS, PIXELS, ImageConfig, ImagePreprocessing, normalise
 from hubscout.hubs.taps import check_layers, pool_map, pool_output, tap
 from hubscout.hubs.weight_files import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+ARRAYS = "inputs"
+"""The key of arrays in a batch."""
+
+
+class ArrayPreprocessing:
+    """Arrays of one shape, stacked as float32."""
+
+    key = "array"
+
+    def __call__(self, sample: Any) -> np.ndarray:
+        return np.asarray(sample, dtype=np.float32)
+
+    def collate(self, samples: Sequence[np.ndarray]) -> Batch:
+        import torch
+
+        shapes = {sample.shape for sample in samples}
+        if len(shapes) > 1:
+            raise InputError(f"Arrays of one batch must have one shape, got {sorted(shapes)[:4]}.")
+        return {ARRAYS: torch.from_numpy(np.stack(samples))}
+
+    def augmented(self) -> ArrayPreprocessing:
+        return self
 
 
 class TorchBackbone(Backbone):
@@ -25,7 +49,7 @@ class TorchBackbone(Backbone):
     """
 
     module: nn.Module
-    settled_options = frozenset({"revision", "pickle", *ImageConfig.__dataclass_fields__})
+    settled_options = frozenset({"revision", "pickle", *IMAGE_OPTIONS})
 
     def __init__(
         self,

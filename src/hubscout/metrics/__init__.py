@@ -1,4 +1,4 @@
-"""Transferability scores, one a file, in one registry.
+"""Transferability scores, one per file, in one registry.
 
 A metric sees arrays (features, source logits, targets) and knows nothing of models or tasks.
 """
@@ -28,13 +28,10 @@ from hubscout.metrics.metric_registry import (
     Metric,
     Score,
     available,
-    combine_zoo,
     lookup,
     metric,
-    score,
-    score_parts,
-    score_zoo,
 )
+from hubscout.metrics.scoring import combine_zoo, score, score_parts, score_zoo
 
 __all__ = [
     "METRICS",

@@ -24,7 +24,7 @@ def logme_capacity(evidence: Evidence, card: Any, *, nats: float = NATS) -> Scor
 
     LogME judges features as they are, and fine-tuning moves them: a small network with good features is overtaken by a
     larger one. Where the evidence says much (models that know the data lie nats above others) it decides; where it says
-    little the size does. The second term has the units of the first, nats a sample, and acts as a prior over models.
+    little the size does. The second term has the units of the first, nats per sample, and acts as a prior over models.
 
     Range: unbounded both ways. Invariant as LogME is; the compute is of one sample at the model's own input size, so
     the same network at a larger input scores higher. The standard error is LogME's. Cost: LogME's.

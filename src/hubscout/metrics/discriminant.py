@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.special import log_softmax
+import scipy
 
 from hubscout.metrics.inputs import class_means
 from hubscout.metrics.principal import principal_components
@@ -14,7 +13,7 @@ from hubscout.metrics.principal import principal_components
 
 @dataclass(frozen=True)
 class Discriminant:
-    """Classes as Gaussians with one covariance S = (1−λ) S_W + λ (tr S_W / D) I, and their shares as priors."""
+    """Classes as Gaussians with one covariance S = (1−λ) S_W + λ (tr S_W / D) I, and their frequencies as priors."""
 
     means: np.ndarray
     priors: np.ndarray
@@ -23,17 +22,17 @@ class Discriminant:
 
     def log_probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Log p(class | row), (n, C)."""
-        directions = cho_solve((self.factor, True), self.means.T)
+        directions = scipy.linalg.cho_solve((self.factor, True), self.means.T)
         offsets = np.log(self.priors) - 0.5 * np.einsum("cd,dc->c", self.means, directions)
-        return log_softmax(rows @ directions + offsets, axis=1)
+        return scipy.special.log_softmax(rows @ directions + offsets, axis=1)
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates in the discriminant space, in units of the deviation within classes, (n, at most C − 1)."""
         centre = self.priors @ self.means
-        whitened_means = solve_triangular(self.factor, (self.means - centre).T, lower=True)
+        whitened_means = scipy.linalg.solve_triangular(self.factor, (self.means - centre).T, lower=True)
         left, sizes, _ = np.linalg.svd(whitened_means * np.sqrt(self.priors), full_matrices=False)
         directions = left[:, : len(self.priors) - 1][:, sizes[: len(self.priors) - 1] > 1e-10 * max(sizes[0], 1e-300)]
-        return solve_triangular(self.factor, (rows - centre).T, lower=True).T @ directions
+        return scipy.linalg.solve_triangular(self.factor, (rows - centre).T, lower=True).T @ directions
 
 
 def fit_discriminant(rows: np.ndarray, ids: np.ndarray, shrinkage: float, *, dimension: int) -> Discriminant:
@@ -46,7 +45,7 @@ def fit_discriminant(rows: np.ndarray, ids: np.ndarray, shrinkage: float, *, dim
         level, shrinkage = max(rows.var(axis=0).sum() / dimension, np.finfo(np.float64).tiny) * 1e-6, 1.0
     covariance = (1.0 - shrinkage) * within
     covariance.flat[:: len(covariance) + 1] += shrinkage * level
-    return Discriminant(means, np.bincount(ids) / len(ids), cho_factor(covariance, lower=True)[0])
+    return Discriminant(means, np.bincount(ids) / len(ids), scipy.linalg.cho_factor(covariance, lower=True)[0])
 
 
 def within_covariance(rows: np.ndarray, ids: np.ndarray, means: np.ndarray) -> np.ndarray:

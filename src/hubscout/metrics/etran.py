@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from hubscout.metrics import inputs
 from hubscout.metrics.discriminant import fit_discriminant, span
@@ -56,7 +56,7 @@ def etran(features: Any, targets: Any, kind: str = "classification") -> dict[str
         labelled = _log_probability(features, ids)
     else:
         labelled = -_left_out_error(features, inputs.real_columns(targets, len(features)))
-    return {"energy": float(logsumexp(features, axis=1).mean()), "labelled": labelled}
+    return {"energy": float(scipy.special.logsumexp(features, axis=1).mean()), "labelled": labelled}
 
 
 def _log_probability(features: np.ndarray, ids: np.ndarray) -> float:

@@ -24,7 +24,7 @@ def gbc(features: Any, targets: Any, *, covariance: str = "spherical", component
         B(a, b) = ⅛ (μ_a − μ_b)ᵀ Σ⁻¹ (μ_a − μ_b) + ½ log( det Σ / √(det Σ_a det Σ_b) ),      Σ = (Σ_a + Σ_b) / 2
 
     μ_a and Σ_a are the mean and covariance of class a in the leading principal components: `"spherical"`, one
-    variance a class, or `"diagonal"`. Range: −C(C−1) ≤ GBC ≤ 0; 0 when no two classes overlap. Invariant to shifts,
+    variance per class, or `"diagonal"`. Range: −C(C−1) ≤ GBC ≤ 0; 0 when no two classes overlap. Invariant to shifts,
     rotations and one common scale, to the order of rows and to relabelling. A class of one sample has no variance of
     its own: variances are at least 1e-4 of the mean variance of all features, a share of it and not a fixed number,
     which would make the score depend on the scale. The determinant of a spherical covariance is that of k

@@ -29,7 +29,7 @@ def explained_variance(predicted: np.ndarray, targets: np.ndarray) -> Score:
     residual = (predicted[:, kept] - targets[:, kept]) ** 2
     total = targets[:, kept].var(axis=0)
     value = 1.0 - residual.mean(axis=0) / total
-    # One number a sample: columns of one sample share their noise, so they must not be counted as independent.
+    # One number per sample: columns of one sample share their noise, so they must not be counted as independent.
     losses = (residual / total).mean(axis=1)
     error = float(losses.std(ddof=1) / np.sqrt(len(losses)))
     return Score(float(value.mean()), standard_error=error, details={"per_target": value})

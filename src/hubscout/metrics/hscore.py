@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import scipy
 
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import Score, metric
@@ -49,6 +49,6 @@ def h_score(features: Any, targets: Any) -> Score:
     covariance, shrinkage = ledoit_wolf(centred, assume_centered=True)
     # Without any shrinkage the covariance of dependent columns is singular.
     covariance.flat[:: len(covariance) + 1] += 1e-12 * np.trace(covariance) / len(covariance)
-    solved = cho_solve(cho_factor(covariance, lower=True), means.T)
+    solved = scipy.linalg.cho_solve(scipy.linalg.cho_factor(covariance, lower=True), means.T)
     value = float(1.0 - shrinkage) * float(np.einsum("c,cd,dc->", np.bincount(ids) / len(ids), means, solved))
     return Score(value, details={"shrinkage": float(shrinkage)})

@@ -32,12 +32,12 @@ def class_ids(targets: Any, rows: int) -> tuple[np.ndarray, int]:
 
 
 def label_matrix(targets: Any, rows: int) -> np.ndarray:
-    """A float64 matrix of 0 and 1, one column a label, of which at least one varies."""
+    """A float64 matrix of 0 and 1, one column per label, of which at least one varies."""
     return _matrix(targets, rows, "multilabel")
 
 
 def real_columns(targets: Any, rows: int) -> np.ndarray:
-    """A float64 matrix, one column a target, of which at least one varies; a vector becomes one column."""
+    """A float64 matrix, one column per target, of which at least one varies; a vector becomes one column."""
     return _matrix(targets, rows, "regression")
 
 

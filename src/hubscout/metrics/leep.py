@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from hubscout.evidence.array_backend import sums_by_id
 from hubscout.metrics import inputs
@@ -35,7 +35,7 @@ def leep(logits: Any, targets: Any) -> Score:
     """
     logits = inputs.real_matrix(logits, "logits")
     ids, _ = inputs.class_ids(targets, len(logits))
-    return log_expected_prediction(softmax(logits, axis=1), ids)
+    return log_expected_prediction(scipy.special.softmax(logits, axis=1), ids)
 
 
 def log_expected_prediction(probabilities: np.ndarray, ids: np.ndarray) -> Score:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.special import softmax
+import scipy
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
@@ -54,7 +53,7 @@ def sfda(features: Any, targets: Any, *, shrinkage: float | None = None) -> Scor
     chosen = _shrinkage(features, rows, ids) if shrinkage is None else float(shrinkage)
 
     easy = fit_discriminant(rows, ids, chosen, dimension=dimension)
-    confidence = softmax(np.exp(easy.log_probabilities(rows)), axis=1)[np.arange(len(ids)), ids, None]
+    confidence = scipy.special.softmax(np.exp(easy.log_probabilities(rows)), axis=1)[np.arange(len(ids)), ids, None]
     others = (easy.means.sum(axis=0) - easy.means) / (classes - 1)
     mixed = confidence * rows + (1.0 - confidence) * others[ids]
     hard = fit_discriminant(mixed, ids, chosen, dimension=dimension)
@@ -66,7 +65,7 @@ def _shrinkage(features: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> float
 
     within = within_covariance(rows, ids, inputs.class_means(rows, ids))
     last = len(within) - 1
-    largest = float(eigh(within, eigvals_only=True, subset_by_index=[last, last])[0])
+    largest = float(scipy.linalg.eigh(within, eigvals_only=True, subset_by_index=[last, last])[0])
     if largest <= 0.0:
         return 1.0
     residuals = features - inputs.class_means(features, ids)[ids]

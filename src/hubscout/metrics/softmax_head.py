@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log_expit, logsumexp
+import scipy
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def fit_head(
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray, *, softmax: bool) -> tuple[float, np.ndarray]:
     """The loss summed over samples, and its derivative by the logits."""
     if softmax:
-        normaliser = logsumexp(logits, axis=1, keepdims=True)
+        normaliser = scipy.special.logsumexp(logits, axis=1, keepdims=True)
         loss = float(normaliser.sum() - (labels * logits).sum())
         return loss, np.exp(logits - normaliser) - labels
-    loss = -float((labels * log_expit(logits) + (1.0 - labels) * log_expit(-logits)).sum())
-    return loss, expit(logits) - labels
+    loss = -float((labels * scipy.special.log_expit(logits) + (1.0 - labels) * scipy.special.log_expit(-logits)).sum())
+    return loss, scipy.special.expit(logits) - labels

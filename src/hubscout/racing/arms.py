@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.process_memory import remembered
+from hubscout.engines.job_context import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
 from hubscout.racing.placing import BEST
@@ -98,7 +98,7 @@ class Climb:
         pace = run.loop.seconds_per_step
         with run.loop.cooled_down(self.steps - self.stable):
             trained = time.perf_counter()
-            metric, values = judge(run, self.rows)
+            metric, values = evaluate_arm(run, self.rows)
             judged = time.perf_counter()
             if metric > self.keep_above:
                 run.snapshot().save(self.runner.folder / BEST)
@@ -138,7 +138,7 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.split("-")[1])
 
 
-def judge(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
+def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
     from hubscout.tasks import task_metrics
 

@@ -17,8 +17,7 @@ from hubscout.racing.cross_fitting import finalists, pooled
 from hubscout.racing.elimination import chances, one_rate_each, survivors
 from hubscout.racing.held_out_samples import other_fold
 from hubscout.racing.placing import BEST, arm_folder, drop_checkpoints, put_in_place, restore
-from hubscout.racing.planning import Probe, Speed, seconds_per_step
-from hubscout.racing.race_clock import Clock, Pace
+from hubscout.racing.race_clock import Clock, Pace, Probe, Speed, seconds_per_step
 from hubscout.racing.race_journal import RaceJournal
 from hubscout.racing.rungs import Field, Rung, Time, choose_field, rungs_of, work_after
 from hubscout.ranking import Ranking

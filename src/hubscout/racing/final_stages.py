@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner
 from hubscout.racing.elimination import better_rate
-from hubscout.racing.finishing import Finish, opened
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.placing import BEST, put_in_place
 from hubscout.racing.rungs import RATE_FACTORS, Rung
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR
 from hubscout.tuning.spreading import trial_job
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hubscout.racing.contest import Contest
     from hubscout.tuning import Tuned
 
-MOST_TEACHERS = 3
+T = TypeVar("T")
+
 DEPLOY_ENDS = 1.5
 """What the model to deploy takes, in whole runs: its own, and three learning rates up to the second rung."""
 
@@ -105,15 +110,22 @@ class FinalStages:
             longest=contest.longest,
             elsewhere=contest.engine.elsewhere,
         )
-        job = trial_job(stage, work, contest.engine, contest.asked.device)
-        (result,) = contest.engine.run([job], observer=contest.observer)
-        if isinstance(result.error, EngineError):
-            raise TuningError(f"{runner.arm}: {result.reason}") from result.error
-        if result.error is not None:
-            raise result.error
+        tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
         contest.journal.stage(stage, runner.arm.model)
-        return result.value if result.value is not None else opened(target, runner.arm.model)
+        return tuned if tuned is not None else opened(target, runner.arm.model)
+
+    def _done(self, key: str, work: Callable[[], T], arm: Arm) -> T:
+        """What one job gives; a process that died under it is a failure of the arm, not of the race."""
+        contest = self.contest
+        job = trial_job(key, work, contest.engine, contest.asked.device)
+        (result,) = contest.engine.run([job], observer=contest.observer)
+        if isinstance(result.error, EngineError):
+            raise TuningError(f"{arm}: {result.reason}") from result.error
+        if result.error is not None:
+            raise result.error
+        value: T = result.value
+        return value
 
     def _on_all(self, runner: Runner) -> Runner:
         """The same on train and validation together, in a folder of its own."""
@@ -156,10 +168,47 @@ class FinalStages:
             rung.rows(contest.base.batch_size),
             keep_above=math.inf,
         )
-        job = trial_job(f"lesson-{arm}", climb, contest.engine, contest.asked.device)
-        (result,) = contest.engine.run([job], observer=contest.observer)
-        if result.error is not None:
-            raise result.error
-        look: Look = result.value
+        look = self._done(f"lesson-{arm}", climb, arm)
+        assert look is not None  # it has no limit of time
         contest.journal.look(look, "lesson")
         return look
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Train a run from where it stands to its end, measure it and save it in its folder's `best`: a job."""
+
+    runner: Runner
+    pace: float = 0.0
+    """Seconds per step, as far as is known."""
+    seconds: float | None = None
+    """For everything; a run that would take longer is made shorter."""
+    longest: int = 0
+    """Steps that a run is made longer to, where there is time: the rungs were those of a shorter one."""
+    reserve: float = 0.0
+    """Of `seconds`: for measuring and saving."""
+    elsewhere: bool = False
+    """Whether this is another process than that of the race: what is tuned stays on the disk."""
+
+    def __call__(self) -> Tuned | None:
+        began = time.perf_counter()
+        run = self.runner.live()
+        run.observer = run.loop.observer = report
+        run.loop.deadline = None
+        if self.seconds is not None:
+            from hubscout.tuning.time_budget import fit_to_time
+
+            fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
+        run.loop.run()
+        tuned = run.finish()
+        tuned.save(self.runner.folder / BEST)
+        return None if self.elsewhere else tuned
+
+
+def opened(folder: Path, model: str) -> Tuned:
+    """What another process has tuned and saved; no code runs that the folder names and the user has not."""
+    from hubscout.hubs import Identifier
+    from hubscout.tuning import Tuned
+
+    same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)
+    return Tuned.load(folder, allow_code=same)

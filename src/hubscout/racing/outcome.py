@@ -71,7 +71,7 @@ class Race:
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
         raced = sorted(best, key=lambda model: (model != self.winner.model, *(-part for part in best[model][0])))
         p_best: dict[str, float] = {}
-        for arm, chance in final.items():
+        for arm, chance in final.items() if len(self._tried) > 1 else ():  # one alone was compared with nothing
             p_best[arm.model] = p_best.get(arm.model, 0.0) + float(chance)
         contestants = []
         for number, model in enumerate([*raced, *rest], start=1):
@@ -91,13 +91,23 @@ class Race:
         return tuple(contestants)
 
     @property
+    def _tried(self) -> set[str]:
+        """The models that were tuned at least a little."""
+        return {look.arm.model for look in self.looks if not look.failure}
+
+    @property
     def answer(self) -> str:
         """The race in one sentence."""
         first, *others = self.order
         models = [one.model for one in self.order]
         names = dict(zip(models, short_names(models), strict=True))
         tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
+        tried, known = len(self._tried), len(self.ranking)
         sure = "" if first.p_best is None else f", the best with a probability of {first.p_best:.0%}"
+        if 1 < tried < known:
+            sure += f" of the {tried} that were tuned, out of {known}"
+        elif tried == 1 < known:
+            sure = f", the only one of {known} models that there was time to tune, so that nothing says it is the best"
         text = f"{names[first.model]} won at a learning rate of {self.winner.learning_rate:g}{sure}"
         if tied:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
-from hubscout.engines.process_memory import forget
+from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.racing.arms import LIVE
@@ -247,7 +247,7 @@ def _check_deployable(model: str, task: Task) -> None:
     backbone = load(model)
     check_modality(backbone.card, task.modality, called=f"The model to deploy {model!r}")
     if backbone.module is None:
-        raise InputError(f"deploy={model!r} is no torch module and cannot be tuned.")
+        raise InputError(f"deploy={model!r} is not a torch module and cannot be tuned.")
 
 
 def _why_none(ranking: Ranking, allowed: Ranking) -> str:

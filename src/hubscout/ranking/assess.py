@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from hubscout.engines.process_memory import remembered
+from hubscout.engines.job_context import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
+from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
 from hubscout.ranking.fixed_points import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
-from hubscout.runs.row import LayerScore, Row
+from hubscout.runs.profiler import profiled, step
+from hubscout.runs.row import LayerScore, Row, best_layer_of
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
@@ -42,12 +45,16 @@ _CARD_FACTS = (
 )
 
 
+Layer = Literal["final", "best", "mean"]
+"""What a model is ranked by: its features before the head, its best layer, or the average of its layers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How models are assessed; the same for every model of a ranking."""
 
     metrics: tuple[str, ...] = ("logme",)
-    layer: Literal["final", "best"] = "final"
+    layer: Layer = "final"
     center: bool = False
     measure_latency: bool = True
     extraction: ExtractionOptions = field(default_factory=ExtractionOptions)
@@ -55,6 +62,8 @@ class Settings:
     observer: Observer | None = field(default=None, compare=False)
     prepared: PreparedPool | None = field(default=None, compare=False)
     """Inputs that were prepared for one model, for the next of the same preprocessing."""
+    profile: bool = False
+    """Whether rows say where the seconds went."""
     in_worker: bool = False
     """Whether this is a worker of an engine, with others beside it on the machine."""
 
@@ -82,8 +91,15 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
     A progressive ranking extends its subset by increments: those that ran before come from the cache, and the
     additive statistics of all increments together are those of one pass over all the rows.
     """
+    with profiled(settings.profile) as profiler:
+        found = _assess(model, task, settings, increments)
+        return found if profiler is None else replace(found, row=replace(found.row, profile=profiler.profile()))
+
+
+def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Assessment:
     started = time.perf_counter()
-    backbone = model.open(settings.observer)
+    with step("load"):
+        backbone = model.open(settings.observer)
     check_modality(backbone.card, task.modality)
     if len(increments) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
@@ -94,11 +110,12 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
         extractions = [_extract(backbone, task, settings, rows) for rows in increments]
     latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
     card = extractions[0].card
-    scores, parts, remarks, layers, chosen_evidence = _score(extractions, card, task, settings)
-    evidence = chosen_evidence.evidence if chosen_evidence is not None else None
-    predicted = None
-    if chosen_evidence is not None and chosen_evidence.kept is not None:
-        predicted = left_out(chosen_evidence.evidence, chosen_evidence.kept, task)
+    with step("score"):
+        scores, parts, remarks, layers, chosen_evidence = _score(extractions, card, task, settings)
+        evidence = chosen_evidence.evidence if chosen_evidence is not None else None
+        predicted = None
+        if chosen_evidence is not None and chosen_evidence.kept is not None:
+            predicted = left_out(chosen_evidence.evidence, chosen_evidence.kept, task)
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
@@ -130,6 +147,7 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
         seconds=time.perf_counter() - started,
         card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
         from_cache=all(extraction.from_cache for extraction in extractions),
+        backend=extractions[0].backend,
         notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
     )
     return Assessment(row, parts)
@@ -158,7 +176,11 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
     from hubscout.features import extract
 
     wanted = needs(settings, task.kind)
-    rows = len(task.train) if increment is None else len(increment)
+    samples = range(len(task.train)) if increment is None else increment
+    rows = int(kind_of(task.kind).row_counts(task.train.targets, samples).sum())
+    width = backbone.card.feature_dim
+    # Features are smaller than sums: with D columns where n < D, and with B blocks of D×D doubles per layer.
+    few = min(FEW_ROWS, width) if not settings.extraction.layers else 2 * settings.extraction.blocks * width
     return extract(
         backbone,
         task,
@@ -166,8 +188,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
         indices=increment,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        # A metric wants them, or they are smaller than sums.
-        keep_features=bool({"features", "logits"} & wanted) or rows <= min(FEW_ROWS, backbone.card.feature_dim),
+        keep_features=bool({"features", "logits"} & wanted) or rows <= few,
         observer=settings.observer,
         options=settings.extraction,
         **resources(settings),
@@ -235,9 +256,10 @@ def _score(
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
-    if settings.layer == "best" and layers:
-        return max(layers, key=lambda layer: layer.score).name
-    return ""
+    if settings.layer == "mean":
+        return MEAN_LAYER
+    best = best_layer_of(layers) if settings.layer == "best" else None
+    return best.name if best is not None else ""
 
 
 def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -257,7 +279,8 @@ def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: S
     from hubscout.ranking.latency import measure_latency
 
     sample = task.train.inputs[int(extraction.rows[0])]
-    return measure_latency(backbone, sample, device=extraction.device)
+    with step("latency"):
+        return measure_latency(backbone, sample, device=extraction.device)
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

@@ -19,9 +19,11 @@ from hubscout.features.sharding import cut
 from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.jobs import AssessModel, Begun, ExtractSlice, SentModel, SliceResult
+from hubscout.ranking.load_ahead import AheadModel, LoadAhead
 from hubscout.ranking.needs import Needs, guess_params, job_needs
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Advanced, Event, Finished, Started
+from hubscout.runs.profiler import together
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared
@@ -45,6 +47,7 @@ class Assessor:
         shared_cache: whether all workers see the cache of the settings.
         seconds_limit: how long a job may be silent.
         began: called with the name of each model when a process begins with it.
+        load_ahead: open the next model while one runs, where they run in this process one after the other.
 
     """
 
@@ -57,8 +60,11 @@ class Assessor:
         shared_cache: bool,
         seconds_limit: float | None,
         began: Callable[[str], None],
+        load_ahead: bool = False,
     ) -> None:
         self._engine = engine
+        self.elsewhere = engine.elsewhere
+        """Whether models run in other processes."""
         self._rows = len(task.train)
         self._task = TaskReference.of(task, engine)
         self._observer = settings.observer
@@ -76,6 +82,7 @@ class Assessor:
             )
         self._seconds_limit = seconds_limit
         self._began = began
+        self._load_ahead = load_ahead and not engine.elsewhere
         self._name = uuid.uuid4().hex
         self._known: dict[str, tuple[Candidate | SentModel, Needs]] = {}
         self._begun: set[str] = set()
@@ -86,9 +93,15 @@ class Assessor:
         self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None]
     ) -> Generator[tuple[Candidate, Outcome], None, None]:
         """Each candidate once, in the order in which they are finished: its assessment, or what was wrong with it."""
+        with LoadAhead(candidates if self._load_ahead else (), self._tell) as ahead:
+            yield from self._assess(candidates, increments, ahead)
+
+    def _assess(
+        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], ahead: LoadAhead
+    ) -> Generator[tuple[Candidate, Outcome], None, None]:
         sent = tuple(None if rows is None else self._engine.share(rows) for rows in increments)
         last = self._rows if increments[-1] is None else len(increments[-1])
-        models = {one.identifier: self._prepare(one, sent, last, len(candidates)) for one in candidates}
+        models = {one.identifier: self._prepare(one, sent, last, len(candidates), ahead) for one in candidates}
         of_slice = {job.key: model for model in models.values() for job in model.slices}
         self._begun = set()
         self._rows_left = {name: last for name, model in models.items() if model.slices}
@@ -107,7 +120,12 @@ class Assessor:
             yield model.candidate, outcome
 
     def _prepare(
-        self, candidate: Candidate, increments: tuple[Shared[np.ndarray] | None, ...], rows: int, company: int
+        self,
+        candidate: Candidate,
+        increments: tuple[Shared[np.ndarray] | None, ...],
+        rows: int,
+        company: int,
+        ahead: LoadAhead,
     ) -> _Model:
         """The jobs of a model, of which `rows` are to be run; there are `company` models."""
         name = candidate.identifier
@@ -126,7 +144,8 @@ class Assessor:
             for number, part in enumerate(shards, start=1):
                 work = ExtractSlice(model, self._task, self._settings, increments[-1], tuple(part.tolist()))
                 slices.append(job(f"{name} {number}/{count}", work, needs.cost / count))
-        whole = AssessModel(model, self._task, self._settings, increments, after_slices=bool(slices))
+        opened = AheadModel(candidate, ahead) if self._load_ahead else model
+        whole = AssessModel(opened, self._task, self._settings, increments, after_slices=bool(slices))
         return _Model(candidate, job(name, whole, needs.cost), slices)
 
     def _send(self, candidate: Candidate) -> tuple[Candidate | SentModel, Needs]:
@@ -194,6 +213,7 @@ class _Model:
             found.row,
             seconds=(found.row.seconds or 0.0) + sum(part.seconds for part in self.done),
             from_cache=found.row.from_cache and all(part.from_cache for part in self.done),
+            profile=together([found.row.profile, *(part.profile for part in self.done)]),
             notes=tuple(dict.fromkeys([*said, *found.row.notes])),
         )
         return replace(found, row=row)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from hubscout.runs.row import Expected
 from hubscout.tasks import task_metrics
@@ -135,4 +135,4 @@ def _standard_error(without: np.ndarray) -> np.ndarray:
 
 def _times(groups: int) -> float:
     """Standard errors from the middle to the end of an interval."""
-    return float(stdtrit(max(groups - 1, 1), (1 + CONFIDENCE) / 2))
+    return float(scipy.special.stdtrit(max(groups - 1, 1), (1 + CONFIDENCE) / 2))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
+from hubscout.features.backend import ONNXRUNTIME
 from hubscout.runs.explained import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.model_names import listing
 from hubscout.tasks.kinds import kind_of
@@ -45,11 +46,13 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[
         told_apart = [name(identifier) for identifier in above if identifier not in tied]
         but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""
         lines.append(
-            f"The models above the line cannot be told apart from the best: P(better than the best) ≥ 5%{but}."
+            f"The models above the line are statistically tied with the best: P(better than the best) ≥ 5%{but}."
         )
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
     if any(row.latency_busy for row in ranking.rows):
         lines.append("Latency with ~ was measured while the machine had other work; it may be shorter.")
+    if accelerated := [name(row.identifier) for row in ranking.rows if row.backend == ONNXRUNTIME]:
+        lines.append(f"Run by ONNX Runtime: {listing(accelerated, MOST_NAMES)}.")
     if ranking.failures:
         lines.append(f"{failed_words(ranking)}.")
     lines += [

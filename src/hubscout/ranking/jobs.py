@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.process_memory import remembered
-from hubscout.engines.reporting import report
+from hubscout.engines.job_context import remembered, report
 from hubscout.errors import NothingReadableError
-from hubscout.ranking.assess import Assessment, Settings, assess, resources
+from hubscout.ranking.assess import Assessment, Model, Settings, assess, resources
 from hubscout.ranking.candidates import Candidate
 from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
+from hubscout.runs.profiler import Profile, profiled, step
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared
@@ -53,7 +53,7 @@ class AssessModel:
     After slices the features are in the cache, and the progress has been told.
     """
 
-    model: Candidate | SentModel
+    model: Model
     task: TaskReference
     settings: Settings
     increments: tuple[Shared[np.ndarray] | None, ...]
@@ -77,6 +77,7 @@ class SliceResult:
     seconds: float = 0.0
     from_cache: bool = False
     messages: tuple[str, ...] = ()
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,19 @@ class ExtractSlice:
     shards: tuple[int, ...]
 
     def __call__(self) -> SliceResult:
+        with profiled(self.settings.profile) as profiler:
+            found = self._run()
+            return found if profiler is None else replace(found, profile=profiler.profile())
+
+    def _run(self) -> SliceResult:
         from hubscout.features import extract
 
         report(Begun(self.model.identifier))
+        with step("load"):
+            backbone = self.model.open(self._tell)
         try:
             found = extract(
-                self.model.open(self._tell),
+                backbone,
                 self.task.open(),
                 indices=None if self.increment is None else self.increment.get(),
                 shards=self.shards,

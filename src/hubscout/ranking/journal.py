@@ -19,6 +19,7 @@ from hubscout.runs.events import Advanced, Event, Observer, Started
 from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
 from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.json_files import append_line
+from hubscout.runs.profiler import step
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking, save_ranking
 from hubscout.runs.row import Row
@@ -123,12 +124,16 @@ class Journal:
         if self.problem is not None:
             return
         try:
-            if self._to_replace:
-                shutil.copyfile(self.folder / RANKING, self.folder / PREVIOUS_RANKING)
-                self._to_replace = False
-            save_ranking(ranking, self.folder)
+            with step("write"):
+                self._write(ranking, self.folder)
         except Exception as error:  # whatever it is, hours of work on other models must not end with it
             self.problem = why_not_written(error)
+
+    def _write(self, ranking: Ranking, folder: Path) -> None:
+        if self._to_replace:
+            shutil.copyfile(folder / RANKING, folder / PREVIOUS_RANKING)
+            self._to_replace = False
+        save_ranking(ranking, folder)
 
     def _would_lose(self, ranking: Ranking) -> str | None:
         """Why the ranking must not take the place of what is in the folder; None if it may."""

@@ -7,19 +7,22 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from hubscout.amounts import parse_limit, parse_seconds
 from hubscout.engines import ENGINES, Engine, open_engine
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
-from hubscout.ranking.assess import Settings
+from hubscout.hubs.model_listing import TEXT_MODALITIES
+from hubscout.hubs.pooling import MEAN_LAYER
+from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
 from hubscout.runs.file_names import RANKING
+from hubscout.runs.profiler import profiled
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks.kinds import kind_of
@@ -38,7 +41,7 @@ def rank(
     models: Any = None,
     *,
     metrics: Sequence[str] | str = ("logme",),
-    layer: Literal["final", "best"] = "final",
+    layer: Layer | None = None,
     center: bool | None = None,
     cache: FeatureCache | str | Path | bool = True,
     limit: int | str | None = None,
@@ -55,6 +58,8 @@ def rank(
     overwrite: bool = False,
     observer: Observer | None = None,
     progress: bool = True,
+    profile: bool = False,
+    load_ahead: bool | None = None,
     extraction: ExtractionOptions | None = None,
     **options: Any,
 ) -> Ranking:
@@ -70,8 +75,9 @@ def rank(
             Without a network a list is replaced by the models on this machine. Models of a pattern or a list that take
             another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
-        layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, each
-            of which has a LogME of its own in the row.
+        layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, by default
+            all, each of which has a LogME of its own in the row; "mean" by the average of all layers of a transformer.
+            None is "best" for texts and "final" for all else.
         center: whether LogME takes the means of features and labels away first. None does so for regression: a
             target that is far from zero is otherwise explained best by whichever features happen to be far from zero
             too. For classes, None is the paper's way, which does not.
@@ -97,6 +103,10 @@ def rank(
         overwrite: score all models anew, and let `out` replace whatever ranking is there once the first is scored.
         observer: hears of progress in place of the display; see `hubscout.runs.events`.
         progress: show progress in a terminal or a notebook; False shows nothing.
+        profile: measure where each second goes (`hubscout.runs.profiler`): the table says it for each model and in
+            sum, a row in its `profile`, the ranking in its `environment`. On a GPU it waits for every step.
+        load_ahead: open the next model while one runs, where models run in this process. None does so where a GPU
+            runs them: on a CPU the two take the cores from each other.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
             `accelerate`, `blocks`, `skip_bad`.
@@ -124,14 +134,18 @@ def rank(
     opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
-    if layer not in ("final", "best"):
-        raise InputError(f"layer must be 'final' or 'best', not {layer!r}.")
+    if layer is None:
+        layer = default_layer(opened.modality)
+    if layer not in get_args(Layer):
+        raise InputError(f"layer must be one of {', '.join(get_args(Layer))}; it was {layer!r}.")
+    chosen = chosen.replace(layers=_layers(layer, chosen.layers))
     subset = _subset(opened, limit, seed)
     candidates = find_candidates(models, opened.modality, chosen.device)
     seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
     journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
+        profiler = stack.enter_context(profiled(profile, since=started))
         observer = stack.enter_context(shown(observer, progress, len(candidates.models), notes=candidates.notes))
         settings = Settings(
             metrics=names,
@@ -142,6 +156,7 @@ def rank(
             cache=_open_cache(cache, stack, always=growing),
             observer=journal.watched(observer),
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
+            profile=profile,
         )
         configuration = {
             "metrics": list(names),
@@ -165,6 +180,7 @@ def rank(
             started=started,
             notes=candidates.notes,
             seed=seed,
+            profiler=profiler,
         )
         stack.callback(run.journal.close)
         run.begin(overwrite)
@@ -178,6 +194,7 @@ def rank(
             shared_cache=not isinstance(cache, bool) or runner.shares_files(),
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
+            load_ahead=_has_accelerator(chosen.device) if load_ahead is None else load_ahead,
         )
         try:
             if growing:
@@ -189,6 +206,27 @@ def rank(
         if len(run.skipped) == len(run.candidates):
             raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()
+
+
+def default_layer(modality: str) -> Layer:
+    """What models are ranked by where nobody says.
+
+    The last layer of a text encoder is made for what it was trained to do, and often explains other labels worse than
+    one before it; the order by best layers was that of fine-tuning more often (experiments/text_layers).
+
+    >>> default_layer("text-pair"), default_layer("image")
+    ('best', 'final')
+    """
+    return "best" if modality in TEXT_MODALITIES else "final"
+
+
+def _layers(layer: str, asked: Sequence[str] | str | None) -> Sequence[str] | str | None:
+    """The layers to tap: those that were asked for and those that the ranking goes by."""
+    if layer == "best":
+        return asked or "all"
+    if layer == "mean":
+        return tuple(dict.fromkeys([*([asked] if isinstance(asked, str) else asked or ()), MEAN_LAYER]))
+    return asked
 
 
 def _open_engine(
@@ -205,6 +243,12 @@ def _open_engine(
         for note in opened.notes:
             observer(Message("engine", note))
     return opened
+
+
+def _has_accelerator(device: str) -> bool:
+    from hubscout.features.precision import pick_device
+
+    return pick_device(device) != "cpu"
 
 
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from hubscout.ranking.progressive import (
 )
 from hubscout.ranking.task_summary import summarise
 from hubscout.runs.environment import describe_environment
+from hubscout.runs.profiler import Profiler, together
 from hubscout.runs.ranking import Ranking, Stage
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
@@ -51,6 +52,8 @@ class RankingRun:
     started: float
     notes: tuple[str, ...]
     seed: int
+    profiler: Profiler | None = None
+    """Measures what goes on between the models, where that was asked for."""
     assessor: Assessor = field(init=False)
     """Set once there is something to be run."""
     rows: dict[str, Row] = field(default_factory=dict)
@@ -61,6 +64,8 @@ class RankingRun:
     environment: dict[str, Any] = field(default_factory=dict)
     timed: dict[str, Row] = field(default_factory=dict)
     """Rows that were there before, whose latency counts where it is the better one."""
+    profiled_seconds: float = 0.0
+    """Of the models that ran in this process one after the other."""
     seconds_before: float = 0.0
     """Spent by earlier runs on what is in the folder."""
 
@@ -221,7 +226,11 @@ class RankingRun:
         """Count an assessed model in. Its latency is the best that was ever measured here."""
         row = with_better_latency(found.row, self.timed.get(found.row.identifier))
         self.timed[row.identifier] = row
-        self.rows[row.identifier] = replace(row, parts=found.parts)
+        before = self.rows.get(row.identifier)  # on a smaller subset
+        profile = together([row.profile, before.profile if before is not None else None])
+        if row.profile is not None and not self.assessor.elsewhere:
+            self.profiled_seconds += row.profile.seconds
+        self.rows[row.identifier] = replace(row, parts=found.parts, profile=profile)
 
     def fail(self, candidate: Candidate, error: str, reason: str) -> None:
         """Note that a model could not be ranked."""
@@ -272,7 +281,7 @@ class RankingRun:
         if self.journal.problem is not None:
             where = f" but not saved in {self.journal.folder}: {self.journal.problem}."
         elif self.journal.folder is not None:
-            where = f" and saved in {self.journal.folder}; the same call goes on from there."
+            where = f" and saved in {self.journal.folder}; make the same call again to resume."
         else:
             where = "; give out= (--out) to have them saved."
         error = InterruptedRunError(done + where)
@@ -281,6 +290,8 @@ class RankingRun:
 
     def finish(self) -> Ranking:
         """The ranking, saved."""
+        if self.profiler is not None:
+            self.environment["profile"] = asdict(self.profiler.profile().less(self.profiled_seconds))
         ranking = self.ranking(complete=True)
         self.journal.keep(ranking)
         if self.journal.problem is not None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubscout.engines.process_memory import remembered
-from hubscout.engines.shared import Held
+from hubscout.engines.job_context import Held, remembered
 
 if TYPE_CHECKING:
     from hubscout.engines import Engine, Shared

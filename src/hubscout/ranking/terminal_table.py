@@ -16,6 +16,7 @@ from rich.text import Text
 from hubscout.credentials import strip_credentials
 from hubscout.ranking.footnotes import footnotes, title
 from hubscout.runs.model_names import listing, short_names, shorten
+from hubscout.runs.profile_table import profile_renderables
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 
@@ -167,6 +168,7 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
     yield table
     for footnote in (*layout.footnotes(ranking), *footnotes(ranking, layout.names)):
         yield Text(footnote)
+    yield from profile_renderables(ranking)
 
 
 def as_text(ranking: Ranking, width: int = 160) -> str:

@@ -104,7 +104,7 @@ def _caveats(ranking: Ranking) -> list[str]:
     if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
         row.tied_with_best for row in ranking.compared[1:]
     ):
-        caveats.append("None of the models can be told apart on this much data; more labels would help.")
+        caveats.append("All models are statistically tied on this much data; more labels would tell them apart.")
     return caveats
 
 
@@ -171,3 +171,11 @@ def next_command(ranking: Ranking, found: Answer) -> str:
     """The command that puts the answer to work, ready for a shell: it tunes the model that the answer names."""
     parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", found.best.identifier]
     return shell_command([*parts, "--method", "fine-tune", "--out", "my-model/"])
+
+
+def next_commands(ranking: Ranking, folder: Path) -> list[str]:
+    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page."""
+    commands = []
+    if ranking.explains_labels is not False:
+        commands.append(next_command(ranking, answer(ranking)))
+    return [*commands, shell_command(["hubscout", "report", str(folder)])]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
-from hubscout.report.markup import Markup, asset, breakable, json_script, report_script, style_sheet, tag
+from hubscout.report.markup import Markup, asset, json_script, report_script, style_sheet, tag
 from hubscout.report.page import policy
+from hubscout.report.sections.samples_section import sample_card
 from hubscout.report.sections.section import Section
 from hubscout.runs.atomic_files import write_atomically
-from hubscout.runs.data_check import DataCheck, Finding, Sample
+from hubscout.runs.data_check import DataCheck, Finding
 
 TITLES = {
     "unreadable": "Unreadable files",
@@ -68,31 +69,15 @@ def write_check(check: DataCheck, path: str | Path) -> Path:
 
 
 def _section(finding: Finding) -> Section:
-    groups = [tag("div", *(_card(sample) for sample in group), class_="samples") for group in finding.groups]
+    groups = [tag("div", *(sample_card(sample) for sample in group), class_="samples") for group in finding.groups]
     together = any(len(group) > 1 for group in finding.groups)
     if not together:  # one grid instead of a line for each
-        groups = [tag("div", *(_card(sample) for group in finding.groups for sample in group), class_="samples")]
+        groups = [tag("div", *(sample_card(sample) for group in finding.groups for sample in group), class_="samples")]
     return Section(
         anchor=finding.name,
         title=TITLES.get(finding.name, finding.name),
         lead=finding.words,
         body=tag("div", *groups, class_="groups" if together else "one-group"),
-    )
-
-
-def _card(sample: Sample) -> Markup:
-    place = f"{sample.split}, row {sample.row}"
-    picture = tag("img", src=sample.thumbnail, alt=f"{sample.label}: {sample.name}", loading="lazy")
-    return tag(
-        "figure",
-        picture if sample.thumbnail else "",
-        tag(
-            "figcaption",
-            tag("strong", sample.label) if sample.label else "",
-            tag("span", sample.remark, class_="remark") if sample.remark else "",
-            tag("span", breakable(sample.name), class_="name"),
-            tag("span", place, class_="place") if place != sample.name else "",
-        ),
     )
 
 

@@ -12,17 +12,23 @@ from hubscout.credentials import strip_credentials
 from hubscout.report.markup import Markup, json_script, report_script, style_sheet, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.answer_card import answer_section
+from hubscout.report.sections.confusion_section import confusion_section
 from hubscout.report.sections.convergence_section import convergence_section
 from hubscout.report.sections.cost_section import cost_section
 from hubscout.report.sections.layers import layers_section
 from hubscout.report.sections.metrics import metrics_section
+from hubscout.report.sections.outcome_by_target import outcome_by_target_section
 from hubscout.report.sections.provenance import provenance_section
 from hubscout.report.sections.race_curves import race_section
 from hubscout.report.sections.ranking_section import ranking_section
 from hubscout.report.sections.reference_section import reference_section
+from hubscout.report.sections.samples_section import samples_section
 from hubscout.report.sections.section import Section
 from hubscout.report.sections.targets import targets_section
+from hubscout.report.sections.true_predicted_section import true_predicted_section
 from hubscout.report.sections.tuning import tuning_section
+from hubscout.report.sections.tuning_provenance import tuning_provenance_section
+from hubscout.report.tuning_runs import evaluated
 from hubscout.runs.atomic_files import write_atomically
 from hubscout.tasks.kinds import kind_of
 
@@ -36,8 +42,13 @@ ORDER: tuple[Callable[[Run], Section | None], ...] = (
     targets_section,
     layers_section,
     convergence_section,
+    outcome_by_target_section,
+    confusion_section,
+    true_predicted_section,
+    samples_section,
     tuning_section,
     provenance_section,
+    tuning_provenance_section,
 )
 
 
@@ -110,10 +121,21 @@ def _header(run: Run, parts: list[Section]) -> Markup:
 
 def _subtitle(run: Run) -> str:
     if run.ranking is None:
-        return ""
+        return _tuning_subtitle(run)
     task = run.ranking.task
     kind = kind_of(task.kind)
     n = max((row.n for row in run.ranking.rows), default=task.rows.get("train", 0))
     pieces = [f"{task.kind}, {task.modality}", f"{len(task.target_names)} {kind.plural}", f"{n:,} training {kind.unit}"]
     started = str(run.ranking.environment.get("started") or "")[:10]
+    return " · ".join([*pieces, started] if started else pieces)
+
+
+def _tuning_subtitle(run: Run) -> str:
+    one = evaluated(run.tuning)
+    if one is None or one.evaluation is None:
+        return ""
+    found = one.evaluation
+    pieces = [f"{found.kind}, {found.modality}", kind_of(found.kind).count_targets(len(found.target_names))]
+    pieces += [f"{one.sizes['train']:,} training samples"] if "train" in one.sizes else []
+    started = str(one.environment.get("started") or "")[:10]
     return " · ".join([*pieces, started] if started else pieces)

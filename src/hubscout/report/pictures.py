@@ -42,7 +42,7 @@ def _targets(view: View) -> Chart | None:
 
 
 def _layers(view: View) -> Chart | None:
-    return layers_chart(view) if any(len(row.layers) > 1 for row in view.rows) else None
+    return layers_chart(view) if any(len(row.layers_by_depth) > 1 for row in view.rows) else None
 
 
 def _convergence(view: View) -> Chart | None:

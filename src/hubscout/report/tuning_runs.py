@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import TuningRun
 
 
@@ -34,6 +35,23 @@ def by_method(runs: Iterable[TuningRun]) -> dict[str, list[TuningRun]]:
         name = f"{run.method}, {run.model.rpartition('/')[2]}" if several and run.model else run.method
         groups.setdefault(name, []).append(run)
     return groups
+
+
+def evaluated(runs: Iterable[TuningRun]) -> TuningRun | None:
+    """The run whose samples are shown: of those that were evaluated the best, by validation where there is one."""
+    known = [run for run in runs if run.evaluation is not None]
+
+    def merit(run: TuningRun) -> float:
+        split = next((name for name in ("validation", "test") if run.metrics.get(name)), None)
+        return next(iter(run.metrics[split].values()))[0] if split is not None else -np.inf
+
+    return max(known, key=merit, default=None)
+
+
+def whose(runs: Sequence[TuningRun], chosen: TuningRun) -> str:
+    """Which of several runs something is of, in words; nothing where there is only one that was asked for."""
+    models = {RACE_WINNER: " of the winner", RACE_DEPLOYED: " of the model to deploy"}
+    return models.get(chosen.name) or (f" of {chosen.name}" if len(runs) > 1 else "")
 
 
 def validation_curve(method: str, runs: list[TuningRun], metric: str) -> MethodCurve | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr
+import scipy
 
 from hubscout.errors import InputError
 
@@ -90,7 +90,7 @@ def _pairwise(scores: np.ndarray, root: np.ndarray) -> np.ndarray:
     certain = spread <= resolution
     settled = np.where(difference > resolution, 1.0, np.where(difference < -resolution, 0.0, 0.5))
     statistic = difference / np.where(certain, 1.0, spread)
-    return np.where(certain, settled, stdtr(root.shape[1] - 1, statistic))
+    return np.where(certain, settled, scipy.special.stdtr(root.shape[1] - 1, statistic))
 
 
 def _probability_of_best(scores: np.ndarray, root: np.ndarray, seed: int) -> np.ndarray:

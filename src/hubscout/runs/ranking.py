@@ -202,7 +202,7 @@ class Ranking:
         return call("evaluate_ranking", self, reference, better=better)
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
+        """One line per model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
         pandas = require("pandas", extra="tables", purpose="Ranking.to_frame")
         return pandas.DataFrame([flatten(row) for row in self.rows])
 
@@ -259,7 +259,7 @@ class Ranking:
 def flatten(row: Row) -> dict[str, Any]:
     """One row as a flat record for a table."""
     flat = {name: value for name, value in asdict(row).items() if not isinstance(value, Mapping | tuple)}
-    record = {name: value for name, value in flat.items() if name not in {"dropped", "convergence"}}
+    record = {name: value for name, value in flat.items() if name not in {"dropped", "convergence", "profile"}}
     record["per_target"] = list(row.per_target)
     record["block_scores"] = list(row.block_scores)
     record["dropped_at"] = row.dropped.n if row.dropped else None

@@ -14,6 +14,7 @@ from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.file_names import RANKING, SCORES
 from hubscout.runs.json_files import read_json
+from hubscout.runs.profiler import Profile
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.record_types import Migrations, check_types, in_version
 from hubscout.runs.row import Convergence, Dropped, Expected, Failure, LayerScore, Row
@@ -101,6 +102,7 @@ def _row(entry: dict[str, Any]) -> Row:
     values["expected"] = tuple(Expected(**metric) for metric in values["expected"])
     values["convergence"] = Convergence.from_json(entry["convergence"]) if entry.get("convergence") else None
     values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
+    values["profile"] = Profile(**values["profile"]) if values.get("profile") else None
     row = Row(**values)
     if len(row.block_scores) != len(row.block_sizes):
         raise ValueError(f"{len(row.block_scores)} block_scores for {len(row.block_sizes)} block_sizes")

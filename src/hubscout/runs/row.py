@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from hubscout.runs.profiler import Profile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +39,21 @@ class Convergence:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerScore:
-    """LogME of one tapped layer; the empty name is the features before the head."""
+    """LogME of one tapped layer; the empty name is the features before the head, `mean` the average of all layers."""
 
     name: str
     score: float
     standard_error: float | None
     gain: float
     feature_dim: int
+    unbounded: bool = False
+    """Whether it fits a target without noise: its score then compares with no other."""
+
+
+def best_layer_of(layers: Sequence[LayerScore]) -> LayerScore | None:
+    """The layer of the highest LogME, of those whose scores compare; the first, the final one, where none does."""
+    comparable = [layer for layer in layers if not layer.unbounded] or list(layers[:1])
+    return max(comparable, key=lambda layer: layer.score, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +175,21 @@ class Row:
     card: Mapping[str, str | int | float | None] = field(default_factory=dict)
     """What else the hub says of the model: architecture, source data, source accuracy, licence, downloads, commit."""
     from_cache: bool = False
+    backend: str = ""
+    """What ran the network: "torch" or "onnxruntime"; empty where it is not known."""
+    profile: Profile | None = None
+    """Where the seconds went, if that was asked for."""
     dropped: Dropped | None = None
     notes: tuple[str, ...] = ()
     """What went otherwise than planned: a smaller batch, texts that were cut."""
 
     @property
+    def layers_by_depth(self) -> tuple[LayerScore, ...]:
+        """Those that have a place in the network, the final features last: all but the average of them."""
+        single = [layer for layer in self.layers if layer.name != "mean"]
+        return tuple(sorted(single, key=lambda layer: not layer.name))
+
+    @property
     def best_layer(self) -> LayerScore | None:
         """The layer of the highest LogME, where layers were scanned."""
-        return max(self.layers, key=lambda layer: layer.score, default=None)
+        return best_layer_of(self.layers)

@@ -91,15 +91,15 @@ def metrics_text(event: Validated) -> str:
 
 
 def finished_text(event: Finished) -> str:
-    """How the work on a model ended.
+    """How the work on a model ended; of a failure the first sentence, since the table has the whole reason.
 
-    >>> finished_text(Finished("a", 2.04)), finished_text(Finished("a", 0.0, "no such model"))
-    ('done in 2.0 s', 'failed: no such model')
+    >>> finished_text(Finished("a", 2.04)), finished_text(Finished("a", 0.0, "No such model. Known: b, c."))
+    ('done in 2.0 s', 'failed: No such model')
     >>> finished_text(Finished("", 61.2, steps=300))
     '300 steps in 61 s'
     """
     if event.error:
-        return f"failed: {event.error}"
+        return f"failed: {event.error.partition('. ')[0].rstrip('.')}"
     return f"done in {event.seconds:.1f} s" if event.steps is None else f"{event.steps} steps in {event.seconds:.0f} s"
 
 

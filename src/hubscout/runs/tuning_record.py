@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
 from hubscout.runs.file_names import CURVES, TRIALS, TUNING
 from hubscout.runs.json_files import append_line, read_json, read_lines, write_lines
 from hubscout.runs.record_types import Migrations, check_types, in_version, is_number
@@ -48,6 +49,12 @@ class TuningRecord:
     warning: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Samples of each split."""
+    guess: Mapping[str, float] = field(default_factory=dict)
+    """By split, the primary metric of saying the same of every input."""
+    seconds: float | None = None
+    """What the run took, since it was last resumed."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """Versions, hardware, command line and time of the start."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -116,6 +123,18 @@ def read_tuning(folder: Path) -> TuningRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What a linear model on the frozen features of `model` achieves: split → metric → value."""
+
+    model: str
+    metrics: Mapping[str, Mapping[str, float]]
+
+    def metric(self, split: str) -> float | None:
+        """The metric that validation goes by, on a split; None where it has no samples."""
+        return next(iter(self.metrics.get(split, {}).values()), None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TuningRun(TuningRecord):
     """A record with its curves. `metrics` are empty while the run is going on.
 
@@ -126,6 +145,10 @@ class TuningRun(TuningRecord):
     seed: int | None = None
     validation: tuple[Mapping[str, Any], ...] = ()
     losses: tuple[Mapping[str, Any], ...] = ()
+    probes: Mapping[str, Probe] = field(default_factory=dict)
+    """Linear probes of frozen features: of the `model` itself, and of the best `teacher`."""
+    evaluation: EvaluationRecord | None = None
+    """What the model makes of the test samples; None for runs of earlier versions."""
 
     @property
     def primary(self) -> str | None:
@@ -195,8 +218,10 @@ def _places(folder: Path, name: str, deeper: int) -> Iterable[tuple[Path, str]]:
 
 def _read_run(folder: Path, name: str) -> TuningRun:
     """Read one folder. A run that is still going on has curves only; its last line may be half written."""
-    record = read_tuning(folder) if (folder / TUNING).is_file() else TuningRecord()
-    return tuning_run(name, record, read_lines(folder / CURVES, tolerant=True), origin=str(folder / TUNING))
+    known = (folder / TUNING).is_file()
+    record = read_tuning(folder) if known else TuningRecord()
+    run = tuning_run(name, record, read_lines(folder / CURVES, tolerant=True), origin=str(folder / TUNING))
+    return replace(run, evaluation=read_evaluation(folder)) if known else run
 
 
 def tuning_run(
@@ -208,6 +233,9 @@ def tuning_run(
     if not metrics:
         result = next((line.get("metrics") or {} for line in lines if line.get("event") == "result"), {})
         metrics = read_metrics(result, origin=f"{origin}: metrics")
+    probes: Mapping[str, Any] = next(
+        (line["probes"] for line in reversed(lines) if isinstance(line.get("probes"), Mapping)), {}
+    )
     told = {part.name: getattr(record, part.name) for part in fields(record)}
     told |= {"method": record.method or name.partition("/")[0], "metrics": metrics, "merged_metrics": None}
     run = TuningRun(
@@ -216,6 +244,7 @@ def tuning_run(
         seed=record.arguments.get("seed"),
         validation=tuple(line for line in lines if line.get("event") == "validation" and _drawable(line, "metrics")),
         losses=tuple(line for line in lines if line.get("event") == "step" and _drawable(line, "parts")),
+        probes={of: probe for of, told_of in probes.items() if (probe := _probe(told_of)) is not None},
     )
     check_types(run, origin)
     return run
@@ -250,6 +279,14 @@ def _numbers(values: Any) -> bool:
 def _drawable(line: Mapping[str, Any], values: str) -> bool:
     """Whether a line of a curve has numbers, and a place on the axis for them."""
     return _numbers(line.get(values)) and is_number(line.get("step")) and is_number(line.get("epoch", 0))
+
+
+def _probe(told: Any) -> Probe | None:
+    """A probe as a line has it; None where it makes no sense."""
+    metrics = told.get("metrics") if isinstance(told, Mapping) else None
+    if not isinstance(metrics, Mapping) or not all(_numbers(found) for found in metrics.values()):
+        return None
+    return Probe(model=str(told.get("model") or ""), metrics=metrics)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -8,8 +8,9 @@
 | `GET /compare.csv?run=A&run=B` | runs in one table: results and settings, sorted by task, metric and score |
 | `GET /api/events/NAME` | server-sent events: `line` (`{"file", "line"}`) for every line of `events.jsonl` or |
 |  | `metrics.jsonl`, old ones first; `reset` where the run began anew; `end` (`{"state"}`) when it is over |
-| `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `metrics`, `limit`, `label`, |
-|  | `text`, `image`, as for `hubscout rank`; 201 with the summary |
+| `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `command` (`rank`, `race`, `tune`), |
+|  | `label`, `text`, `image`, `limit`, `metrics`, `budget`, `epochs`, as for the command line; `teachers` is the |
+|  | name of a run with a ranking; 201 with the summary |
 | `POST /api/stop/NAME` | interrupt a run that was started here, as Ctrl-C does; `{"force": true}` kills it |
 
 Errors are `{"error": …}` with status 401 (token), 403 (not from our page), 404 (no such run), 422 (bad request).
@@ -210,6 +211,7 @@ def _form(site: Site, wanted: Wanted | None, problem: str = "") -> str:
         site.starter.data.names(),
         site.starter.offered,
         wanted,
+        rankings=site.starter.rankings(),
         data_folder=str(site.starter.data.folder.path),
         csrf=site.guard.csrf,
         problem=problem,

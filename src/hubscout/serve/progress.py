@@ -55,6 +55,10 @@ class Progress:
     race: RaceRecord | None = None
     over: bool = False
     began: float | None = None
+    of_race: bool = False
+    """Whether the models are ranked for a race, which goes on after that."""
+    printed: str = ""
+    """The last line that the process printed: all there is to show before the first event."""
 
     def take(self, file: str, line: Mapping[str, Any]) -> None:
         """Count one line of `file` in."""
@@ -63,6 +67,7 @@ class Progress:
             with suppress(RunError):  # a line that is none is passed over
                 self.race.take(line)
         elif file in (EVENTS, f"{RACE_EVIDENCE}/{EVENTS}"):
+            self.of_race = file != EVENTS
             self._take_event(line)
         elif file.startswith(OF_ARMS):
             return  # the curves of single arms: a race shows their rungs
@@ -118,7 +123,7 @@ class Progress:
             done = self._count("done", "dropped")
             failed = self._count("failed")
             running = [name for name, model in self.models.items() if model.status == "running"]
-            words = f"{done} of {len(self.models)} models done"
+            words = f"{'Stage 1, evidence: ' if self.of_race else ''}{done} of {len(self.models)} models done"
             if failed:
                 words += f", {failed} failed"
             return f"{words}; now {', '.join(short_names(running))}" if running and not self.over else words
@@ -139,22 +144,21 @@ class Progress:
             return join([*head, scrolling(self._table(), "Models of this ranking")])
         if self.curves:
             return join([*([] if self.over else [header(tuning_facts(self.curves))]), *self._charts()])
-        return tag("p", OPENING, class_="note")
+        return tag("p", self.printed, class_="log") if self.printed else tag("p", OPENING, class_="note")
 
     def _header(self) -> Markup:
         names = dict(zip(self.models, short_names(list(self.models)), strict=True))
         scored = [(model.score, names[name]) for name, model in self.models.items() if model.score is not None]
         best = max(scored, default=None)
-        return header(
-            ranking_facts(
-                self.began,
-                sum(model.note == EARLIER for model in self.models.values()),
-                self._count("done", "dropped", "failed") + self._under_way(),
-                len(self.models),
-                sum(model.samples for model in self.models.values()),
-                None if best is None else (best[1], best[0]),
-            )
+        facts = ranking_facts(
+            self.began,
+            sum(model.note == EARLIER for model in self.models.values()),
+            self._count("done", "dropped", "failed") + self._under_way(),
+            len(self.models),
+            sum(model.samples for model in self.models.values()),
+            None if best is None else (best[1], best[0]),
         )
+        return header([fact for fact in facts if not (self.of_race and fact[0] == "Time left")])
 
     def _under_way(self) -> float:
         """The models that are running, each by the share of its samples that is done."""

@@ -46,7 +46,14 @@ class Result:
 
 def run_facts(run: Run) -> dict[str, str]:
     """The facts and settings of a run, for a look at two side by side."""
-    return _ranking_facts(run.ranking) if run.ranking is not None else _tuning_facts(run)
+    if run.ranking is None or _has_winner(run):
+        return _tuning_facts(run)
+    return _ranking_facts(run.ranking)
+
+
+def _has_winner(run: Run) -> bool:
+    """Whether a run is a race that has tuned its winner: that is its result, not the ranking it began with."""
+    return run.race is not None and bool(run.tuning)
 
 
 def _tuning_facts(run: Run) -> dict[str, str]:
@@ -59,8 +66,15 @@ def _tuning_facts(run: Run) -> dict[str, str]:
         "Methods": _several(one.method for one in runs),
         "Teachers": _teachers(runs) or NONE,
         "Seeds": _several(str(one.seed) for one in runs if one.seed is not None),
+        "Time": human_seconds(sum(one.seconds or 0.0 for one in runs) or None),
+        "Device": _several(str(one.environment.get("device") or "") for one in runs),
+        "Started, UTC": min((_started(one) for one in runs if _started(one)), default=NONE),
     }
     return {**facts, **_settings(runs)}
+
+
+def _started(run: TuningRun) -> str:
+    return str(run.environment.get("started") or "")[:16].replace("T", " ")
 
 
 def _ranking_facts(ranking: Ranking) -> dict[str, str]:
@@ -116,7 +130,7 @@ def _teachers(runs: Sequence[TuningRun]) -> str:
 
 def results(name: str, run: Run) -> list[Result]:
     """What a run has to show in a table of many runs."""
-    if run.ranking is not None:
+    if run.ranking is not None and not _has_winner(run):
         ranking = run.ranking
         best = ranking.best if ranking.rows else None
         return [
@@ -148,7 +162,7 @@ def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Resul
             break
     return Result(
         run=name,
-        kind="tuning",
+        kind="tuning" if run.race is None else "race",
         task=run.title,
         data=first.task_fingerprint,
         model=short_names([first.model])[0] if first.model else "",

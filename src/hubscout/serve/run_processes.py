@@ -1,4 +1,4 @@
-"""Rankings as processes: started in a group of their own, known again after a restart, stopped as by Ctrl-C.
+"""Runs as processes: started in a group of their own, known again after a restart, stopped as by Ctrl-C.
 
 A process number alone proves nothing, because numbers are used again: a process counts as the one that was noted
 only if it began at the noted time.
@@ -24,7 +24,9 @@ from hubscout.runs.atomic_files import write_atomically
 from hubscout.serve.served_folder import read_real
 
 NOTE = "serve.json"
-LOG = "rank.log"
+LOG = "serve.log"
+COMMANDS = ("rank", "race", "tune")
+"""What can be started."""
 CLOSE_SECONDS = 0.5
 """Process start times are told in ticks of a hundredth of a second; systems round them differently."""
 
@@ -48,7 +50,7 @@ class Started:
 
     def stop(self, *, force: bool = False) -> bool:
         """Interrupt the process and its children as Ctrl-C does, or kill them; False if it is not running."""
-        if not self.running or not _is_ranking(self.pid):
+        if not self.running or not _is_run(self.pid):
             return False
         try:
             os.killpg(self.pid, signal.SIGKILL if force else signal.SIGINT)
@@ -60,7 +62,7 @@ class Started:
 def start(command: Sequence[str], folder: Path, request: Mapping[str, Any]) -> Started:
     """Run `command` with its output in `folder`, in a session of its own so that it outlives this process."""
     if os.name != "posix":
-        raise RunError("Starting a ranking from the page needs Linux or macOS; run `hubscout rank` in a terminal.")
+        raise RunError("Starting a run from the page needs Linux or macOS; run `hubscout` in a terminal.")
     environment = {**os.environ, "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
     environment.pop("HUBSCOUT_TOKEN", None)  # the token of the page is none of the models' business
     with open(folder / LOG, "wb") as log:
@@ -100,6 +102,11 @@ def read_note(folder: Path) -> Started | None:
         return None
 
 
+def read_log(folder: Path, last_bytes: int) -> str:
+    """The end of what the process of a run printed."""
+    return read_real(folder / LOG, last_bytes=last_bytes).decode("utf-8", "replace").strip()
+
+
 def begins_at(pid: int, created: float) -> bool:
     """Whether the process `pid` is running and began at that time."""
     began = _began(pid)
@@ -128,14 +135,18 @@ def _began(pid: int) -> float | None:
         return None
 
 
-def _is_ranking(pid: int) -> bool:
+def _is_run(pid: int) -> bool:
     """Whether a process is one of ours: a note in a folder that came from elsewhere must not stop anything else."""
     psutil = _psutil()
     try:
         words = psutil.Process(pid).cmdline()
     except psutil.Error:
         return False
-    return "rank" in words and any("hubscout" in word for word in words) and os.getpgid(pid) == pid
+    return (
+        any(command in words for command in COMMANDS)
+        and any("hubscout" in word for word in words)
+        and os.getpgid(pid) == pid
+    )
 
 
 def _psutil() -> Any:

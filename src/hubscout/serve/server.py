@@ -67,7 +67,7 @@ def serve(
 ) -> None:
     """Serve the folder until interrupted. `ready` is told the address and the token once requests are answered.
 
-    At most `jobs` rankings that were started from the page run at a time.
+    At most `jobs` runs that were started from the page go on at a time.
     """
     uvicorn = require("uvicorn", extra="serve", purpose="hubscout serve")
     require("fastapi", extra="serve", purpose="hubscout serve")

@@ -17,9 +17,8 @@ from hubscout.serve.following import RunFollower
 from hubscout.serve.pages.run_page import run_page
 from hubscout.serve.progress import Progress
 from hubscout.serve.run_index import RunIndex
-from hubscout.serve.run_processes import LOG, read_note
+from hubscout.serve.run_processes import read_log, read_note
 from hubscout.serve.security import Guard
-from hubscout.serve.served_folder import read_real
 from hubscout.serve.starting import Request, Starter
 
 LOG_BYTES = 6000
@@ -46,7 +45,8 @@ class Site:
             opened = self.library.open(name)
         except HubscoutError as error:
             problem = " ".join(str(error).split())
-        progress = Progress()
+        log = read_log(folder, LOG_BYTES)
+        progress = Progress(printed=log.rpartition("\n")[2])
         follower = RunFollower(folder)
         while lines := follower.look()[1]:
             for file, line in lines:
@@ -65,7 +65,7 @@ class Site:
             progress,
             opened=opened,
             problem="" if summary.nothing_yet else problem or summary.problem,
-            log=read_real(folder / LOG, last_bytes=LOG_BYTES).decode("utf-8", "replace").strip(),
+            log=log,
             request=note.request if note is not None else None,
             csrf=self.guard.csrf,
             command=command,

@@ -1,7 +1,7 @@
-"""From what a form says to a `hubscout rank` that is allowed to run.
+"""From what a form says to a `hubscout rank`, `race` or `tune` that is allowed to run.
 
-Whoever may use the page may rank the data below the data folder with models of hubs. Models that are read from files
-or run somebody's code are only taken if the person who started the server offered them.
+Whoever may use the page may run these on the data below the data folder with models of hubs. Models that are read from
+files or run somebody's code are only taken if the person who started the server offered them, as teachers too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, RunError
+from hubscout.runs.file_names import RANKING
+from hubscout.runs.ranking_storage import load_ranking
 from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.run_processes import Started, read_note, start
-from hubscout.serve.served_folder import Folder, NotHereError, split_name
+from hubscout.serve.run_processes import COMMANDS, Started, read_note, start
+from hubscout.serve.served_folder import Folder, NotHereError, links_in, split_name
 
 HUBS = ("timm", "torchvision", "hf", "sentence-transformers", "pypi")
 _NAME = r"[A-Za-z0-9*][\w.*+-]*"
@@ -25,17 +27,29 @@ _MODEL = re.compile(rf"(?P<hub>[a-z-]+)/(?P<name>{_NAME}(?:/{_NAME})*)(?:\?(?P<o
 _COLUMN = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 _WORDS = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
 _LIMIT = re.compile(r"[0-9]{1,9}(\.[0-9]+)?[kM]?")
+_TIME = re.compile(r"[0-9]{1,6}(\.[0-9]+)? ?(s|m|min|h)")
+_EPOCHS = re.compile(r"[1-9][0-9]{0,3}")
 MOST_MODELS = 500
 MOST_JOBS = 4
+MOST_RANKINGS = 300
+TEACHERS = 3
+"""How many of a ranking's best models teach."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A ranking that is wanted: of the data called `data`, into the run called `name`."""
+    """A run that is wanted: `command` on the data called `data`, into the run called `name`.
+
+    `teachers` is the name of a run with a ranking, and `epochs` are instead of `budget`; both are for `tune`.
+    """
 
     name: str
     data: str
     models: tuple[str, ...]
+    command: str = "rank"
+    teachers: str = ""
+    budget: str = ""
+    epochs: str = ""
     metrics: str = "logme"
     limit: str = ""
     label: str = ""
@@ -50,15 +64,16 @@ class Request:
         words = [word.strip() for line in lines for word in str(line).splitlines()]
         others = {key: str(fields.get(key) or "").strip() for key in _FIELDS}
         others["metrics"] = others["metrics"] or "logme"
+        others["command"] = others["command"] or "rank"
         return cls(models=tuple(dict.fromkeys(word for word in words if word)), **others)
 
 
-_FIELDS = ("name", "data", "metrics", "limit", "label", "text", "image")
+_FIELDS = ("name", "data", "command", "teachers", "budget", "epochs", "metrics", "limit", "label", "text", "image")
 
 
 @dataclass(frozen=True)
 class Starter:
-    """Starts rankings: of which data, with which models beyond those of hubs, into which folder, how many at a time."""
+    """Starts runs: of which data, with which models beyond those of hubs, into which folder, how many at a time."""
 
     runs: Folder
     data: DataFolder
@@ -67,7 +82,7 @@ class Starter:
     _starting: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     def running(self) -> list[str]:
-        """The rankings that a server started here and that are still running, also those of an earlier server."""
+        """The runs that a server started here and that are still running, also those of an earlier server."""
         notes = ((folder.name, read_note(folder)) for folder in sorted(self.runs.path.iterdir()))
         return [name for name, note in notes if note is not None and note.running]
 
@@ -82,7 +97,7 @@ class Starter:
         running = self.running()
         if len(running) >= self.jobs and request.name not in running:
             raise InputError(
-                f"{len(running)} rankings are running already ({', '.join(running[:5])}), and this server starts at "
+                f"{len(running)} runs are running already ({', '.join(running[:5])}), and this server starts at "
                 f"most {self.jobs} at a time. Wait for one, stop one, or start the server with a higher --jobs."
             )
         if again:
@@ -105,12 +120,25 @@ class Starter:
 
     def command(self, request: Request) -> list[str]:
         """The command line. Values are joined to their options, so that none can be taken for an option."""
+        if request.command not in COMMANDS:
+            raise InputError(f"Command: {', '.join(COMMANDS)} were expected, not {request.command!r}.")
         path = self.data.find(request.data)
         out = self.runs.path.joinpath(*self._name(request.name))
-        command = [sys.executable, "-m", "hubscout", "rank", str(path), f"--out={out}"]
-        command += [f"--models={model}" for model in self._models(request.models)]
-        command.append(f"--metrics={_match(_WORDS, request.metrics, 'Metrics', 'names joined by commas')}")
-        if request.limit:
+        command = [sys.executable, "-m", "hubscout", request.command, str(path), f"--out={out}"]
+        models = self._models(request.models)
+        if request.command == "tune":
+            command += [f"--model={self._only(models)}", *self._teachers(request.teachers, models[0])]
+            if request.epochs and request.budget:
+                raise InputError("Epochs: give epochs or a budget, not both.")
+            if request.epochs:
+                command.append(f"--epochs={_match(_EPOCHS, request.epochs, 'Epochs', 'a whole number such as 10')}")
+        else:
+            command += [f"--models={model}" for model in models]
+        if request.budget:
+            command.append(f"--budget={_match(_TIME, request.budget, 'Budget', 'a time such as 30min or 2h')}")
+        if request.command == "rank":
+            command.append(f"--metrics={_match(_WORDS, request.metrics, 'Metrics', 'names joined by commas')}")
+        if request.limit and request.command != "race":
             command.append(f"--limit={_match(_LIMIT, request.limit, 'Samples', 'a number such as 500 or 2k')}")
         for option in ("label", "text", "image"):
             value = getattr(request, option)
@@ -127,19 +155,59 @@ class Starter:
             raise InputError("Name: give a plain name without slashes that does not begin with a dot.")
         return parts
 
+    def rankings(self) -> list[str]:
+        """The runs whose best models can teach, and the evidence of races."""
+        found = [path.parent for depth in ("*", "*/*") for path in self.runs.path.glob(f"{depth}/{RANKING}")]
+        names = [path.relative_to(self.runs.path).as_posix() for path in sorted(found)]
+        return [name for name in names if self._is_here(name)][:MOST_RANKINGS]
+
+    def _is_here(self, name: str) -> bool:
+        try:
+            self.runs.find(name)
+        except NotHereError:
+            return False
+        return True
+
+    def _teachers(self, name: str, model: str) -> list[str]:
+        """Options for the best models of a ranking. They come out of a file: what is not allowed here is refused."""
+        if not name:
+            return []
+        try:
+            folder = self.runs.find(name)
+        except NotHereError:
+            raise InputError(f"Teachers: there is no run called {name!r}.") from None
+        if not (folder / RANKING).is_file() or links_in(folder):
+            raise InputError(f"Teachers: the run {name} has no ranking that can be read here.")
+        try:
+            best = load_ranking(folder).top(TEACHERS + 1)
+        except RunError as error:
+            raise InputError(f"Teachers: {error}") from None
+        chosen = [str(one) for one in best if str(one) != model][:TEACHERS]
+        if not chosen:
+            raise InputError(f"Teachers: the ranking {name} has no other model than the one to tune.")
+        for one in chosen:
+            if one not in self.offered:
+                check_model(one, "Teachers")
+        return [f"--teachers={one}" for one in chosen]
+
+    def _only(self, models: Sequence[str]) -> str:
+        if len(models) != 1 or set(models[0].partition("?")[0]) & set("*["):
+            raise InputError(f"Models: choose exactly one to tune, not {', '.join(models[:5])}.")
+        return models[0]
+
     def _models(self, models: Sequence[str]) -> list[str]:
         if not models:
             raise InputError("Models: choose at least one, or name one such as timm/resnet50.a1_in1k.")
         if len(models) > MOST_MODELS:
-            raise InputError(f"Models: at most {MOST_MODELS} can be ranked at once; {len(models)} came.")
+            raise InputError(f"Models: at most {MOST_MODELS} can be taken at once; {len(models)} came.")
         for model in models:
             if model not in self.offered:
                 check_model(model)
         return list(models)
 
 
-def check_model(model: str) -> None:
-    """Refuse a model that is not simply one of a hub.
+def check_model(model: str, field: str = "Models") -> None:
+    """Refuse a model that is not simply one of a hub; `field` of the form is named.
 
     >>> check_model("timm/resnet50.a1_in1k?input_size=128")
     >>> check_model("@/etc/passwd")
@@ -151,8 +219,8 @@ def check_model(model: str) -> None:
     keys = {pair.partition("=")[0] for pair in options.split("&")}
     if found is None or found["hub"] not in HUBS or "trust_remote_code" in keys or Path(found["name"]).exists():
         raise InputError(
-            f"Models: {model!r} is not allowed here. Allowed are models of {', '.join(HUBS)}, written hub/NAME; models "
-            "that are read from files or bring code must be offered when the server is started (--models)."
+            f"{field}: {model!r} is not allowed here. Allowed are models of {', '.join(HUBS)}, written hub/NAME; "
+            "models that are read from files or bring code must be offered when the server is started (--models)."
         )
 
 

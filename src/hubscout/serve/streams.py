@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.serve.following import RunFollower
 from hubscout.serve.progress import Progress
+from hubscout.serve.run_processes import read_log
 from hubscout.serve.served_folder import NotHereError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.3
 CLOCK_SECONDS = 2.0
 """How often the panel of a run is sent again although nothing was written: it shows passing time."""
+LINE_BYTES = 1000
+"""Of the log, for its last line."""
 SILENCE_SECONDS = 15.0
 """A comment goes out so often, so that a client that went away is noticed."""
 
@@ -69,6 +72,7 @@ async def panel_stream(site: Site, name: str) -> AsyncIterator[str]:
         for file, line in lines:
             progress.take(file, line)
         if lines or time.monotonic() - sent > CLOCK_SECONDS:
+            progress.printed = read_log(follower.folder, LINE_BYTES).rpartition("\n")[2]
             markup = await asyncio.to_thread(progress.markup)
             if markup != shown:
                 yield message("panel", {"html": str(markup), "status": progress.status})

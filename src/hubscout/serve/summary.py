@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -101,11 +101,28 @@ def summarise(name: str, folder: Path) -> Summary:
     """Read a run folder; where files cannot be read, `problem` says why and the rest is as if they were not there."""
     note = read_note(folder)
     running = note is not None and note.running
-    if is_race(folder):
-        return Summary(name=name, kind="race", **race_facts(folder))
-    if any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
+    asked = str(note.request.get("command") or "rank") if note is not None else ""
+    if is_race(folder) or asked == "race":
+        return _race(name, folder, note, running)
+    if asked != "tune" and any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
         return _ranking(name, folder, note, running)
-    return _tuning(name, folder)
+    return _tuning(name, folder, note, running)
+
+
+def _race(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
+    found = Summary(name=name, kind="race", **race_facts(folder))
+    if note is None:
+        return found
+    state: State = "running" if running else found.state
+    if state == "interrupted" and not is_race(folder):
+        state = "failed"  # before it had anything to show
+    started = found.started or _moment(note.created)
+    return replace(found, state=state, stoppable=running, task=found.task or _asked(note), started=started)
+
+
+def _asked(note: Started | None) -> str:
+    """The data that was asked for."""
+    return str(note.request.get("data") or "") if note is not None else ""
 
 
 def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
@@ -122,7 +139,6 @@ def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Su
     best = rows[0] if rows else {}
     metrics = _list(record.get("metrics"))
     environment = record.get("environment") if isinstance(record.get("environment"), dict) else {}
-    asked = note.request.get("data") if note is not None else None
     started = str((environment or {}).get("started") or "") or _moment(
         began.get("time") or (note.created if note is not None else None)
     )
@@ -130,7 +146,7 @@ def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Su
         name=name,
         kind="ranking",
         state=state,
-        task=str(_dict(record.get("task")).get("name") or began.get("task") or asked or ""),
+        task=str(_dict(record.get("task")).get("name") or began.get("task") or _asked(note)),
         best=short_names([str(best["identifier"])])[0] if best.get("identifier") else "",
         score=_number(best.get("score")),
         metric=str(metrics[0]) if metrics else "",
@@ -160,17 +176,21 @@ def _ranking_state(
     return "running" if time.time() - _modified(folder) < QUIET_SECONDS else "interrupted"
 
 
-def _tuning(name: str, folder: Path) -> Summary:
+def _tuning(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
     places = [path.parent for path in real_files(folder) if path.name in (TUNING, CURVES)]
     places = list(dict.fromkeys(places))
     records = [_tuning_record(place / TUNING)[0] for place in places]
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
+    fresh = _is_tuning(folder, places, note, running)
     over = bool(places) and all(
         record or any(line.get("event") == "result" for line in lines)
         for record, lines in zip(records, ends, strict=True)
     )
-    fresh = time.time() - _modified(folder) < QUIET_SECONDS
+    over = over or bool(trials and not fresh)
+    state: State = "finished" if over else "running" if fresh else "interrupted"
+    if state == "interrupted" and note is not None and not places:
+        state = "failed"
     known = next((record for record in records if record is not None), TuningRecord())
     told = _dict(trials[-1].get("run")) if trials else {}
     model = known.model or str(told.get("model") or "")
@@ -179,15 +199,30 @@ def _tuning(name: str, folder: Path) -> Summary:
     return Summary(
         name=name,
         kind="tuning",
-        state="finished" if over or (trials and not fresh) else "running" if fresh else "interrupted",
-        task=known.task,
+        state="running" if running else state,
+        task=known.task or _asked(note),
         best=" · ".join(part for part in (short_names([model])[0] if model else "", ", ".join(methods)) if part),
         score=score,
         metric=metric,
         models=max(len(places), len(trials)),
+        seconds=known.seconds,
+        started=str(known.environment.get("started") or "") or _moment(note.created if note is not None else None),
         modified=_modified(folder),
+        stoppable=running,
         problem=_tuning_problem(folder),
     )
+
+
+def _is_tuning(folder: Path, places: list[Path], note: Started | None, running: bool) -> bool:
+    """Whether a process is at work on a tuning: the one that was started here, or one that the curves name."""
+    if note is not None and note.host == platform.node():
+        return running
+    lines = [line for place in places for line in json_lines(place / CURVES) if line.get("event") == "started"]
+    here = [line for line in lines if line.get("host") == platform.node() and isinstance(line.get("pid"), int)]
+    if any(was_running_at(line["pid"], _number(line.get("time")) or 0.0) for line in here):
+        return True
+    # One method of a comparison may be over and the next not have begun: then only the time tells.
+    return not (here and len(places) == 1) and time.time() - _modified(folder) < QUIET_SECONDS
 
 
 def _tuning_problem(folder: Path) -> str:

@@ -34,19 +34,37 @@ def from_arrays(
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> Task:
-    """A task out of inputs and labels in memory; `validation` and `test` are such pairs too.
+    """A task out of inputs and labels in memory.
 
-    Inputs: an array with one row per sample, or a list of strings, of pairs of strings, of lists of words, of Pillow
-    images, of image paths, or of `{"array", "sampling_rate"}`. Arrays of uint8 in the shape of images are images,
-    channels last or first; floats (0 to 1, or 0 to 255) are so with `modality="image"`.
-    Labels: classes (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for
-    each list of words. `kind` is guessed from them if not given. With `target_names`, whole-number labels are ids
-    into these names; without, labels are names themselves, and gaps between numbers are no classes. `notes` are put
-    before those of the task.
+    Args:
+        inputs: an array with one row per sample, or a list of strings, of pairs of strings, of lists of words, of
+            Pillow images, of image paths, or of `{"array", "sampling_rate"}`. Arrays of uint8 in the shape of images
+            are images, channels last or first; floats (0 to 1, or 0 to 255) are so with `modality="image"`.
+        labels: classes (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for each
+            list of words.
+        validation: a pair of inputs and labels.
+        test: a pair of inputs and labels.
+        kind: classification, multilabel, regression or tagging; guessed from the labels if not given.
+        modality: image, text, text-pair, tokens, audio or array; guessed from the inputs if not given.
+        target_names: with them, whole-number labels are places in this list; without, labels are names themselves, and
+            gaps between numbers are no classes.
+        name: what to call the task.
+        validation_size: the fraction of the rows that is split off, where no `validation` is given.
+        test_size: the same for test.
+        seed: of these splits.
+        notes: put before those of the task.
 
-    >>> task = from_arrays(np.eye(10), ["a", "b"] * 5)
-    >>> task.kind, task.modality, task.target_names, len(task.train)
-    ('classification', 'array', ('a', 'b'), 7)
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: inputs and labels of different lengths, inputs that are not of the modality, labels of a wrong kind.
+
+    Example:
+        >>> task = from_arrays(np.eye(10), ["a", "b"] * 5)
+        >>> task.kind, task.modality, task.target_names, len(task.train)
+        ('classification', 'array', ('a', 'b'), 7)
+
     """
     check_choice("kind", kind, tuple(KINDS))
     check_choice("modality", modality, MODALITIES)
@@ -194,7 +212,7 @@ def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:
     values = list(inputs)
     for row, value in enumerate(values):
         if not check(value):
-            raise TaskError(f"{split}, row {row} is no {modality} input: {type(value).__name__} {value!r:.60}.")
+            raise TaskError(f"{split}, row {row} is not a {modality} input: {type(value).__name__} {value!r:.60}.")
     if modality == "text-pair":
         return [tuple(value) for value in values]
     return [list(value) for value in values] if modality == "tokens" else [str(value) for value in values]
@@ -224,8 +242,8 @@ def _check_array(inputs: Sequence[Any], split: str) -> Sequence[Any]:
         try:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{split}, row {row} is no array: {error}.") from error
+            raise TaskError(f"{split}, row {row} is not an array: {error}.") from error
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise TaskError(f"{split}, row {row} is no array of finite numbers: {value!r:.60}.")
+            raise TaskError(f"{split}, row {row} is not an array of finite numbers: {value!r:.60}.")
         arrays.append(array)
     return arrays

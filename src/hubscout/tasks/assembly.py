@@ -32,6 +32,12 @@ def check_fit(kind: str, modality: str) -> None:
         raise TaskError(f"Tagging goes with lists of words, and they with tagging; {kind} of {modality} was asked for.")
 
 
+def opened_by(constructor: str, arguments: Mapping[str, Any], **resolved: Any) -> dict[str, Any]:
+    """The `source` of a task: a constructor and the arguments to call it with again; `resolved` ones are absolute."""
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}
+    return {"constructor": constructor, "arguments": {**plain, **resolved}}
+
+
 def assemble(
     *,
     name: str,
@@ -45,7 +51,7 @@ def assemble(
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Task:
-    """A task with all three splits. `splits` has `train` at least; the sizes are shares of the rows it then has."""
+    """A task with all three splits. `splits` has `train` at least; the sizes are fractions of the rows it then has."""
     asked = kind_of(kind)
     check_choice("modality", modality, MODALITIES)
     check_fit(kind, modality)
@@ -82,17 +88,17 @@ def _complete(
     given: Mapping[str, Split], kind: TaskKind, notes: list[str], *, validation_size: float, test_size: float, seed: int
 ) -> dict[str, Split]:
     """Split off train what the data does not have: test first, then validation."""
-    shares = {"test": check_fraction("test_size", test_size)}
-    shares["validation"] = check_fraction("validation_size", validation_size)
-    missing = [split for split in shares if split not in given]
-    if sum(shares[split] for split in missing) >= 1:
+    fractions = {"test": check_fraction("test_size", test_size)}
+    fractions["validation"] = check_fraction("validation_size", validation_size)
+    missing = [split for split in fractions if split not in given]
+    if sum(fractions[split] for split in missing) >= 1:
         raise TaskError("test_size and validation_size together must leave rows for train: their sum must be below 1.")
     parts = dict(given)
     whole = len(parts["train"])
     for split in missing:
         train = parts["train"]
-        wanted = round(whole * shares[split])
-        if shares[split] and not wanted and len(train) > 1:
+        wanted = round(whole * fractions[split])
+        if fractions[split] and not wanted and len(train) > 1:
             wanted = 1
         stay, taken = split_off(kind.strata(train.targets), wanted, seed)
         parts["train"], parts[split] = train.take(stay), train.take(taken)
@@ -100,7 +106,7 @@ def _complete(
         notes.append(
             f"no {split} split in the data: {len(taken):,} of {whole:,} rows split off train ({how}, seed {seed})"
         )
-        if shares[split] and not len(taken):
+        if fractions[split] and not len(taken):
             notes.append(f"{split} is empty: every class has a single row, and train keeps it")
     return {split: parts[split] for split in SPLIT_NAMES}
 

@@ -13,7 +13,7 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.optional import require
 from hubscout.tasks.images import Images
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import LazyRows
 
 EXTENSIONS = frozenset({".wav", ".flac", ".ogg", ".mp3", ".aiff", ".aif"})
 
@@ -55,14 +55,11 @@ def _to_float(samples: np.ndarray) -> np.ndarray:
 class Sounds(Images):
     """Encoded sounds: each a path, bytes, or a mapping of `bytes` and `path`."""
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        row = range(len(self))[index]
+    def read(self, row: int) -> Any:
         return decode(*self._read(self.encoded[row], row))
 
 
-class AudioArrays(Sequence[Any]):
+class AudioArrays(LazyRows):
     """Sounds in memory: mappings of `array` and `sampling_rate`."""
 
     def __init__(self, sounds: Sequence[Any]) -> None:
@@ -74,10 +71,8 @@ class AudioArrays(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.sounds)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        sound = self.sounds[index]
+    def read(self, row: int) -> Any:
+        sound = self.sounds[row]
         return {"array": np.asarray(sound["array"]), "sampling_rate": int(sound["sampling_rate"])}
 
     def digest(self, row: int) -> bytes:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, did_you_mean
 from hubscout.tasks.audio import is_sound_path
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.labels import is_missing
@@ -50,20 +49,16 @@ class Roles:
 
 def find_roles(
     table: Table,
+    given: Mapping[str, str | Sequence[str] | None],
     *,
-    image: str | None,
-    text: str | Sequence[str] | None,
-    audio: str | None,
-    tokens: str | None,
     label: str | Sequence[str] | None,
     split: str | bool | None,
     split_by_file: bool,
     notes: list[str],
 ) -> Roles:
-    """The roles of a table's columns: those given, and guesses for the rest."""
+    """The roles of a table's columns: those `given` of the inputs, by role, and guesses for the rest."""
     targets = () if label is None else as_columns(label, table)
     split_column = _find_split(table, split, split_by_file)
-    given = {"image": image, "text": text, "audio": audio, "tokens": tokens}
     modality, inputs = find_inputs(table, given, taken={*targets, split_column}, notes=notes)
     if not targets:
         targets = guess_targets(table, modality, taken={*inputs, split_column})
@@ -94,10 +89,8 @@ def find_inputs(
 def check_column(name: str, table: Table) -> None:
     """The column is there; otherwise the error lists those that are, and offers the nearest."""
     if name not in table.columns:
-        near = difflib.get_close_matches(name, list(table.columns), n=1)
-        if not near:
-            near = [other for other in table.columns if other.strip().lower() == name.strip().lower()]
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        same = [other for other in table.columns if other.strip().lower() == name.strip().lower()]
+        hint = f" Did you mean {same[0]!r}?" if same else did_you_mean(name, table.columns)
         raise TaskError(f"{table.origin} has no column {name!r}.{hint} It has: {shortened(table.columns)}.")
 
 

@@ -1,4 +1,4 @@
-"""Tasks out of token files: a word and its tags a line, a blank line after each sentence."""
+"""Tasks out of token files: one word and its tags per line, a blank line after each sentence."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import assemble
-from hubscout.tasks.image_folders import missing_path
+from hubscout.tasks.assembly import assemble, opened_by
+from hubscout.tasks.image_folders import existing_path
 from hubscout.tasks.labels import encode_tags
 from hubscout.tasks.reading import read_text
-from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.splitting import check_split
 from hubscout.tasks.tables import split_files
 from hubscout.tasks.task import Split, Task
 
@@ -32,18 +32,40 @@ def from_conll(
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Task:
-    """Tagging from CoNLL files: one file, a folder with one file a split, or a mapping from splits to files.
+    """Tagging from CoNLL files: one file, a folder with one file per split, or a mapping from splits to files.
 
-    Words are in the first column, tags in `column` (the last by default; 1 is the part of speech in CoNLL-2003).
-    `-DOCSTART-` lines and lines that start with `# ` are skipped. `scheme` says what becomes of entity tags: `iob2`
-    turns IOB1 (where B- stands only between neighbours of one type) into IOB2 and leaves other tags alone, `keep`
-    leaves all as they are, `types` drops the prefixes.
+    `-DOCSTART-` lines and lines that start with `# ` are skipped.
+
+    Args:
+        source: the file, the folder, or the mapping.
+        column: the column of the tags, the last by default; 1 is the part of speech in CoNLL-2003. Words are in the
+            first column.
+        scheme: what becomes of entity tags. `iob2` turns IOB1 (where B- stands only between neighbours of one type)
+            into IOB2 and leaves other tags alone, `keep` leaves all as they are, `types` drops the prefixes.
+        encoding: of the files.
+        name: what to call the task; the name of the file by default.
+        validation_size: the fraction of the sentences that is split off, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: a file that is missing or has a line without its tags, or an unknown column or scheme.
+
+    Example:
+        >>> from_conll({"train": "eng.train", "test": "eng.testb"}).kind  # doctest: +SKIP
+        'tagging'
+
     """
+    arguments = dict(locals())
     if scheme not in SCHEMES:
         raise TaskError(f"scheme must be one of {', '.join(SCHEMES)}; it was {scheme!r}.")
     if isinstance(column, bool) or not isinstance(column, int):
         raise TaskError(f"column must be the number of a column, from 0, or negative from the end; it was {column!r}.")
     files = conll_files(source)
+    name = name or _name(source)
     notes: list[str] = []
     sentences = {
         split: [one for path in paths for one in read_sentences(path, column=column, encoding=encoding)]
@@ -56,25 +78,18 @@ def from_conll(
         sentences = {split: [(words, to_types(tags)) for words, tags in part] for split, part in sentences.items()}
     target_names, targets = encode_tags({split: [tags for _, tags in part] for split, part in sentences.items()})
     return assemble(
-        name=name or _name(source),
+        name=name,
         kind="tagging",
         modality="tokens",
         target_names=target_names,
         splits={split: Split([words for words, _ in part], targets[split]) for split, part in sentences.items()},
         notes=notes,
-        source={
-            "constructor": "from_conll",
-            "arguments": {
-                "source": {split: [str(path) for path in paths] for split, paths in files.items()},
-                "column": column,
-                "scheme": scheme,
-                "encoding": encoding,
-                "name": name or _name(source),
-                "validation_size": validation_size,
-                "test_size": test_size,
-                "seed": seed,
-            },
-        },
+        source=opened_by(
+            "from_conll",
+            arguments,
+            source={split: [str(path) for path in paths] for split, paths in files.items()},
+            name=name,
+        ),
         validation_size=validation_size,
         test_size=test_size,
         seed=seed,
@@ -86,13 +101,10 @@ def conll_files(source: str | Path | Mapping[str, Any]) -> dict[str, list[Path]]
     if isinstance(source, Mapping):
         files: dict[str, list[Path]] = {}
         for part, ones in source.items():
-            split = canonical_split(part)
-            if split is None:
-                raise TaskError(f"There is no split {part!r}. Known names: {known_split_names()}.")
             listed = [ones] if isinstance(ones, (str, Path)) else list(ones)
-            files.setdefault(split, []).extend(_existing(one) for one in listed)
+            files.setdefault(check_split(part), []).extend(existing_path(one) for one in listed)
         return files
-    path = _existing(source)
+    path = existing_path(source)
     if path.is_file():
         return {"train": [path]}
     candidates = [entry for entry in path.iterdir() if entry.is_file() and is_conll_name(entry)]
@@ -111,13 +123,6 @@ def conll_files(source: str | Path | Mapping[str, Any]) -> dict[str, list[Path]]
 def is_conll_name(path: Path) -> bool:
     """Whether a file's ending is one of token files."""
     return path.name.lower().removesuffix(".gz").endswith(ENDINGS)
-
-
-def _existing(path: str | Path) -> Path:
-    full = Path(path).expanduser().absolute()
-    if not full.exists():
-        raise TaskError(missing_path(full))
-    return full
 
 
 def read_sentences(path: Path, *, column: int = -1, encoding: str = "utf-8") -> list[Sentence]:

@@ -12,8 +12,8 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.tasks.array_tasks import from_arrays
 from hubscout.tasks.pixels import as_array, is_array
-from hubscout.tasks.sequences import Rows
-from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.sequences import LazyRows, Rows
+from hubscout.tasks.splitting import check_split
 from hubscout.tasks.task import Task
 
 _INPUT_KEYS = ("image", "img", "pixel_values", "text", "sentence", "audio", "tokens", "input", "inputs", "x")
@@ -41,7 +41,7 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
     if "labels" in options or _is_pair(source):
         return "from_pair"
     raise TaskError(
-        f"This is no data that is understood: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
+        f"This cannot be read as data: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
         "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."
     )
 
@@ -72,9 +72,7 @@ def from_torch_dataset(source: Any, *, target_names: Sequence[str] | None = None
     pairs: dict[str, Any] = {}
     notes: list[str] = []
     for name, part in parts.items():
-        split = canonical_split(name)
-        assert split is not None
-        pairs[split] = part if _is_pair(part) else _pair_of(part, notes)
+        pairs[check_split(name)] = part if _is_pair(part) else _pair_of(part, notes)
         if target_names is None and not _is_pair(part):
             target_names = _classes(_innermost(part))
     if "train" not in pairs:
@@ -85,7 +83,7 @@ def from_torch_dataset(source: Any, *, target_names: Sequence[str] | None = None
     return from_arrays(inputs, labels, target_names=target_names, notes=tuple(dict.fromkeys(notes)), **pairs, **options)
 
 
-class DatasetInputs(Sequence[Any]):
+class DatasetInputs(LazyRows):
     """The inputs of a torch data set, read one by one; tensors as NumPy arrays."""
 
     def __init__(self, dataset: Any, place: Any) -> None:
@@ -94,10 +92,8 @@ class DatasetInputs(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        value = self.dataset[range(len(self))[index]][self.place]
+    def read(self, row: int) -> Any:
+        value = self.dataset[row][self.place]
         return as_array(value) if is_array(value) else value
 
 
@@ -209,9 +205,8 @@ def _are_whole(labels: Any) -> bool:
 
 
 def _check_splits(source: Mapping[Any, Any]) -> None:
-    unknown = next((name for name in source if canonical_split(name) is None), None)
-    if unknown is not None:
-        raise TaskError(f"There is no split {unknown!r}. Known names: {known_split_names()}.")
+    for name in source:
+        check_split(name)
     if not source:
         raise TaskError("The mapping from splits to data is empty.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,19 +19,25 @@ class TagScheme:
 
     `type_of` (C,) numbers the types of entities, -1 for outside; `opens` and `closes` tell which tags begin one
     whatever stands before, and end one whatever comes after. `prefixed` is False for plain tags ("PER", not "B-PER").
+    `types` are the names of the types.
     """
 
     type_of: np.ndarray
     opens: np.ndarray
     closes: np.ndarray
     prefixed: bool
+    types: tuple[str, ...]
+
+    def only(self, kind: int) -> TagScheme:
+        """The scheme in which all other types of entities are outside."""
+        return replace(self, type_of=np.where(self.type_of == kind, kind, -1))
 
 
 def tag_scheme(names: Sequence[str]) -> TagScheme | None:
     """The scheme of a set of tags, None where they do not mark entities.
 
     Known are IOB1, IOB2, IOBES and BILOU, whose rules do not contradict one another, and plain tags beside an "O".
-    Parts of speech are no entities: they have neither prefix nor "O".
+    Parts of speech are not entities: they have neither prefix nor "O".
 
     >>> tag_scheme(["B-PER", "I-PER", "O"]).type_of.tolist(), tag_scheme(["NOUN", "VERB"])
     ([0, 0, -1], None)
@@ -52,6 +58,7 @@ def tag_scheme(names: Sequence[str]) -> TagScheme | None:
         np.array([name in parts and parts[name][0] in _OPENS for name in names]),
         np.array([name in parts and parts[name][0] in _CLOSES for name in names]),
         prefixed,
+        tuple(types),
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hubscout.errors import TaskError
 from hubscout.optional import require
+from hubscout.tasks.assembly import opened_by
 from hubscout.tasks.reading import Table
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import LazyRows
 from hubscout.tasks.splitting import canonical_split, known_split_names
-from hubscout.tasks.table_rows import task_from_tables
+from hubscout.tasks.table_rows import TABLE_OPTIONS, task_from_tables
 from hubscout.tasks.task import Task
 
 SAVED_MARKS = ("dataset_dict.json", "state.json")
@@ -39,10 +38,39 @@ def from_hf(
 ) -> Task:
     """A task out of a `datasets` id, a folder that `save_to_disk` wrote, or a `Dataset` or `DatasetDict`.
 
-    Class labels get their names from the features; images and sounds stay encoded until they are asked for. The
-    columns are found as `from_table` finds them. A split whose labels are all -1 or missing, as in the test sets of
-    benchmarks, is left out and said.
+    Class labels get their names from the features; images and sounds stay encoded until they are asked for. A split
+    whose labels are all -1 or missing, as in the test sets of benchmarks, is left out and said.
+
+    Args:
+        source: the id, the folder or the object.
+        config: the configuration of a data set that has several.
+        revision: the version of a data set on the Hugging Face Hub.
+        image: the column of images; this and what follows as in `from_table`, and found in the same way if not given.
+        text: the column of texts, or two columns for pairs of texts.
+        audio: the column of sounds.
+        tokens: the column of lists of words.
+        label: the column of labels.
+        kind: classification, multilabel, regression or tagging.
+        split: the column that says which row is in which split; False ignores such a column.
+        separator: between the labels of a multi-label column.
+        name: what to call the task; the id by default.
+        validation_size: the fraction of the rows that is split off, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: a data set that cannot be loaded, that is streamed, or that has no train split.
+        MissingDependencyError: the package datasets is not installed.
+
+    Example:
+        >>> from_hf("stanfordnlp/imdb", text="text", label="label").target_names  # doctest: +SKIP
+        ('neg', 'pos')
+
     """
+    arguments = dict(locals())
     require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
     loaded = _load(source, config, revision) if isinstance(source, (str, Path)) else source
     notes: list[str] = []
@@ -51,28 +79,14 @@ def from_hf(
         tables.setdefault(part, []).append(dataset_table(dataset, part or "the data set"))
     if not tables:
         raise TaskError("The data set has no rows in any split.")
-    options: dict[str, Any] = {
-        "image": image,
-        "text": text,
-        "audio": audio,
-        "tokens": tokens,
-        "label": label,
-        "kind": kind,
-        "split": split,
-        "separator": separator,
-        "validation_size": validation_size,
-        "test_size": test_size,
-        "seed": seed,
-    }
     origin = None
     shown = "dataset"
     if isinstance(source, (str, Path)):
         local = Path(source).expanduser()
         place = str(local.absolute()) if local.is_dir() else str(source)
         shown = local.name if local.is_dir() else str(source)
-        plain = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
-        arguments = {"source": place, "config": config, "revision": revision, "name": name, **plain}
-        origin = {"constructor": "from_hf", "arguments": arguments}
+        origin = opened_by("from_hf", arguments, source=place)
+    options = {option: arguments[option] for option in TABLE_OPTIONS}
     return task_from_tables(tables, name=name or shown, source=origin, notes=notes, **options)
 
 
@@ -167,7 +181,7 @@ def _named(values: list[Any], feature: Any, datasets: Any) -> list[Any]:
     return values
 
 
-class DatasetColumn(Sequence[Any]):
+class DatasetColumn(LazyRows):
     """A column of a `Dataset`, read from its Arrow file row by row."""
 
     def __init__(self, dataset: Any, name: str) -> None:
@@ -176,7 +190,5 @@ class DatasetColumn(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        return self._dataset[int(index)][self._name]
+    def read(self, row: int) -> Any:
+        return self._dataset[row][self._name]

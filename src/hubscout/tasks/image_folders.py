@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hubscout.errors import TaskError
-from hubscout.tasks.assembly import assemble
+from hubscout.errors import TaskError, did_you_mean
+from hubscout.tasks.assembly import assemble, opened_by
 from hubscout.tasks.images import EXTENSIONS, PLUG_INS, Images, is_image_name, readable_endings
 from hubscout.tasks.labels import encode_classes
 from hubscout.tasks.splitting import canonical_split
@@ -27,12 +26,30 @@ def from_image_folder(
 ) -> Task:
     """Image classification from a folder per class: `folder/CLASS/*.jpg`, or `folder/SPLIT/CLASS/*.jpg`.
 
-    A class folder may have folders of its own. Splits are recognised by their names (train, val, test and their
-    like, also as a word of a name such as `seg_train`). A folder with nothing in it but one other folder of folders
-    is seen through, as archives often have it: `seg_train/seg_train/CLASS`. Without splits, `test_size` and
-    `validation_size` of the images are split off, stratified and seeded.
-    Images are read when they are asked for; opening reads each file once, for the fingerprint.
+    A class folder may have folders of its own. A folder with nothing in it but one other folder of folders is seen
+    through, as archives often have it: `seg_train/seg_train/CLASS`. Images are read when they are asked for; opening
+    reads each file once, for the fingerprint.
+
+    Args:
+        folder: the folder of the classes, or of the splits. Splits are recognised by their names (train, val, test and
+            their like, also as a word of a name such as `seg_train`).
+        name: what to call the task; the name of the folder by default.
+        validation_size: the fraction of the images that is split off, stratified, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task; what was guessed or left out is in its `notes`.
+
+    Raises:
+        TaskError: there is no such folder, it has no images in class folders, or only one class.
+
+    Example:
+        >>> from_image_folder("flowers/").kind  # doctest: +SKIP
+        'classification'
+
     """
+    arguments = dict(locals())
     root = check_folder(folder)
     notes: list[str] = []
     home = _see_through(root, notes)
@@ -66,16 +83,7 @@ def from_image_folder(
         target_names=target_names,
         splits={split: Split(Images(paths[split]), targets[split]) for split in paths},
         notes=notes,
-        source={
-            "constructor": "from_image_folder",
-            "arguments": {
-                "folder": str(root),
-                "name": name,
-                "validation_size": validation_size,
-                "test_size": test_size,
-                "seed": seed,
-            },
-        },
+        source=opened_by("from_image_folder", arguments, folder=str(root)),
         validation_size=validation_size,
         test_size=test_size,
         seed=seed,
@@ -83,13 +91,19 @@ def from_image_folder(
 
 
 def check_folder(folder: str | Path) -> Path:
-    """An existing folder, made absolute; the error for a missing one offers a neighbour of nearly that name."""
-    root = Path(folder).expanduser().absolute()
-    if root.is_dir():
-        return root
-    if root.exists():
+    """A folder that exists, made absolute."""
+    root = existing_path(folder)
+    if not root.is_dir():
         raise TaskError(f"{str(folder)!r} is a file; a folder was expected.")
-    raise TaskError(missing_path(root))
+    return root
+
+
+def existing_path(path: str | Path) -> Path:
+    """A path that exists, made absolute."""
+    full = Path(path).expanduser().absolute()
+    if not full.exists():
+        raise TaskError(missing_path(full))
+    return full
 
 
 def missing_path(path: Path) -> str:
@@ -98,8 +112,7 @@ def missing_path(path: Path) -> str:
     if not parent.is_dir():
         existing = next((str(folder) for folder in path.parents if folder.is_dir()), None)
         return f"There is no {str(path)!r}" + (f": of this path only {existing!r} exists." if existing else ".")
-    near = difflib.get_close_matches(path.name, os.listdir(parent), n=1)
-    return f"There is no {str(path)!r}." + (f" Did you mean {str(parent / near[0])!r}?" if near else "")
+    return f"There is no {str(path)!r}.{did_you_mean(path.name, os.listdir(parent), f'{parent}{os.sep}')}"
 
 
 def walk(folder: Path, *, apart_from: Sequence[Path] = (), unfollowed: list[Path] | None = None) -> Iterator[Path]:
@@ -161,7 +174,7 @@ def _left_out(endings: Mapping[str, int]) -> list[str]:
     others = {ending: count for ending, count in endings.items() if ending not in PLUG_INS}
     if others:
         listed = ", ".join(ending or "no ending" for ending in sorted(others)[:5])
-        notes.append(f"{sum(others.values()):,} files in class folders are no images and are left out ({listed})")
+        notes.append(f"{sum(others.values()):,} files in class folders are not images and are left out ({listed})")
     return notes
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.optional import require
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import LazyRows
 from hubscout.tasks.task_fingerprint import content_digest
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _to_eight_bits(pixels: np.ndarray) -> np.ndarray:
     return np.clip(np.round(values * (255.0 / top)), 0, 255).astype(np.uint8)
 
 
-class Images(Sequence[Any]):
+class Images(LazyRows):
     """Images as RGB: each a path (relative to `root`), bytes, Hugging Face's mapping of `bytes` and `path`, a Pillow
     image, or a uint8 array (height, width) or (height, width, channels).
 
@@ -136,10 +136,7 @@ class Images(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.encoded)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        row = range(len(self))[index]
+    def read(self, row: int) -> Any:
         value = self.encoded[row]
         if _is_encoded(value):
             return decode(*self._read(value, row))
@@ -205,7 +202,7 @@ def read_bytes(path: Path, where: str) -> bytes:
     try:
         # Reading from a pipe would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

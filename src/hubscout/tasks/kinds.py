@@ -291,7 +291,7 @@ def _named(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not 0 <= value < len(names):
             raise TaskError(
-                f"The label {int(value)} is no id into the {len(names)} target names (0 to {len(names) - 1})."
+                f"The label {int(value)} is not an id into the {len(names)} target names (0 to {len(names) - 1})."
             )
         return str(names[int(value)])
     return value

@@ -35,7 +35,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """A float, or None for what is no number. A blank or NaN is NaN."""
+    """A float, or None for what is not a number. A blank or NaN is NaN."""
     if isinstance(value, (bool, np.bool_, int, float, np.number)):
         try:
             return float(value)
@@ -142,9 +142,14 @@ def encode_classes(
         part: [class_name(value, f" ({part}, row {row})") for row, value in enumerate(values)]
         for part, values in parts.items()
     }
-    chosen = sort_names(name for values in named.values() for name in values) if names is None else tuple(names)
-    places = {name: place for place, name in enumerate(chosen)}
+    chosen, places = _numbered((name for values in named.values() for name in values), names)
     return chosen, {part: _look_up(values, places, part) for part, values in named.items()}
+
+
+def _numbered(found: Iterable[str], names: Sequence[str] | None) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The names of classes, those given or else those found, and the id of each."""
+    chosen = sort_names(found) if names is None else tuple(names)
+    return chosen, {name: place for place, name in enumerate(chosen)}
 
 
 def _look_up(values: Sequence[str], places: Mapping[str, int], part: str) -> np.ndarray:
@@ -160,7 +165,7 @@ def check_lists(rows: Sequence[Any], what: str, part: str) -> None:
     """Every row is a list."""
     for row, value in enumerate(rows):
         if not isinstance(value, (list, tuple)) and not (isinstance(value, np.ndarray) and value.ndim == 1):
-            raise TaskError(f"The {what} must be a list a row; {part}, row {row} is {value!r:.60}.")
+            raise TaskError(f"The {what} must be one list per row; {part}, row {row} is {value!r:.60}.")
 
 
 def encode_tags(
@@ -171,10 +176,7 @@ def encode_tags(
         check_lists(rows, "tags", part)
     _check_one_family({part: (tag for row in rows for tag in row) for part, rows in parts.items()})
     named = {part: [[class_name(tag, f" ({part})") for tag in row] for row in rows] for part, rows in parts.items()}
-    chosen = (
-        sort_names(tag for rows in named.values() for row in rows for tag in row) if names is None else tuple(names)
-    )
-    places = {name: place for place, name in enumerate(chosen)}
+    chosen, places = _numbered((tag for rows in named.values() for row in rows for tag in row), names)
     return chosen, {part: [_look_up(row, places, part) for row in rows] for part, rows in named.items()}
 
 
@@ -207,10 +209,7 @@ def encode_label_sets(
     named = {
         part: [[class_name(label, f" ({part})") for label in row] for row in rows] for part, rows in listed.items()
     }
-    chosen = (
-        sort_names(name for rows in named.values() for row in rows for name in row) if names is None else tuple(names)
-    )
-    places = {name: place for place, name in enumerate(chosen)}
+    chosen, places = _numbered((name for rows in named.values() for row in rows for name in row), names)
     matrices = {}
     for part, rows in named.items():
         matrix = np.zeros((len(rows), len(chosen)), dtype=np.int64)
@@ -248,7 +247,7 @@ def _label_list(value: Any, separator: str, part: str, row: int) -> list[Any]:
 
 
 def encode_indicators(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: str) -> np.ndarray:
-    """A 0/1 matrix out of one column a label."""
+    """A 0/1 matrix out of one column per label."""
     matrix = encode_numbers(rows, columns, part)
     wrong = np.argwhere((matrix != 0) & (matrix != 1))
     if len(wrong):
@@ -260,7 +259,7 @@ def encode_indicators(rows: Sequence[Sequence[Any]], columns: Sequence[str], par
 
 
 def encode_numbers(rows: Sequence[Sequence[Any]], columns: Sequence[str], part: str) -> np.ndarray:
-    """Real targets (n, C) in float64; an error names the first value that is no finite number."""
+    """Real targets (n, C) in float64; an error names the first value that is not a finite number."""
     matrix = np.empty((len(rows), len(columns)), dtype=np.float64)
     for row, values in enumerate(rows):
         for column, value in enumerate(values):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from hubscout.errors import TaskError
 from hubscout.tasks.data_objects import constructor_of_object
-from hubscout.tasks.image_folders import from_image_folder, missing_path, walk
+from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.remote import is_url, open_url
 from hubscout.tasks.task import Task
 
-CONSTRUCTORS = ("from_image_folder", "from_table", "from_hf", "from_conll")
+CONSTRUCTORS = {"from_image_folder": "image_folders", "from_table": "tables", "from_hf": "hf", "from_conll": "conll"}
+"""Those that read files, which a task can be opened with again, and their modules."""
+_HOMES = {**CONSTRUCTORS, "from_pair": "data_objects", "from_torch_dataset": "data_objects"}
 _ONLY_KIND = {"from_image_folder": "classification", "from_conll": "tagging"}
+_COLUMN_OPTIONS = ("label", "image", "text", "split", "audio", "tokens", "image_root")
+"""What only a table has."""
 # A folder with very many files is known for an image folder long before its end.
 _FILES_LOOKED_AT = 2000
 
@@ -96,7 +101,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
         if is_conll_name(path):
             return "from_conll"
         raise TaskError(
-            f"{str(path)!r} is no data that is understood: expected CSV, TSV, JSONL, JSON or Parquet, a token file "
+            f"{str(path)!r} cannot be read as data: expected CSV, TSV, JSONL, JSON or Parquet, a token file "
             "(.txt, .conll), or a folder."
         )
     if is_saved_dataset(path):
@@ -106,7 +111,7 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
         raise TaskError(f"The folder {str(path)!r} is empty.")
     has_tables = bool(tables_in(path))
     # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
-    names_columns = any(option in (options or {}) for option in ("label", "image", "text", "split", "audio", "tokens"))
+    names_columns = any(option in (options or {}) for option in _COLUMN_OPTIONS)
     if has_tables and (names_columns or not _has_class_folders(path)):
         return "from_table"
     if (
@@ -147,35 +152,23 @@ def reopen(source: Mapping[str, Any]) -> Task:
     return task
 
 
-def _constructor(name: str) -> Callable[..., Task]:
-    if name == "from_image_folder":
-        return from_image_folder
-    if name == "from_table":
-        from hubscout.tasks.tables import from_table
-
-        return from_table
-    if name == "from_conll":
-        from hubscout.tasks.conll import from_conll
-
-        return from_conll
-    if name in ("from_pair", "from_torch_dataset"):
-        from hubscout.tasks import data_objects
-
-        return getattr(data_objects, name)
-    from hubscout.tasks.hf import from_hf
-
-    return from_hf
-
-
 def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
     """Call a constructor; with an unknown option, say which there are."""
-    function = _constructor(name)
+    function = getattr(importlib.import_module(f"hubscout.tasks.{_HOMES[name]}"), name)
     first, *known = inspect.signature(function).parameters
     if name in ("from_pair", "from_torch_dataset"):
         from hubscout.tasks.array_tasks import from_arrays
 
         known = ["labels", *list(inspect.signature(from_arrays).parameters)[2:]]
     unknown = [option for option in options if option not in known and not (source is None and option == first)]
+    if unknown and name == "from_image_folder" and unknown[0] in _COLUMN_OPTIONS:
+        value = options[unknown[0]]
+        named = repr(value) if isinstance(value, str) else repr(",".join(map(str, value)))
+        raise TaskError(
+            f"{unknown[0]}={named}: this names a column of a table, and the data is a folder of images. The label of "
+            "an image is the name of the sub-folder that it is in: leave the option out, or give a CSV file with a "
+            "column of paths and a column of labels."
+        )
     if unknown:
         raise TaskError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
     return function(**options) if source is None else function(source, **options)

@@ -14,7 +14,7 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.optional import require
 from hubscout.tasks.limits import check_shape, too_large, unpacked_limit_bytes
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import LazyRows
 
 # Columns of bytes up to this size are held in memory (as one block, not as objects); larger ones are read by row group.
 _LARGEST_IN_MEMORY_BYTES = 1 << 30
@@ -176,7 +176,7 @@ def _to_list(pyarrow: Any, column: Any, kind: Any) -> list[Any]:
     return found
 
 
-class ArrowColumn(Sequence[Any]):
+class ArrowColumn(LazyRows):
     """A column in Arrow's memory; a value becomes a Python object when it is asked for."""
 
     def __init__(self, column: Any) -> None:
@@ -185,13 +185,11 @@ class ArrowColumn(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._column)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        return self._column[int(index)].as_py()
+    def read(self, row: int) -> Any:
+        return self._column[row].as_py()
 
 
-class RowGroups(Sequence[Any]):
+class RowGroups(LazyRows):
     """A column too large for memory: row groups are read as they are needed, and the last few are kept."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -216,10 +214,7 @@ class RowGroups(Sequence[Any]):
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        row = range(len(self))[index]
+    def read(self, row: int) -> Any:
         group = int(np.searchsorted(self._ends, row, side="right"))
         # The file handle is shared: one reader at a time.
         with self._lock:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import LazyRows
 
 _CHANNELS = (1, 3, 4)
 _SMALLEST_SIDE = 8
@@ -66,7 +66,7 @@ def _scale(inputs: Sequence[Any], origin: str) -> float:
         raise TaskError(
             f"The image arrays of {origin} hold values from {low:.3g} to {high:.3g}; images are uint8, or floats "
             "within 0 to 1 or 0 to 255. If they are normalised, give them as they were before: every model normalises "
-            'in its own way. If they are no images, say modality="array".'
+            'in its own way. If they are not images, say modality="array".'
         )
     return 255.0 if high <= 1 else 1.0
 
@@ -75,7 +75,7 @@ def _channels_first(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] not in _CHANNELS and shape[0] in _CHANNELS
 
 
-class PixelArrays(Sequence[Any]):
+class PixelArrays(LazyRows):
     """Image arrays as uint8, height × width × channels, each brought there when it is asked for."""
 
     def __init__(self, arrays: Sequence[Any], scale: float, origin: str) -> None:
@@ -84,15 +84,13 @@ class PixelArrays(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.arrays)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        array = as_array(self.arrays[index])
+    def read(self, row: int) -> Any:
+        array = as_array(self.arrays[row])
         if _channels_first(array.shape):
             array = np.moveaxis(array, 0, -1)
         if array.dtype == np.uint8:
             return array
         scaled = np.round(array.astype(np.float64) * self.scale)
         if not (np.isfinite(scaled).all() and scaled.min() >= 0 and scaled.max() <= 255):
-            raise TaskError(f"The image array in {self.origin}, row {index}, holds values outside 0 to 255.")
+            raise TaskError(f"The image array in {self.origin}, row {row}, holds values outside 0 to 255.")
         return scaled.astype(np.uint8)

@@ -54,7 +54,7 @@ def read_table(path: Path, *, encoding: str = "utf-8", delimiter: str | None = N
     """Read one file by its ending."""
     form = table_format(path)
     if form is None:
-        raise TaskError(f"{str(path)!r} is no table: expected one of {', '.join(FORMATS)}, also with .gz after it.")
+        raise TaskError(f"{str(path)!r} is not a table: expected one of {', '.join(FORMATS)}, also with .gz after it.")
     if not path.is_file():
         raise TaskError(missing_path(path))
     if form == "parquet":
@@ -83,7 +83,7 @@ def read_text(path: Path, encoding: str) -> str:
         ) from error
     except LookupError as error:
         raise TaskError(
-            f"encoding={encoding!r} is no encoding that Python knows, such as 'utf-8' or 'latin-1'."
+            f"encoding={encoding!r} is not an encoding that Python knows, such as 'utf-8' or 'latin-1'."
         ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise TaskError(f"{str(path)!r} cannot be read: {error}.") from error

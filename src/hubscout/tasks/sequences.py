@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -12,7 +13,20 @@ import numpy as np
 from hubscout.tasks.task_fingerprint import content_digest
 
 
-class Rows(Sequence[Any]):
+class LazyRows(Sequence[Any]):
+    """A sequence that reads a row when it is asked for; a slice is a choice of rows, none of which is read."""
+
+    @abstractmethod
+    def read(self, row: int) -> Any:
+        """The row at a place from 0 to the length."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self, np.arange(len(self))[index])
+        return self.read(range(len(self))[index])
+
+
+class Rows(LazyRows):
     """Some rows of another sequence, in the order of `rows`.
 
     >>> list(Rows("abcd", [3, 0]))
@@ -28,19 +42,15 @@ class Rows(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        return self.base[int(self.rows[index])]
+    def read(self, row: int) -> Any:
+        return self.base[int(self.rows[row])]
 
     def digest(self, row: int) -> bytes:
         """The content digest of one row."""
-        digest = getattr(self.base, "digest", None)
-        chosen = int(self.rows[row])
-        return content_digest(self.base[chosen]) if digest is None else digest(chosen)
+        return _digest(self.base, int(self.rows[row]))
 
 
-class Chained(Sequence[Any]):
+class Chained(LazyRows):
     """Several sequences, one after another.
 
     >>> list(Chained(["ab", "c"]))
@@ -55,27 +65,19 @@ class Chained(Sequence[Any]):
         return self._ends[-1] if self._ends else 0
 
     def _locate(self, row: int) -> tuple[Sequence[Any], int]:
-        if row < 0:
-            row += len(self)
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
         part = bisect.bisect_right(self._ends, row)
         return self.parts[part], row - (self._ends[part - 1] if part else 0)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        part, row = self._locate(int(index))
-        return part[row]
+    def read(self, row: int) -> Any:
+        part, place = self._locate(row)
+        return part[place]
 
     def digest(self, row: int) -> bytes:
         """The content digest of one row."""
-        part, row = self._locate(row)
-        digest = getattr(part, "digest", None)
-        return content_digest(part[row]) if digest is None else digest(row)
+        return _digest(*self._locate(row))
 
 
-class Pairs(Sequence[tuple[Any, Any]]):
+class Pairs(LazyRows):
     """Two equally long sequences, row by row.
 
     >>> Pairs(["a"], ["b"])[0]
@@ -88,10 +90,8 @@ class Pairs(Sequence[tuple[Any, Any]]):
     def __len__(self) -> int:
         return len(self.first)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Rows(self, np.arange(len(self))[index])
-        return (self.first[index], self.second[index])
+    def read(self, row: int) -> tuple[Any, Any]:
+        return (self.first[row], self.second[row])
 
 
 def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
@@ -101,3 +101,8 @@ def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     if all(isinstance(part, list) for part in parts):
         return [value for part in parts for value in part]
     return Chained(parts)
+
+
+def _digest(values: Sequence[Any], row: int) -> bytes:
+    own = getattr(values, "digest", None)
+    return content_digest(values[row]) if own is None else own(row)

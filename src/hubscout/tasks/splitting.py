@@ -30,6 +30,14 @@ def canonical_split(name: object) -> str | None:
     return _CANONICAL.get(str(name).strip().lower().replace("-", "").replace("_", ""))
 
 
+def check_split(name: object) -> str:
+    """The name we use for a split that the user named."""
+    found = canonical_split(name)
+    if found is None:
+        raise TaskError(f"There is no split {name!r}. Known names: {known_split_names()}.")
+    return found
+
+
 def known_split_names() -> str:
     """Every name that is understood, for messages."""
     return "; ".join(f"{name} ({', '.join(aliases[1:])})" for name, aliases in _ALIASES.items())

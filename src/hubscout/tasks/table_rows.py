@@ -22,44 +22,38 @@ from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.task import Split, Task
 from hubscout.tasks.unlabelled import unlabelled_rows
 
+_INPUT_ROLES = ("image", "text", "audio", "tokens")
+TABLE_OPTIONS = (*_INPUT_ROLES, "label", "kind", "split", "separator", "validation_size", "test_size", "seed")
+"""The options that every constructor which reads columns has, and `task_from_tables` takes."""
+
 
 def task_from_tables(
     tables: Mapping[str | None, Sequence[Table]],
     *,
     name: str,
     source: Mapping[str, Any] | None,
-    image: str | None = None,
-    text: str | Sequence[str] | None = None,
-    audio: str | None = None,
-    tokens: str | None = None,
     label: str | Sequence[str] | None = None,
     kind: str | None = None,
     split: str | bool | None = None,
     separator: str | None = None,
     notes: Sequence[str] = (),
-    **splitting: Any,
+    **options: Any,
 ) -> Task:
-    """A task out of tables by split; under None, tables that do not say by themselves which split they are."""
+    """A task out of tables by split; under None, tables that do not say by themselves which split they are.
+
+    `options` are the others of `TABLE_OPTIONS`.
+    """
+    given = {role: options.pop(role, None) for role in _INPUT_ROLES}
     check_choice("kind", kind, tuple(KINDS))
     if split is True:
         raise TaskError("split= takes the name of a column, or False to ignore such a column.")
     said = list(notes)
     first = next(iter(tables.get("train", ())), None) or next(one for ones in tables.values() for one in ones)
-    roles = find_roles(
-        first,
-        image=image,
-        text=text,
-        audio=audio,
-        tokens=tokens,
-        label=label,
-        split=split,
-        split_by_file=None not in tables,
-        notes=said,
-    )
+    roles = find_roles(first, given, label=label, split=split, split_by_file=None not in tables, notes=said)
     if roles.split is not None:
         everything = [one for ones in tables.values() for one in ones]
         parts = _by_column(everything, roles, said)
-        if set(parts) == {"train"} and (splitting.get("validation_size") or splitting.get("test_size")):
+        if set(parts) == {"train"} and (options.get("validation_size") or options.get("test_size")):
             said.append(
                 f"column {roles.split!r} marks every row as train; rows to validate and test on are taken from these "
                 "all the same, unless validation_size=0 and test_size=0 say otherwise"
@@ -91,7 +85,7 @@ def task_from_tables(
         splits=splits,
         notes=said,
         source=source,
-        **splitting,
+        **options,
     )
 
 
@@ -141,7 +135,7 @@ def _by_column(tables: Sequence[Table], roles: Roles, notes: list[str]) -> dict[
         part = canonical_split(value)
         if part is None:
             raise TaskError(
-                f"The column {roles.split!r} holds {value!r:.60} (row {row}), which is no split that is known. Known "
+                f"The column {roles.split!r} holds {value!r:.60} (row {row}), which is not the name of a split. Known "
                 f"names: {known_split_names()}. Say split=False to ignore the column."
             )
         rows.setdefault(part, []).append(row)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.image_folders import check_folder, missing_path
+from hubscout.tasks.assembly import opened_by
+from hubscout.tasks.image_folders import check_folder, existing_path
 from hubscout.tasks.reading import Table, frame_table, read_table, table_format
-from hubscout.tasks.splitting import canonical_split, known_split_names
-from hubscout.tasks.table_rows import task_from_tables
+from hubscout.tasks.splitting import canonical_split, check_split
+from hubscout.tasks.table_rows import TABLE_OPTIONS, task_from_tables
 from hubscout.tasks.task import Task
 
 
@@ -36,55 +37,56 @@ def from_table(
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Task:
-    """A task out of a table, or of one table a split.
-
-    `source` is a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file a split
-    (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists of
-    files, or a data frame of pandas or polars, or a mapping to those.
-
-    Columns: one of `image` (paths, or bytes), `text` (one column, or two for pairs), `audio`, `tokens` (lists of
-    words) holds the inputs, `label` the labels; several are real-valued columns, or 0/1 columns of a multi-label
-    task. Paths start from `image_root`, or else from the folder of the file. `split` names the column that says which
-    row is in which split; False ignores such a column. What is not given is guessed and said in `task.notes`; so is
-    `kind`. `separator` stands between the labels of a multi-label column (`;`, `|` or `,` by default).
+    """A task out of a table, or of one table per split.
 
     Rows without a label, or without a value in the `split` column that was named, are left out and counted in the
-    notes.
+    notes. What is not given is guessed, and said in the notes.
+
+    Args:
+        source: a file (CSV, TSV, JSONL, JSON, Parquet; text formats also as `.gz`), a folder with one file per split
+            (`train.csv`, `pets-test.parquet`, `train-00000-of-00002.parquet`), a mapping from splits to files or lists
+            of files, a data frame of pandas or polars, or a mapping from splits to those.
+        image: the column of images, paths or bytes. One of `image`, `text`, `audio` and `tokens` holds the inputs.
+        text: the column of texts, or two columns for pairs of texts.
+        audio: the column of sounds.
+        tokens: the column of lists of words.
+        label: the column of labels; several are real-valued columns, or 0/1 columns of a multi-label task.
+        kind: classification, multilabel, regression or tagging.
+        split: the column that says which row is in which split; False ignores such a column.
+        separator: between the labels of a multi-label column; `;`, `|` or `,` by default.
+        encoding: of text files.
+        delimiter: between the cells of a CSV file.
+        image_root: the folder that paths of images start from; that of the file by default.
+        name: what to call the task; the name of the file by default.
+        validation_size: the fraction of the rows that is split off, where there is no validation split.
+        test_size: the same for test.
+        seed: of these splits.
+
+    Returns:
+        The task.
+
+    Raises:
+        TaskError: a file that cannot be read, a column that is not there, or labels of a wrong kind.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"text": [f"film {i}" for i in range(10)], "label": ["good", "bad"] * 5})
+        >>> from_table(frame, text="text", label="label").target_names
+        ('bad', 'good')
+
     """
+    arguments = dict(locals())
     files = table_files(source)
     root = None if image_root is None else check_folder(image_root)
     tables = {
         part: [_read(one, root, encoding=encoding, delimiter=delimiter) for one in ones] for part, ones in files.items()
     }
-    on_disk = all(isinstance(one, Path) for ones in files.values() for one in ones)
-    options: dict[str, Any] = {
-        "image": image,
-        "text": text,
-        "audio": audio,
-        "tokens": tokens,
-        "label": label,
-        "kind": kind,
-        "split": split,
-        "separator": separator,
-        "validation_size": validation_size,
-        "test_size": test_size,
-        "seed": seed,
-    }
     origin = None
-    if on_disk:
+    if all(isinstance(one, Path) for ones in files.values() for one in ones):
         paths: Any = {part: [str(one) for one in ones] for part, ones in files.items() if part is not None}
-        plain = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
-        origin = {
-            "constructor": "from_table",
-            "arguments": {
-                "source": paths or str(files[None][0]),
-                **plain,
-                "encoding": encoding,
-                "delimiter": delimiter,
-                "image_root": None if root is None else str(root),
-                "name": name,
-            },
-        }
+        found = {"source": paths or str(files[None][0]), "image_root": None if root is None else str(root)}
+        origin = opened_by("from_table", arguments, **found)
+    options = {option: arguments[option] for option in TABLE_OPTIONS}
     return task_from_tables(tables, name=name or _name(source, files), source=origin, **options)
 
 
@@ -93,11 +95,9 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
     if isinstance(source, Mapping):
         files: dict[str | None, list[Any]] = {}
         for part, ones in source.items():
-            split = canonical_split(part)
-            if split is None:
-                raise TaskError(f"There is no split {part!r}. Known names: {known_split_names()}.")
             listed = [ones] if isinstance(ones, (str, Path)) or is_frame(ones) else list(ones)
-            files.setdefault(split, []).extend(one if is_frame(one) else _absolute(one) for one in listed)
+            found = [one if is_frame(one) else existing_path(one) for one in listed]
+            files.setdefault(check_split(part), []).extend(found)
         if not any(files.values()):
             raise TaskError("The mapping from splits to files is empty.")
         return files
@@ -107,15 +107,14 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
         raise TaskError(
             f"A table must be a path, a mapping from splits to paths, or a data frame; it was {source!r:.60}."
         )
-    path = _absolute(source)
+    path = existing_path(source)
     if not path.is_dir():
         return {None: [path]}
     tables = tables_in(path)
     if not tables:
         raise TaskError(f"The folder {str(path)!r} has no tables (CSV, TSV, JSONL, Parquet).")
-    found: dict[Any, list[Any]] = dict(split_files(tables))
-    if found:
-        return dict(found)
+    if by_split := split_files(tables):
+        return {part: list(paths) for part, paths in by_split.items()}
     if len(tables) == 1:
         return {None: list(tables)}
     raise TaskError(
@@ -156,13 +155,6 @@ def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
 def is_frame(value: Any) -> bool:
     """Whether a value is a data frame of pandas or polars."""
     return hasattr(value, "columns") and (hasattr(value, "iloc") or hasattr(value, "get_column"))
-
-
-def _absolute(path: str | Path) -> Path:
-    full = Path(path).expanduser().absolute()
-    if not full.exists():
-        raise TaskError(missing_path(full))
-    return full
 
 
 def _read(one: Any, root: Path | None, *, encoding: str, delimiter: str | None) -> Table:

@@ -84,35 +84,38 @@ class Task:
 
     @classmethod
     def from_image_folder(cls, folder: str | Path, **options: Any) -> Task:
-        """A folder per class, or those inside `train`, `validation` and `test`; see `folder.from_image_folder`."""
+        """A folder per class, or those inside `train`, `validation` and `test`.
+
+        Options are those of `hubscout.tasks.image_folders.from_image_folder`.
+        """
         from hubscout.tasks.image_folders import from_image_folder
 
         return from_image_folder(folder, **options)
 
     @classmethod
     def from_table(cls, source: Any, **options: Any) -> Task:
-        """CSV, TSV, JSONL or Parquet files, or data frames; see `table.from_table`."""
+        """CSV, TSV, JSONL or Parquet files, or data frames; see `hubscout.tasks.tables.from_table`."""
         from hubscout.tasks.tables import from_table
 
         return from_table(source, **options)
 
     @classmethod
     def from_hf(cls, source: Any, **options: Any) -> Task:
-        """A `datasets` id, a folder that `save_to_disk` wrote, or the object itself; see `hf.from_hf`."""
+        """A `datasets` id, a folder that `save_to_disk` wrote, or the object; see `hubscout.tasks.hf.from_hf`."""
         from hubscout.tasks.hf import from_hf
 
         return from_hf(source, **options)
 
     @classmethod
     def from_conll(cls, source: Any, **options: Any) -> Task:
-        """Token files, a word and its tags a line; see `conll.from_conll`."""
+        """Token files, one word and its tags per line; see `hubscout.tasks.conll.from_conll`."""
         from hubscout.tasks.conll import from_conll
 
         return from_conll(source, **options)
 
     @classmethod
     def from_arrays(cls, inputs: Any, labels: Any, **options: Any) -> Task:
-        """Inputs and labels in memory; see `arrays.from_arrays`."""
+        """Inputs and labels in memory; see `hubscout.tasks.array_tasks.from_arrays`."""
         from hubscout.tasks.array_tasks import from_arrays
 
         return from_arrays(inputs, labels, **options)
@@ -125,10 +128,26 @@ class Task:
         return reopen(source)
 
     def subset(self, n: int | str, seed: int = 0) -> Task:
-        """The task with `n` rows of train (sentences, for tagging), such as 2000 or "2k"; the rest stays whole.
+        """The task with fewer rows of train; validation and test stay whole.
 
-        Stratified: classes keep their proportions, and each has a row if `n` allows. With one seed a smaller subset
-        is part of a larger one.
+        Classes keep their proportions, and each has a row if `n` allows. With one seed a smaller subset is part of a
+        larger one.
+
+        Args:
+            n: how many rows (sentences, for tagging), such as 2000 or "2k".
+            seed: of the choice.
+
+        Returns:
+            The task, or itself where it has no more rows than that.
+
+        Raises:
+            TaskError: `n` is not a whole number of at least 1.
+
+        Example:
+            >>> task = Task.from_arrays(np.eye(100), ["cat", "dog"] * 50)
+            >>> len(task.train), len(task.subset(20).train)
+            (70, 20)
+
         """
         if isinstance(n, str):
             n = parse_limit(n, "n", least=1)

@@ -71,7 +71,7 @@ def _feed(digest: Any, value: Any) -> None:
 
 
 def row_digests(inputs: Sequence[Any]) -> Iterable[bytes]:
-    """One digest a row. Sequences that read files have their own `digest(row)`, which runs in a few threads."""
+    """One digest per row. Sequences that read files have their own `digest(row)`, which runs in a few threads."""
     digest = getattr(inputs, "digest", None)
     # A choice of rows has a digest too; threads are for what lies on disk, and only slow down what is in memory.
     if digest is None or not hasattr(getattr(inputs, "base", inputs), "digest"):

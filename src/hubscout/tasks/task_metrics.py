@@ -198,8 +198,8 @@ def guess_values(
     found = values(kind, said, targets, groups=groups, target_names=target_names)
     if "mean_average_precision" in found:
         # Of one and the same score for all it is that of a random order.
-        shares = (targets > 0).mean(axis=0)
-        found["mean_average_precision"] = float(shares[shares > 0].mean()) if (shares > 0).any() else 0.0
+        frequency = (targets > 0).mean(axis=0)
+        found["mean_average_precision"] = float(frequency[frequency > 0].mean()) if frequency.any() else 0.0
     return found
 
 

@@ -65,7 +65,7 @@ def _check_train(train: np.ndarray) -> None:
 
 
 def _numbers(values: Sequence[Any]) -> np.ndarray | None:
-    """Labels as floats, NaN where one is missing; None where some are no numbers."""
+    """Labels as floats, NaN where one is missing; None where some are not numbers."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.astype(np.float64) if values.ndim == 1 else None
     numbers = np.empty(len(values))

@@ -12,6 +12,7 @@ from hubscout.tuning.arguments import TuningArguments
 
 if TYPE_CHECKING:
     from hubscout.tuning.methods import METHODS
+    from hubscout.tuning.model_soup import soup
     from hubscout.tuning.tuned import Predictions, Tuned
     from hubscout.tuning.tuning_run import tune
 
@@ -19,10 +20,11 @@ _HOMES = {
     "METHODS": "hubscout.tuning.methods",
     "Predictions": "hubscout.tuning.tuned",
     "Tuned": "hubscout.tuning.tuned",
+    "soup": "hubscout.tuning.model_soup",
     "tune": "hubscout.tuning.tuning_run",
 }
 
-__all__ = ["METHODS", "Predictions", "Tuned", "TuningArguments", "tune"]
+__all__ = ["METHODS", "Predictions", "Tuned", "TuningArguments", "soup", "tune"]
 
 
 def __getattr__(name: str) -> Any:

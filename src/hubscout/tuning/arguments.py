@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
+from hubscout.amounts import parse_seconds
 from hubscout.errors import InputError
 from hubscout.tuning.rates import default_optimizer, rates_of
 
@@ -23,6 +24,7 @@ _RUNTIME_FIELDS = frozenset(
         "log_every_steps",
         "micro_batch_size",
         "processes",
+        "shown_samples",
         "trackers",
         "workers",
     }
@@ -48,6 +50,10 @@ class TuningArguments:
     """Passes over the train split."""
     steps: int | None = None
     """Optimiser steps in all; overrides `epochs`."""
+    budget: float | str | None = None
+    """Time for the whole run, in seconds or as a text such as `20min`, in place of `epochs` and `steps`. How many steps
+    there is time for is planned from the pace of the first ones; the cool-down of `wsd`, measuring and saving end with
+    the budget. A resumed run counts the time that was spent before."""
     batch_size: int = 48
     """Samples an optimiser step sees, over all processes and micro-batches: the number of processes changes the speed
     and not the result. An epoch is cut into equal batches of at most this size: none is left with one sample."""
@@ -69,10 +75,10 @@ class TuningArguments:
     """Of `sgd`."""
     weight_decay: float = 1e-4
     """L2 for `sgd`, decoupled for `adamw`; biases and norms are spared under `adamw`."""
-    schedule: Literal["cosine", "step", "constant", "wsd"] = "cosine"
-    """Of the learning rates. `step` divides them by ten at 60% and 85% of the steps. `wsd` (warm-up, stable, decay)
-    keeps them constant and lets them fall linearly in the last `cooldown` of the steps: a run can be prolonged from
-    any step of its stable part."""
+    schedule: Literal["auto", "cosine", "step", "constant", "wsd"] = "auto"
+    """Of the learning rates. `auto`: `wsd` under a `budget`, else `cosine`. `step` divides them by ten at 60% and 85%
+    of the steps. `wsd` (warm-up, stable, decay) keeps them constant and lets them fall linearly in the last `cooldown`
+    of the steps: a run can be prolonged from any step of its stable part."""
     cooldown: float = 0.2
     """Share of the steps in which the rates fall under `wsd`."""
     warmup: float = 0.0
@@ -83,7 +89,12 @@ class TuningArguments:
     """How often a run that diverges starts anew, each time at a fifth of its learning rates. 0: divergence is an error.
     """
     label_smoothing: float = 0.0
-    """For classification and tagging."""
+    """Share of each target that goes to all classes alike; for several labels, to yes and no alike."""
+    mixup: float | None = None
+    """α of mixup: train on w·x + (1 − w)·x' and w·y + (1 − w)·y', w ~ Beta(α, α); for images and arrays. 0.2
+    in its paper."""
+    ema: float | None = None
+    """Decay of a moving average of the weights, such as 0.99: the average is what is validated, kept and saved."""
 
     augment: Literal["standard", "none"] = "standard"
     """`standard`: what the model's own preprocessing says; `none`: the inputs as they are ranked."""
@@ -102,17 +113,21 @@ class TuningArguments:
 
     trade_off: float | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
-    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1; logit-kd: 1). 0 is fine-tuning, bit for bit."""
-    teacher_targets: Literal["cached", "left-out", "live"] = "cached"
+    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1; logit-kd, distill-weighted: 1). 0 is fine-tuning, bit for bit."""
+    teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
-    `live`: they see the augmented inputs at each step, as in the paper."""
-    teacher_weights: Literal["softmax", "bayes-factor", "precision"] = "softmax"
-    """How b-tuning mixes its teachers; see `hubscout.tuning.teacher_panel.mixing_weights`."""
+    `live`: they see the augmented inputs at each step, as in the paper. `views`: before tuning, they see
+    `teacher_views` augmented views of each image, and the model is shown the same views in turn: live teachers at
+    cached cost."""
+    teacher_views: int = 4
+    """How many views of each image with `teacher_targets="views"`: so many passes of each teacher over the data."""
+    teacher_weights: Literal["softmax", "bayes-factor", "precision", "uniform"] = "softmax"
+    """How teachers are mixed; `uniform`: all alike; see `hubscout.tuning.teacher_panel.mixing_weights`."""
     temperature: float = 0.1
     """Of the softmax over the teachers' LogME."""
     kd_temperature: float = 2.0
-    """T of `logit-kd`: how far both answers are flattened before they are compared."""
+    """T of `logit-kd` and `distill-weighted`: how far both answers are flattened before they are compared."""
     zoo_lite: bool = False
     """Zoo-Tuning with one set of gates for all inputs, which merges into a plain network afterwards."""
     zoo_start: float = 0.8
@@ -148,6 +163,9 @@ class TuningArguments:
     """For the intervals of the reported metrics."""
     confidence: float = 0.95
     """Of those intervals."""
+    shown_samples: int = 24
+    """How many test samples, of the worst predicted and of the probably mislabelled each, are kept with the run for its
+    report, as thumbnails or texts. 0: none, for a folder that others will see."""
     checkpoint_every_steps: int | None = None
     """None: at each validation."""
     keep_checkpoints: int = 2
@@ -155,7 +173,8 @@ class TuningArguments:
     log_every_steps: int = 10
     """How often losses are read back from the device and written to `metrics.jsonl`."""
     trackers: tuple[str, ...] = ()
-    """Trackers of accelerate: `tensorboard`, `mlflow`, `wandb`."""
+    """Trackers of accelerate that losses, rates and validation metrics go to: `tensorboard`, `wandb`, `mlflow`, `aim`,
+    `clearml`, `comet_ml`, `dvclive`, `swanlab`, `trackio`. The package of each must be installed."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -168,6 +187,7 @@ class TuningArguments:
             "batch_size",
             "evaluation_batch_size",
             "micro_batch_size",
+            "teacher_views",
             "steps",
             "log_every_steps",
             "keep_checkpoints",
@@ -176,14 +196,16 @@ class TuningArguments:
             "lora_rank",
             "processes",
             "restarts",
+            "shown_samples",
         ):
-            value, least = getattr(self, name), 0 if name == "restarts" else 1
+            value, least = getattr(self, name), 0 if name in ("restarts", "shown_samples") else 1
             if value is not None and (not isinstance(value, int) or value < least):
                 raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
         for name in (
             "learning_rate",
             "head_learning_rate",
             "gradient_clip",
+            "mixup",
             "temperature",
             "kd_temperature",
             "validate_every_epochs",
@@ -198,9 +220,25 @@ class TuningArguments:
         for name in ("label_smoothing", "warmup", "cooldown", "confidence", "zoo_start"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise InputError(f"ema={self.ema!r}: must lie between 0 and 1.")
+        if self.budget is not None:
+            self._check_budget()
         if isinstance(self.trackers, str):
             raise InputError(f"trackers={self.trackers!r}: give a tuple of names, such as ('tensorboard',).")
         object.__setattr__(self, "trackers", tuple(self.trackers))
+
+    def _check_budget(self) -> None:
+        assert self.budget is not None
+        object.__setattr__(self, "budget", parse_seconds(self.budget))
+        if self.steps is not None:
+            raise InputError(
+                f"steps={self.steps} and budget={self.budget:g} both say how long the run is: give one of them."
+            )
+        if self.schedule not in ("auto", "wsd"):
+            raise InputError(
+                f"schedule={self.schedule!r} must know its last step beforehand: a budget goes with 'wsd' or 'auto'."
+            )
 
     def _one_of(self, name: str, allowed: tuple[Any, ...]) -> None:
         value = getattr(self, name)
@@ -233,6 +271,7 @@ class TuningArguments:
         left_to_us = self.learning_rate is None and self.head_learning_rate is None
         return self.replace(
             optimizer=optimizer,
+            schedule=self.schedule if self.schedule != "auto" else "cosine" if self.budget is None else "wsd",
             learning_rate=rate,
             head_learning_rate=self.head_learning_rate or 10 * rate,
             rate_search=self.rate_search and left_to_us,

@@ -31,6 +31,10 @@ class Share:
 
     samples: Tensor
     views: Mapping[str, Batch]
+    partners: Tensor | None = None
+    """Mixup: the sample that each one was mixed with."""
+    weight: float = 1.0
+    """Mixup: of the sample itself; its partner has the rest."""
 
     def slices(self, size: int) -> Iterator[Share]:
         """Cut into micro-batches of at most `size` samples, of nearly equal length."""
@@ -39,16 +43,18 @@ class Share:
         for part in range(parts):
             low, high = part * count // parts, (part + 1) * count // parts
             views = {name: {key: value[low:high] for key, value in batch.items()} for name, batch in self.views.items()}
-            yield Share(self.samples[low:high], views)
+            partners = None if self.partners is None else self.partners[low:high]
+            yield Share(self.samples[low:high], views, partners, self.weight)
 
     def pin_memory(self) -> Share:
         """The views in memory that a device reads directly (called by the loader)."""
         pinned = {name: {key: value.pin_memory() for key, value in batch.items()} for name, batch in self.views.items()}
-        return Share(self.samples, pinned)
+        return Share(self.samples, pinned, self.partners, self.weight)
 
     def to(self, device: torch.device) -> Share:
         """The views on a device; the sample numbers stay where they are."""
-        return Share(self.samples, {name: move(batch, device) for name, batch in self.views.items()})
+        views = {name: move(batch, device) for name, batch in self.views.items()}
+        return Share(self.samples, views, self.partners, self.weight)
 
 
 class Batches(Protocol):
@@ -81,6 +87,15 @@ def distinct_views(preprocessings: Mapping[str, Preprocessing]) -> tuple[dict[st
     return {name: preprocessings[name] for name in by_key.values()}, served
 
 
+def view_of(epoch: int, fixed_views: int) -> int:
+    """The number of the view that is shown in an epoch: a new one each time, or the fixed ones in turn.
+
+    >>> [view_of(epoch, 2) for epoch in range(4)], [view_of(epoch, 0) for epoch in range(4)]
+    ([0, 1, 0, 1], [0, 1, 2, 3])
+    """
+    return epoch % fixed_views if fixed_views else epoch
+
+
 def default_workers(workers: int | None, samples: int, processes: int = 1) -> int:
     """How many decoding processes: one per processor, eight at most, none where starting them costs more."""
     if workers is not None:
@@ -103,7 +118,9 @@ class StreamedBatches:
         augment: bool,
         workers: int,
         pin_memory: bool = False,
+        fixed_views: int = 0,
     ) -> None:
+        self.fixed_views = fixed_views
         self.inputs = inputs
         self.preprocessings = dict(preprocessings)
         self.seed = seed
@@ -113,7 +130,7 @@ class StreamedBatches:
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
         """The shares of a process for a range of steps."""
-        dataset = _Steps(self.inputs, self.augmented, plan, process, processes, self.seed)
+        dataset = _Steps(self.inputs, self.augmented, plan, process, processes, self.seed, self.fixed_views)
         yield from self._load(dataset, steps)
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
@@ -162,18 +179,20 @@ class _Steps(Dataset[Share]):
         process: int,
         processes: int,
         seed: int,
+        fixed_views: int,
     ) -> None:
         self.inputs, self.preprocessings, self.plan = inputs, preprocessings, plan
-        self.process, self.processes, self.seed = process, processes, seed
+        self.process, self.processes, self.seed, self.fixed_views = process, processes, seed, fixed_views
 
     def __getitem__(self, step: int) -> Share:
         samples = self.plan.share(step, self.process, self.processes)
         prepared: dict[str, list[Any]] = {name: [] for name in self.preprocessings}
+        view = view_of(self.plan.epoch(step), self.fixed_views)
         with own_randomness():
             for sample in samples.tolist():
                 raw = self.inputs[sample]
                 for name, preprocessing in self.preprocessings.items():
-                    reseed(mixed_seed(self.seed, self.plan.epoch(step), sample))
+                    reseed(mixed_seed(self.seed, view, sample))
                     prepared[name].append(preprocessing(raw))
         views = {name: preprocessing.collate(prepared[name]) for name, preprocessing in self.preprocessings.items()}
         return Share(torch.as_tensor(samples), views)

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from hubscout.errors import InputError
 from hubscout.hubs import Batch, Preprocessing
-from hubscout.tuning.batches import MODEL, Share
+from hubscout.tuning.batches import MODEL, Share, view_of
 from hubscout.tuning.plan import BatchPlan, uniforms
 
 CHUNK = 64
@@ -43,8 +43,9 @@ class HeldBatches:
         augment: bool,
         workers: int,
         device: torch.device,
+        fixed_views: int = 0,
     ) -> None:
-        self.seed = seed
+        self.seed, self.fixed_views = seed, fixed_views
         self.device = device
         self.views = _held_views(inputs, preprocessings, workers=workers, device=device)
         self.augment = augment and any(p.augmented().key != p.key for p in preprocessings.values())
@@ -53,7 +54,8 @@ class HeldBatches:
         """The shares of a process for a range of steps."""
         for step in steps:
             samples = plan.share(step, process, processes)
-            crops = random_crops(samples, self.seed, plan.epoch(step)) if self.augment else None
+            view = view_of(plan.epoch(step), self.fixed_views)
+            crops = random_crops(samples, self.seed, view) if self.augment else None
             yield Share(torch.as_tensor(samples), {name: v.batch(samples, crops) for name, v in self.views.items()})
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
@@ -132,9 +134,9 @@ def _prepare(inputs: Sequence[Any], preprocessing: Preprocessing, numbers: range
     return prepared
 
 
-def random_crops(samples: np.ndarray, seed: int, epoch: int) -> Tensor:
+def random_crops(samples: np.ndarray, seed: int, view: int) -> Tensor:
     """(samples, 5): centre x and y in [-1, 1], half-width, half-height, and -1 for a mirrored image, else 1."""
-    draws = uniforms(samples, 5, seed, epoch)
+    draws = uniforms(samples, 5, seed, view)
     area = CROP_AREA[0] + draws[:, 0] * (CROP_AREA[1] - CROP_AREA[0])
     low, high = np.log(CROP_RATIO)
     ratio = np.exp(low + draws[:, 1] * (high - low))

@@ -19,6 +19,9 @@ from hubscout.tuning.processes import gather_in_order
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+Outcome = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+"""Predictions and targets by row, and the sample of each row where that is a word."""
+
 
 def predict_split(
     network: Network, batches: Batches, samples: int, accelerator: Accelerator, batch_size: int
@@ -53,28 +56,26 @@ class Evaluator:
         names = self.task.target_names
         return task_metrics.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
 
-    def measure(
-        self, network: Network, parts: Mapping[str, tuple[Split, Batches]]
-    ) -> dict[str, dict[str, task_metrics.MetricValue]]:
-        """The metrics with their intervals, on every split that has samples."""
-        found = {}
-        for name, (split, batches) in parts.items():
-            if len(split):
-                predicted, targets, groups = self.outcome(network, batches, split)
-                found[name] = task_metrics.values_with_intervals(
-                    self.task.kind,
-                    predicted,
-                    targets,
-                    groups=groups,
-                    target_names=self.task.target_names,
-                    resamples=self.arguments.bootstrap_resamples,
-                    confidence=self.arguments.confidence,
-                )
-        return found
+    def outcomes(self, network: Network, parts: Mapping[str, tuple[Split, Batches]]) -> dict[str, Outcome]:
+        """What the network makes of every split that has samples."""
+        return {name: self.outcome(network, batches, split) for name, (split, batches) in parts.items() if len(split)}
 
-    def outcome(
-        self, network: Network, batches: Batches, split: Split
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def measure(self, outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, task_metrics.MetricValue]]:
+        """The metrics with their intervals, by split."""
+        return {
+            name: task_metrics.values_with_intervals(
+                self.task.kind,
+                predicted,
+                targets,
+                groups=groups,
+                target_names=self.task.target_names,
+                resamples=self.arguments.bootstrap_resamples,
+                confidence=self.arguments.confidence,
+            )
+            for name, (predicted, targets, groups) in outcomes.items()
+        }
+
+    def outcome(self, network: Network, batches: Batches, split: Split) -> Outcome:
         """Predictions and targets by row, and the sample of each row where that is a word."""
         size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
         predicted = predict_split(network, batches, len(split), self.accelerator, size)

@@ -14,7 +14,6 @@ from hubscout.tasks.kinds import kind_of
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
     from hubscout.tuning.frozen_features import FrozenFeatures
-    from hubscout.tuning.tuned import Tuned
 
 
 @dataclass(frozen=True)
@@ -61,19 +60,3 @@ def read_probes(curves: tuple[Mapping[str, Any], ...]) -> tuple[FrozenProbe | No
     )
     own, teacher = (FrozenProbe(**probes[of]) if of in probes else None for of in ("model", "teacher"))
     return own, teacher
-
-
-def conclusion(tuned: Tuned) -> str:
-    """One sentence: how good the tuned model is, against the probes of frozen features that were measured."""
-    metrics = tuned.merged_metrics or tuned.metrics
-    split = next((name for name in ("test", "validation") if name in metrics), None)
-    if split is None:
-        return ""
-    name, value = next(iter(metrics[split].items()))
-    words = f"{split.capitalize()} {name} {value}"
-    own, teacher = read_probes(tuned.curves)
-    if own is not None and (before := own.metric(split)) is not None:
-        words += f", {value.value - before:+.4f} against the linear probe of the frozen features ({before:.4f})"
-    if teacher is not None and (theirs := teacher.metric(split)) is not None:
-        words += f", {value.value - theirs:+.4f} against that of the best teacher, {teacher.model} ({theirs:.4f})"
-    return words + "."

@@ -13,7 +13,7 @@ from hubscout.tasks.kinds import kind_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hubscout.tasks import Split, Task
+    from hubscout.tasks import Task
     from hubscout.tuning.losses import TaskLoss
     from hubscout.tuning.row_targets import Rows
 
@@ -40,7 +40,7 @@ class Verdict:
         worse = []
         for split, found in metrics.items():
             name, value = next((name, metric.value) for name, metric in found.items())
-            best_guess = self._value(self.task.splits[split])
+            best_guess = self.guess(split)
             if not value >= best_guess - 1e-9:  # NaN is worse as well
                 worse.append(f"{split} {name} {value:.4f}, and {best_guess:.4f} by {self._what}")
         if not worse:
@@ -50,14 +50,14 @@ class Verdict:
             "epochs, frozen_norm_statistics=True, or another model."
         )
 
-    def _value(self, split: Split) -> float:
+    def guess(self, split: str) -> float:
         """The primary metric of the guess on a split."""
-        task, kind = self.task, kind_of(self.task.kind)
+        task, kind, targets = self.task, kind_of(self.task.kind), self.task.splits[split].targets
         found = task_metrics.guess_values(
             task.kind,
             guess(task),
-            kind.rows_of(split.targets),
-            groups=kind.sample_of_row(split.targets),
+            kind.rows_of(targets),
+            groups=kind.sample_of_row(targets),
             target_names=task.target_names,
         )
         return next(iter(found.values()))

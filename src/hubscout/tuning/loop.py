@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,13 @@ from hubscout.errors import DivergedError, InterruptedRunError, TuningError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import MODEL, Batches, Share
+from hubscout.tuning.batches import MODEL, Batches, Share, view_of
 from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.companions.mixup import mix
+from hubscout.tuning.companions.weight_average import WeightAverage
 from hubscout.tuning.network import Network
 from hubscout.tuning.plan import BatchPlan, mixed_seed
+from hubscout.tuning.processes import share_from_main
 from hubscout.tuning.row_targets import Rows
 from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor, set_rates
 
@@ -49,6 +52,12 @@ class TrainState:
     rate: float | None = None
     """The learning rate that a search chose, and why."""
     rate_reason: str = ""
+    seconds: float = 0.0
+    """That the run has taken, all calls together."""
+    length: int = 0
+    """Under a limit of time: how many steps the run has, once its cool-down has begun."""
+    falling: int = 0
+    """Steps of that cool-down."""
 
 
 @dataclass
@@ -74,18 +83,21 @@ class Loop:
     restarts: tuple[str, ...] = ()
     """Why earlier runs diverged, at higher learning rates."""
     deadline: float | None = None
-    """By `time.perf_counter()`: a run that is not where it should be by then stops there, and can go on."""
+    """By `time.perf_counter()` of the main process: a run that is late by then stops there, and can go on."""
+    began: float = field(default_factory=time.perf_counter)
+    """By `time.perf_counter()`; earlier than it was, by what earlier calls have taken."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
         self.wrapped, self.prepared = self._prepare()
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
+        self.average = WeightAverage(self.network, self.arguments.ema) if self.arguments.ema else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
         self.task_losses: list[float] = []
         self.seconds_per_step = 0.0
-        """Of the last `run`, its first step left out: that has waited for the data."""
+        """Of the last `run` or `branch`, its first step left out: that has waited for the data."""
 
     def _prepare(self) -> tuple[nn.Module, Any]:
         if any(parameter.requires_grad for parameter in self.network.parameters()):
@@ -103,6 +115,11 @@ class Loop:
                 f"stopped after step {self.train_state.step}. {self._last_checkpoint()}"
             ) from error
         self.observer(Finished("", time.perf_counter() - started, steps=self.train_state.step))
+
+    @property
+    def validation_interval(self) -> int:
+        """Steps between two validations."""
+        return max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
 
     def _shares(self, first: int, end: int) -> Iterator[Share]:
         self.network.train()
@@ -126,8 +143,15 @@ class Loop:
         optimizer = copy.deepcopy(self.optimizer.state_dict())
         first = self.train_state.step
         try:
+            began = time.perf_counter()
             for number, share in enumerate(self._shares(first, first + len(factors))):
-                self._step(first + number, share, factor=factors[number])
+                losses = self._step(first + number, share, factor=factors[number])
+                if number == 0:
+                    _wait_for(losses)
+                    self.seconds_per_step, began = time.perf_counter() - began, time.perf_counter()
+            if len(factors) > 1:
+                _wait_for(losses)
+                self.seconds_per_step = (time.perf_counter() - began) / (len(factors) - 1)
             yield
         finally:
             self.network.load_state_dict(network)
@@ -135,14 +159,16 @@ class Loop:
 
     def _run(self, shares: Iterator[Share], end: int) -> None:
         train_state = self.train_state
-        validate_every = max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
+        validate_every = self.validation_interval
         checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
         first, since = train_state.step + 1, time.perf_counter()
         while train_state.step < end and not train_state.stopped:
             losses = self._step(train_state.step, next(shares))
             self.pending.append((train_state.step, losses))
+            if self.average is not None:
+                self.average.update(self.network)
             train_state.step += 1
-            late = self.deadline is not None and time.perf_counter() > self.deadline
+            late = self._late()
             last = train_state.step == end or late
             if train_state.step == first:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
@@ -162,6 +188,13 @@ class Loop:
             if late:
                 return
 
+    def _late(self) -> bool:
+        if self.deadline is None:
+            return False
+        late = time.perf_counter() > self.deadline
+        # Clocks differ between processes: all stop at the same step, when that of the main one says so.
+        return late if self.accelerator.num_processes == 1 else share_from_main(self.accelerator)(lambda: late)
+
     def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
         if factor is None:
             chosen = self.arguments
@@ -179,14 +212,19 @@ class Loop:
         set_rates(self.optimizer, factor)
         self.prepared.zero_grad()
         total_rows = self.rows.count(self.plan.batch(step))
+        if self.arguments.mixup is not None:
+            share = mix(share, self.arguments.mixup, mixed_seed(self.arguments.seed, 11, step))
         micro_batches = list(share.slices(self.micro_batch))
+        # Of a method that has cached several views: the rows of the one that is shown now.
+        first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
+        first_row = first_row if self.network.method.views else 0
         logged: dict[str, Tensor] = {}
         for number, micro in enumerate(micro_batches):
             if number + 1 < len(micro_batches):
                 with accelerator.no_sync(self.wrapped):
-                    parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+                    parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             else:
-                parts = self._backward(micro, processes / total_rows, 1 / len(micro_batches))
+                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             for name, value in parts.items():
                 logged[name] = logged[name] + value if name in logged else value
         if self.arguments.gradient_clip is not None:
@@ -194,15 +232,16 @@ class Loop:
         self.prepared.step()
         return logged
 
-    def _backward(self, micro: Share, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
+    def _backward(self, micro: Share, first_row: int, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
         """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
         device, processes = self.accelerator.device, self.accelerator.num_processes
         rows = self.rows.of_samples(micro.samples)
         placed = micro.to(device)
         views = {name: placed.views[served] for name, served in self.served.items()}
         with torch.no_grad(), self.accelerator.autocast():
-            references = self.network.method.references(rows, views)
-        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references)
+            references = self.network.method.references(first_row + rows, views)
+        partners = self._partners(placed, first_row, references)
+        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references, partners)
         loss = sum(parts["rows"].values()) * row_weight
         if parts["penalties"]:
             loss = loss + sum(parts["penalties"].values()) * penalty_weight
@@ -211,6 +250,18 @@ class Loop:
         for name, value in parts["penalties"].items():
             logged[name] = value.detach() * (penalty_weight / processes)
         return logged
+
+    def _partners(
+        self, micro: Share, first_row: int, references: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor], float] | None:
+        """Of the samples that these were mixed with: targets and what teachers say; and the weight of these."""
+        if micro.partners is None:
+            return None
+        rows = self.rows.of_samples(micro.partners)
+        if not self.network.method.live_teachers():  # those have seen the mixture
+            with torch.no_grad():
+                references = self.network.method.references(first_row + rows, {})
+        return self.rows.targets[rows], references, micro.weight
 
     def _make_room(self, error: torch.OutOfMemoryError) -> None:
         """Halve the micro-batch, to go on by accumulating."""
@@ -275,7 +326,8 @@ class Loop:
     def _validate(self) -> None:
         assert self.validate is not None
         train_state = self.train_state
-        metrics = dict(self.validate())
+        with self.average.applied(self.network) if self.average is not None else nullcontext():
+            metrics = dict(self.validate())
         self.network.train()
         name, primary = next(iter(metrics.items()))
         if not math.isfinite(primary):
@@ -286,9 +338,8 @@ class Loop:
         if improved and primary >= train_state.floor:
             train_state.best_step = train_state.step
             if self.arguments.keep_best:
-                train_state.best_state = {
-                    name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()
-                }
+                weights = self.average.average if self.average is not None else self.network.state_dict()
+                train_state.best_state = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
         if not improved:
             train_state.stale += 1
         train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
@@ -307,12 +358,14 @@ class Loop:
         norms = torch._foreach_norm([p.detach() for p in self.network.parameters()])
         if not torch.isfinite(torch.stack([norm.double() for norm in norms])).all():
             self._diverged(self.train_state.step - 1, "weights became NaN or infinite")
+        self.train_state.seconds = time.perf_counter() - self.began
         if self.accelerator.is_main_process:
             train_state = self.train_state
             scaler = self.accelerator.scaler
             state = {
                 "network": self.network.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
+                "average": self.average.state() if self.average is not None else None,
                 "scaler": scaler.state_dict() if scaler is not None else None,
                 "train_state": {**vars(train_state)},
                 "journal": self.journal.lines,
@@ -334,9 +387,12 @@ class Loop:
         """Go on from a checkpoint's state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.resume(state["average"])
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         self.train_state = TrainState(**state["train_state"])
+        self.began -= self.train_state.seconds
         self.task_losses = [line["parts"]["task"] for line in state["journal"] if line["event"] == "step"]
         if self.accelerator.is_main_process:
             self.journal.resume(state["journal"])
@@ -345,6 +401,8 @@ class Loop:
         """Take the best weights, where they were to be kept."""
         if self.train_state.best_state is not None:
             self.network.load_state_dict(self.train_state.best_state)
+        elif self.average is not None:
+            self.network.load_state_dict(self.average.average)
 
     def _diverged(self, step: int, what: str) -> None:
         raise DivergedError(
@@ -355,3 +413,8 @@ class Loop:
     def _last_checkpoint(self) -> str:
         latest = self.checkpoints.latest() if self.checkpoints is not None else None
         return f"The last good checkpoint is {latest}." if latest else "No checkpoint was written."
+
+
+def _wait_for(losses: Mapping[str, Tensor]) -> None:
+    """Until a device that works on its own has come to the end of a step."""
+    next(iter(losses.values())).item()

@@ -1,4 +1,4 @@
-"""The loss of each kind of task, one number a row, and what the head's outputs mean.
+"""The loss of each kind of task, one number per row, and what the head's outputs mean.
 
 A row is a sample, or a word of a tagging task. Losses are not averaged here: the loop divides by the rows of the
 whole batch, so that micro-batches and processes of unequal size weigh as they should.
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hubscout.errors import TaskError
+from hubscout.errors import InputError, TaskError
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 
@@ -24,7 +24,7 @@ def _cross_entropy(outputs: Tensor, targets: Tensor, label_smoothing: float) -> 
 
 
 def _binary_cross_entropy(outputs: Tensor, targets: Tensor, label_smoothing: float) -> Tensor:
-    wanted = targets.to(outputs.dtype)
+    wanted = targets.to(outputs.dtype) * (1 - label_smoothing) + label_smoothing / 2
     return functional.binary_cross_entropy_with_logits(outputs, wanted, reduction="none").mean(dim=1)
 
 
@@ -75,6 +75,8 @@ class TaskLoss:
         outputs = len(task.target_names)
         if not kind_of(task.kind).is_real_valued:
             return cls(task.kind, outputs, label_smoothing=label_smoothing)
+        if label_smoothing:
+            raise InputError(f"label_smoothing={label_smoothing:g}: {task.name!r} has numbers, which are no labels.")
         targets = np.asarray(task.train.targets, dtype=np.float64)
         deviation = targets.std(axis=0)
         return cls(task.kind, outputs, offset=targets.mean(axis=0), scale=np.where(deviation > 0, deviation, 1.0))

@@ -62,16 +62,29 @@ class Network(nn.Module):
         """The head's outputs for a batch."""
         return self.classify(self.features(batch))
 
-    def forward(self, batch: Batch, targets: Tensor, references: Mapping[str, Tensor]) -> LossParts:
-        """The parts of the loss."""
+    def forward(
+        self,
+        batch: Batch,
+        targets: Tensor,
+        references: Mapping[str, Tensor],
+        partners: tuple[Tensor, Mapping[str, Tensor], float] | None = None,
+    ) -> LossParts:
+        """The parts of the loss; `partners`: targets and references of other samples and the weight of these ones."""
         features = self.features(batch)
         predictions = self.classify(features)
         with torch.autocast(features.device.type, enabled=False):
-            rows = {"task": self.loss(predictions, targets).sum()}
-            for name, term in self.method.terms(self.extra, features, predictions, references).items():
-                rows[name] = term.sum()
+            rows = self._rows(features, predictions, targets, references)
+            if partners is not None:
+                others, weight = self._rows(features, predictions, *partners[:2]), partners[2]
+                rows = {name: weight * value + (1 - weight) * others[name] for name, value in rows.items()}
             penalties = {name: penalty(self, features) for name, penalty in self.penalties.items()}
         return {"rows": rows, "penalties": penalties}
+
+    def _rows(
+        self, features: Tensor, predictions: Tensor, targets: Tensor, references: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        terms = self.method.terms(self.extra, features, predictions, references)
+        return {"task": self.loss(predictions, targets).sum(), **{name: term.sum() for name, term in terms.items()}}
 
     def train(self, mode: bool = True) -> Network:
         """Training mode, except for norms whose parameters are frozen, or all: their statistics stay as they are."""
@@ -120,11 +133,11 @@ def check_width(network: Network, batch: Batch) -> None:
     with torch.no_grad():
         found = network.features(batch).shape[-1]
     network.train(was_training)
-    card = network.backbone.card
-    if found != card.feature_dim:
+    card, expected = network.backbone.card, getattr(network.head, "in_features", found)
+    if found != expected:
         raise InputError(
-            f"model={card.identifier!r} gives {found} features on this task and {card.feature_dim} on a single input: "
-            "pairs that are read apart (pairs=siamese) can be ranked but not tuned. Tune it with ?pairs=cross."
+            f"model={card.identifier!r} gives {found} features on this task, and {expected} were expected: it can be "
+            "ranked but not tuned."
         )
 
 

@@ -1,17 +1,24 @@
-"""ONNX: the tuned network as one graph, checked against torch."""
+"""ONNX: the tuned network as one graph, checked against torch, with labels and preprocessing in its metadata."""
 
 from __future__ import annotations
 
+import json
+import math
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import TuningError
 from hubscout.hubs import Backbone
+from hubscout.hubs.image_preprocessing import ImagePreprocessing
+from hubscout.hubs.pooling import PAIR_PARTS
+from hubscout.hubs.processors import ImageProcessorPreprocessing
+from hubscout.hubs.text_preprocessing import TextPreprocessing
 from hubscout.optional import require
 from hubscout.tasks.kinds import kind_of
 
@@ -35,9 +42,9 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     """Write the graph, run it on random inputs of two batch sizes, and return the largest difference from torch.
 
     Inputs are the preprocessing's batch (for images: uint8 pixels, normalised inside the graph), outputs are logits,
-    or numbers in the targets' own units.
+    or numbers in the targets' own units. The file's metadata are those of `metadata`.
     """
-    require("onnx", extra="onnx", purpose="ONNX export")
+    onnx = require("onnx", extra="onnx", purpose="ONNX export")
     runtime = require("onnxruntime", extra="onnx", purpose="The check of the ONNX export")
     backbone, head = tuned.deployable()
     backbone.to("cpu")
@@ -57,6 +64,9 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
             dynamic_axes={**axes, "outputs": {0: "batch"}},
             dynamo=False,
         )
+    written = onnx.load(str(path), load_external_data=False)
+    onnx.helper.set_model_props(written, metadata(tuned))
+    onnx.save(written, str(path))
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     largest = 0.0
     for repeats in (1, 2):
@@ -76,6 +86,51 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     return largest
 
 
+def metadata(tuned: Tuned) -> dict[str, str]:
+    """What the file says of itself, so that it can be used without hubscout.
+
+    `labels` and `preprocessing` are JSON; `activation` turns the outputs into probabilities (`softmax`, `sigmoid`, or
+    `none` for numbers); `tokenizer` is the whole `tokenizer.json` of a model of texts.
+    """
+    from hubscout import __version__
+
+    kind = kind_of(tuned.kind)
+    activation = "none" if kind.is_real_valued else "softmax" if kind.has_classes else "sigmoid"
+    found = {
+        "hubscout_version": __version__,
+        "model": strip_credentials(tuned.model),
+        "kind": tuned.kind,
+        "labels": json.dumps(list(tuned.target_names), ensure_ascii=False),
+        "activation": activation,
+        "preprocessing": json.dumps(_preprocessing(tuned), ensure_ascii=False),
+    }
+    tokenizer = getattr(getattr(tuned.backbone.preprocessing, "tokenizer", None), "backend_tokenizer", None)
+    return found if tokenizer is None else {**found, "tokenizer": tokenizer.to_str()}
+
+
+def _preprocessing(tuned: Tuned) -> dict[str, Any]:
+    steps = tuned.backbone.preprocessing
+    if isinstance(steps, ImagePreprocessing):
+        config = steps.config
+        channels, *crop = config.input_size
+        return {
+            "modality": "image",
+            "input": {"dtype": "uint8", "layout": "NCHW", "channels": "RGB" if channels == 3 else "L"},
+            # The shorter side, as timm resizes it before it crops from the centre.
+            "resize": math.floor(min(crop) / config.crop_pct) if config.crop_mode == "center" else None,
+            "crop": crop,
+            "crop_mode": config.crop_mode,
+            "interpolation": config.interpolation,
+            "normalised_in_graph": {"mean": config.mean, "std": config.std},
+        }
+    if isinstance(steps, ImageProcessorPreprocessing):
+        return {"modality": "image", "image_processor": json.loads(steps.processor.to_json_string())}
+    if isinstance(steps, TextPreprocessing):
+        limits = {"max_length": steps.max_length, "pairs": steps.pairs, "prompt": steps.prompt, "pad_id": steps.pad_id}
+        return {"modality": tuned.backbone.card.modalities[0], **limits}
+    return {"modality": tuned.backbone.card.modalities[0]}
+
+
 def _example(tuned: Tuned) -> dict[str, Tensor]:
     """Two samples that the preprocessing makes out of noise, of the kind of input that the backbone reads."""
     generator = np.random.default_rng(0)
@@ -86,6 +141,8 @@ def _example(tuned: Tuned) -> dict[str, Tensor]:
     elif modality in ("text", "text-pair", "tokens"):
         texts = ["the quick brown fox jumps", "a small cat"]
         samples = [text.split() if kind_of(tuned.kind).rows_are_words else text for text in texts]
+        if getattr(tuned.head, "in_features", 0) == PAIR_PARTS * tuned.backbone.card.feature_dim:
+            samples = [(texts[0], texts[1]), (texts[1], texts[1])]
     else:
         raise TuningError(f"ONNX export knows images and text, not {modality} inputs.")
     preprocessing = tuned.backbone.preprocessing

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_objects import is_model, register
+from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def open_model(model: Any) -> Backbone:
@@ -33,6 +38,26 @@ def open_model(model: Any) -> Backbone:
     )
 
 
+def own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
+    """The head of a teacher that was tuned for the targets of this task: a `Tuned`, or a folder that one was saved in.
+
+    Its outputs are logits, or numbers in the targets' own units.
+    """
+    from hubscout.hubs.headed_saving import read_description
+    from hubscout.tuning.tuned_folder import find_head, head_in_target_units
+
+    if isinstance(getattr(model, "backbone", None), Backbone):
+        same = (tuple(model.target_names), model.kind) == (task.target_names, task.kind)
+        return head_in_target_units(model.head, model.loss) if same else None
+    identifier = Identifier.parse(backbone.card.identifier) if isinstance(model, str) else None
+    if identifier is None or identifier.hub != "file":
+        return None
+    saved = read_description(Path(identifier.name))
+    if (tuple(saved.get("target_names", ())), saved.get("kind")) != (task.target_names, task.kind):
+        return None
+    return copy.deepcopy(find_head(backbone, len(task.target_names)))
+
+
 def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:
     """The model to tune, and a note where its features are taken elsewhere than for ranking.
 
@@ -49,6 +74,8 @@ def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, metho
         return backbone, None
     identifier = Identifier.parse(backbone.card.identifier)
     encodes_by_mean = getattr(backbone, "modality", None) == "text" and getattr(backbone, "pooling", None) == "mean"
+    if feature_width(backbone, task) != backbone.card.feature_dim:  # the classifiers of transformers read one text
+        return backbone, None
     if not encodes_by_mean or {"pooling", "pairs"} & identifier.options.keys():
         return backbone, None
     try:
@@ -59,6 +86,12 @@ def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, metho
         "The model is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
         "transformers model; for ranking its features are the mean of the tokens. ?pooling=mean tunes those."
     )
+
+
+def feature_width(backbone: Backbone, task: Task) -> int:
+    """How many features a model gives for a sample of the task: for pairs that are read apart more than for a text."""
+    siamese = task.modality == "text-pair" and getattr(backbone.preprocessing, "pairs", "") == "siamese"
+    return (PAIR_PARTS if siamese else 1) * backbone.card.feature_dim
 
 
 def same_model(first: Backbone, second: Backbone) -> bool:

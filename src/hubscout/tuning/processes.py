@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.tuning.arguments import TuningArguments
 
@@ -24,6 +25,7 @@ def make_accelerator(arguments: TuningArguments, folder: Path | None) -> Acceler
     state = require("accelerate.state", extra="tuning", purpose="Tuning")
     utils = require("accelerate.utils", extra="tuning", purpose="Tuning")
     warn_if_alone(arguments.processes)
+    check_trackers(arguments.trackers, folder)
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     state.AcceleratorState._reset_state(reset_partial_state=not distributed)
     state.GradientState._reset_state()
@@ -42,6 +44,22 @@ def make_accelerator(arguments: TuningArguments, folder: Path | None) -> Acceler
     if accelerator.num_processes > 1 and not distributed:
         atexit.register(accelerator.state.destroy_process_group)
     return accelerator
+
+
+def check_trackers(names: Sequence[str], folder: Path | None) -> None:
+    """Raise for a tracker that accelerate does not have, whose package is not there, or that has nowhere to write."""
+    if not names:
+        return
+    tracking = require("accelerate.tracking", extra="tuning", purpose="Tuning")
+    known = {str(name): tracker for name, tracker in tracking.LOGGER_TYPE_TO_CLASS.items()}
+    installed = {str(name) for name in tracking.get_available_trackers()}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(name, known, context="trackers")
+        if name not in installed:
+            raise InputError(f"trackers={name!r}: its package is not installed: pip install {name.replace('_', '-')}")
+        if folder is None and known[name].requires_logging_directory:
+            raise InputError(f"trackers={name!r} writes files into the folder of the run: give out.")
 
 
 def asked_for_several() -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -17,6 +19,7 @@ from hubscout.errors import InputError
 from hubscout.features.model_opening import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
+from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
 from hubscout.runs.tuning_record import Curves
@@ -28,9 +31,12 @@ from hubscout.tuning.batches import MODEL, Batches, StreamedBatches, default_wor
 from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
 from hubscout.tuning.companions.head import new_head, start_from_posterior
 from hubscout.tuning.companions.lora import merge_adapters
+from hubscout.tuning.companions.mixup import check_mixable
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.decoded_batches import HeldBatches
+from hubscout.tuning.evaluation_details import details
 from hubscout.tuning.evaluator import Evaluator
+from hubscout.tuning.fixed_views import answers_of_views
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.frozen_probe import FrozenProbe
 from hubscout.tuning.guessing import Verdict, null_loss
@@ -39,12 +45,20 @@ from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
-from hubscout.tuning.opened_models import fingerprint, open_model, open_model_to_tune, same_model
+from hubscout.tuning.opened_models import (
+    feature_width,
+    fingerprint,
+    open_model,
+    open_model_to_tune,
+    own_head,
+    same_model,
+)
 from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
 from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.time_budget import TimePlan, fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
 from hubscout.tuning.tuned_folder import save_record
 
@@ -78,7 +92,9 @@ class SingleRun:
         skip_bad: bool = False,
         restarts: Sequence[str] = (),
         rate: RateChoice | None = None,
+        began: float | None = None,
     ) -> None:
+        self.began = began if began is not None else time.perf_counter()
         self.method: Method = METHODS[method]()
         check_trainable(task)
         if self.method.uses_teachers and not teachers:
@@ -89,10 +105,12 @@ class SingleRun:
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
         self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
+        self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
             self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
+        self.teacher_heads = [own_head(t, b, task) for t, b in zip(teachers, self.teachers, strict=False)]
         for role, backbone in (("model", self.model), *(("teacher", teacher) for teacher in self.teachers)):
             check_modality(backbone.card, task.modality, called=f"The {role} {backbone.card.identifier!r}")
         if self.model.module is None:
@@ -100,14 +118,15 @@ class SingleRun:
                 f"model={self.model.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
             )
         if any(same_model(teacher, self.model) for teacher in self.teachers):
-            self._note(f"The model {self.model.card.identifier} is among its own teachers.")
+            self.note(f"The model {self.model.card.identifier} is among its own teachers.")
         if note is not None:
-            self._note(note)
+            self.note(note)
         bad = self.shared(lambda: find_unreadable(task))
         self.task = without(task, bad, skip_bad=skip_bad)
         for said in self.task.notes[len(task.notes) :]:
-            self._note(said)
+            self.note(said)
         check_trainable(self.task)
+        check_mixable(self.task, arguments.mixup)
         self.evaluator = Evaluator(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
         self.frozen_features = FrozenFeatures(
@@ -121,17 +140,30 @@ class SingleRun:
         wanted = self.asked.linear_probe
         if self.loop.train_state.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
             self._probe()
-        if searches:
+        plan = self._plan_time(searches)
+        if searches and steps_per_rate(self.loop.steps):
             self._search()
+        if plan is not None:
+            fit_to_time(self, plan.end, plan.pace)
         self.loop.run()
         return self.finish()
+
+    def _plan_time(self, searches: bool) -> TimePlan | None:
+        """Give the run the length that its budget has time for."""
+        budget = self.asked.budget
+        if budget is None or self.loop.train_state.step >= self.loop.train_state.length > 0:
+            return None
+        plan = plan_time(self, float(budget), searches=searches)
+        self.note(plan.summary)
+        self._announce()
+        return plan
 
     def _probe(self) -> None:
         """Measure the probes of the model and of its teachers; the model's is the best network so far."""
         network, train_state, frozen_features = self.loop.network, self.loop.train_state, self.frozen_features
 
         def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
-            head = new_head(self.model.card.feature_dim, network.loss, self.arguments.seed)
+            head = new_head(feature_width(self.model, self.task), network.loss, self.arguments.seed)
             posterior, features = frozen_features.posterior(self.model), frozen_features.features(self.model)
             start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
             own, others = (
@@ -154,9 +186,8 @@ class SingleRun:
     def _searches(self) -> bool:
         """Whether a learning rate is still to be found."""
         fresh = self.rate is None and self.loop.train_state.step == 0
-        return (
-            fresh and self.asked.rate_search and len(self.task.validation) > 0 and steps_per_rate(self.loop.steps) > 0
-        )
+        long_enough = self.asked.budget is not None or steps_per_rate(self.loop.steps) > 0
+        return fresh and self.asked.rate_search and len(self.task.validation) > 0 and long_enough
 
     def _search(self) -> None:
         short = steps_per_rate(self.loop.steps)
@@ -165,7 +196,7 @@ class SingleRun:
         self._take_rate(choice)
         self.loop.take_rates(self.arguments)
         self._keep_rate(choice)
-        self._note(choice.reason)
+        self.note(choice.reason)
 
     def _take_rate(self, choice: RateChoice | None) -> None:
         self.rate = choice
@@ -187,10 +218,12 @@ class SingleRun:
         check_batches(network, plan, accelerator.num_processes)
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
         views, served = distinct_views({MODEL: self.model.preprocessing, **live})
-        train = self._batches(self.task.train, views, augment=arguments.augment == "standard")
+        train = self.batches_of(
+            self.task.train, views, augment=arguments.augment == "standard", fixed_views=self.method.views
+        )
         augments = arguments.augment == "standard" and views[MODEL].augmented().key != views[MODEL].key
         if augments and kind_of(self.task.kind).is_real_valued:
-            self._note(
+            self.note(
                 "Images are cropped and mirrored at random while their numbers stay: where those say where something "
                 "is or how large, set augment='none'."
             )
@@ -198,9 +231,9 @@ class SingleRun:
         check_width(network, example)
         unused = silence_unused(network, example)
         for note in restrict(network, arguments, unused, accelerator.device):
-            self._note(note)
+            self.note(note)
         checkpoints = self._checkpoints()
-        self.validation = self._batches(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
+        self.validation = self.batches_of(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
         self.loop = Loop(
             network,
             train,
@@ -217,13 +250,14 @@ class SingleRun:
             checkpoints,
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
+            began=self.began,
         )
         self._start(self.loop, checkpoints, resume)
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
         arguments, device = self.arguments, self.accelerator.device
-        head = new_head(self.model.card.feature_dim, loss, arguments.seed)
+        head = new_head(feature_width(self.model, self.task), loss, arguments.seed)
         if arguments.head_init == "posterior":
             frozen_features = self.frozen_features
 
@@ -233,9 +267,20 @@ class SingleRun:
                 return head.state_dict()
 
             head.load_state_dict(frozen_features.shared(fitted))
-        self.method.prepare(Preparation(self.task, self.model, self.teachers, arguments, device, self.frozen_features))
+        self.method.prepare(
+            Preparation(
+                self.task,
+                self.model,
+                self.teachers,
+                arguments,
+                device,
+                self.frozen_features,
+                self.teacher_heads,
+                partial(answers_of_views, self),
+            )
+        )
         for note in self.method.notes:
-            self._note(note)
+            self.note(note)
         self.frozen_features.forget()
         network = Network(
             self.model, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
@@ -244,12 +289,19 @@ class SingleRun:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
-    def _batches(self, split: Split, views: Mapping[str, Any], *, augment: bool) -> Batches:
+    def batches_of(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
+        """Batches of a split, in the views of some preprocessings."""
         arguments, device = self.arguments, self.accelerator.device
         workers = default_workers(arguments.workers, len(split), self.accelerator.num_processes)
         if arguments.data_in_memory:
             return HeldBatches(
-                split.inputs, views, seed=arguments.seed, augment=augment, workers=workers, device=device
+                split.inputs,
+                views,
+                seed=arguments.seed,
+                augment=augment,
+                workers=workers,
+                device=device,
+                fixed_views=fixed_views,
             )
         return StreamedBatches(
             split.inputs,
@@ -258,6 +310,7 @@ class SingleRun:
             augment=augment,
             workers=workers,
             pin_memory=device.type == "cuda",
+            fixed_views=fixed_views,
         )
 
     def _checkpoints(self) -> Checkpoints | None:
@@ -283,7 +336,7 @@ class SingleRun:
         elif checkpoints is not None and checkpoints.files():
             latest, damaged = self.shared(checkpoints.last_whole)
             for path in damaged:
-                self._note(
+                self.note(
                     f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
                     f"run goes on from {latest or 'the beginning'}."
                 )
@@ -295,7 +348,7 @@ class SingleRun:
             self._take_rate(RateChoice(found.rate, found.rate_reason) if found.rate is not None else None)
             self.notes[:0] = [*([found.rate_reason] if found.rate is not None else []), *self.restarts]
             loop.arguments = self.arguments
-            self._note(f"Resumed after step {loop.train_state.step} from {latest}.")
+            self.note(f"Resumed after step {loop.train_state.step} from {latest}.")
         elif self.folder is not None and self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
             loop.journal.resume([])
@@ -304,18 +357,27 @@ class SingleRun:
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
-        loop.journal.announce(
-            time=time.time(), step=loop.train_state.step, steps=loop.steps, batch_size=self.arguments.batch_size
-        )
+        self._announce()
         if self.arguments.trackers:
             self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
+
+    def _announce(self) -> None:
+        loop = self.loop
+        loop.journal.announce(
+            time=time.time(),
+            step=loop.train_state.step,
+            steps=loop.steps,
+            batch_size=self.arguments.batch_size,
+            pid=os.getpid(),
+            host=platform.node(),
+        )
 
     def finish(self) -> Tuned:
         """Take the best weights, save them and measure them."""
         loop, network, train_state = self.loop, self.loop.network, self.loop.train_state
         loop.end()
         if train_state.best < train_state.floor:
-            self._note(
+            self.note(
                 f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
                 f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
             )
@@ -329,7 +391,7 @@ class SingleRun:
             try:
                 tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
             except NotImplementedError as error:
-                self._note(f"The model itself is not written: {error}")
+                self.note(f"The model itself is not written: {error}")
         tuned = self._measured(tuned, network, loop, self.validation)
         end_run(self.accelerator)
         if folder is not None:
@@ -355,23 +417,39 @@ class SingleRun:
             steps=loop.train_state.step,
             notes=tuple(self.notes),
             sizes={name: len(split) for name, split in self.task.splits.items()},
+            environment=self.environment,
         )
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
-        test = self._batches(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
+        test = self.batches_of(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
-        metrics, merged = self.evaluator.measure(network, parts), None
+        outcomes = self.evaluator.outcomes(network, parts)
+        metrics, merged = self.evaluator.measure(outcomes), None
         if is_mixture(network.body):
             plain = copy.deepcopy(self.model)
             assert plain.module is not None
             merge(plain.module)
-            merged = self.evaluator.measure(Network(plain, network.head, network.loss, self.method), parts)
+            outcomes = self.evaluator.outcomes(Network(plain, network.head, network.loss, self.method), parts)
+            merged = self.evaluator.measure(outcomes)
         # What is saved of a mixture is the merged network.
-        warning = Verdict(self.task).warning(merged if merged is not None else metrics)
+        verdict = Verdict(self.task)
+        warning = verdict.warning(merged if merged is not None else metrics)
         if warning:
-            self._note(warning)
-        tuned = replace(tuned, metrics=metrics, merged_metrics=merged, warning=warning, notes=tuple(self.notes))
+            self.note(warning)
+        tuned = replace(
+            tuned,
+            metrics=metrics,
+            merged_metrics=merged,
+            guess={split: verdict.guess(split) for split in metrics},
+            warning=warning,
+            notes=tuple(self.notes),
+            seconds=time.perf_counter() - self.began,
+        )
+        split = next((name for name in ("test", "validation") if name in outcomes), None)
+        if split is not None and self.accelerator.is_main_process:
+            shown = self.arguments.shown_samples
+            tuned = replace(tuned, evaluation=details(self.task, split, *outcomes[split], shown))
         if self.accelerator.is_main_process:
             probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
             loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)
@@ -383,6 +461,7 @@ class SingleRun:
             Checkpoints(self.folder / CHECKPOINTS, {}).clear()
         end_run(self.accelerator)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Tell the user, now and in the notes of the result."""
         self.notes.append(text)
         self.observer(Message("", text))

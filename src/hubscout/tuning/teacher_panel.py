@@ -23,10 +23,12 @@ def mixing_weights(posteriors: Sequence[Evidence], rule: str, temperature: float
 
     `softmax`: π_k = softmax(LogME_k / temperature), the paper's, the same for all targets. `bayes-factor`: per target,
     the posterior probability of each teacher under equal priors, softmax(n · log evidence per sample): with much data
-    each target listens to the one teacher that explains it best. `precision` has no fixed weights: see
-    `precision_weights`.
+    each target listens to the one teacher that explains it best. `uniform`: all teachers alike. `precision` has no
+    fixed weights: see `precision_weights`.
     """
-    if rule == "bayes-factor":
+    if rule == "uniform":
+        exponents = np.zeros((len(posteriors), len(posteriors[0].weights)))
+    elif rule == "bayes-factor":
         # A class without a sample has no evidence under any teacher: all count alike.
         exponents = np.nan_to_num(np.stack([evidence.n * evidence.per_target for evidence in posteriors]))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.optional import require
+from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.hooks import call
-from hubscout.runs.tuning_record import Interval, TuningRecord, plain_metrics, tuning_run
+from hubscout.runs.tuning_record import Interval, TuningRecord, TuningRun, plain_metrics, tuning_run
 from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.pixels import image_pixels
@@ -89,7 +90,7 @@ class Predictions:
         return [[next(words) for _ in range(length)] for length in self.lengths]
 
     def records(self, top: int = 1) -> list[dict[str, Any]]:
-        """One plain dictionary an input; for classes with the `top` most probable and their probabilities."""
+        """One plain dictionary per input; for classes with the `top` most probable and their probabilities."""
         if not kind_of(self.kind).classes_of_samples:
             return [{"prediction": label} for label in self.labels]
         order = np.argsort(-self.values, axis=1)[:, :top]
@@ -128,6 +129,14 @@ class Tuned:
     """Where the model is worse than guessing: on which split, by how much. Empty for a model that may be used."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Samples by split."""
+    guess: Mapping[str, float] = field(default_factory=dict)
+    """By split, what saying the same of every input achieves, in the metric that validation goes by."""
+    seconds: float | None = None
+    """What the run took, since it was last resumed."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """Versions, hardware and command of the run."""
+    evaluation: EvaluationRecord | None = None
+    """What the model makes of the test samples: by class, and which of them to look at."""
 
     @property
     def kind(self) -> str:
@@ -245,13 +254,23 @@ class Tuned:
             notes=self.notes,
             warning=self.warning,
             sizes=dict(self.sizes),
+            guess=dict(self.guess),
+            seconds=self.seconds,
+            environment=dict(self.environment),
             arguments=asdict(self.arguments),
         )
 
     def plot(self) -> Chart:
         """The validation metric over epochs, for a notebook or a file (`.save("curve.pdf")`)."""
-        run = tuning_run(self.method, self.tuning_record(), self.curves)
-        return call("draw", call("Run", tuning=(run,)), "tuning")
+        return call("draw", call("Run", tuning=(self.tuning_run(),)), "tuning")
+
+    def tuning_run(self) -> TuningRun:
+        """What a report is made from."""
+        return replace(tuning_run(self.method, self.tuning_record(), self.curves), evaluation=self.evaluation)
+
+    def report(self, path: Path | str) -> Path:
+        """Write one self-contained HTML page: the answer, accuracy by class, the samples to look at, the settings."""
+        return call("write_report", call("Run", tuning=(self.tuning_run(),)), path)
 
     def __rich__(self) -> Table:
         from hubscout.tuning.tuned_table import as_table

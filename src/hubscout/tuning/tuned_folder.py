@@ -16,6 +16,7 @@ from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.permission import code_wanted
 from hubscout.runs.atomic_files import why_not_written, write_atomically
+from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
 from hubscout.runs.file_names import CURVES, TUNING
 from hubscout.runs.json_files import read_lines
 from hubscout.runs.tuning_record import read_tuning, write_tuning
@@ -41,6 +42,8 @@ def save(tuned: Tuned, folder: Path) -> Path:
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
         save_record(tuned, partial)
+        if tuned.evaluation is None:
+            write_evaluation(folder, None)
         for path in sorted(partial.iterdir()):
             if (folder / path.name).is_dir():
                 shutil.rmtree(folder / path.name)
@@ -65,6 +68,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
     from hubscout.tuning.model_card import model_card
 
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
+    write_evaluation(folder, tuned.evaluation)
     card = model_card(tuned, read_description(folder), by_code=opens_by_code(tuned, folder))
     write_atomically(folder / "README.md", strip_credentials(card))
 
@@ -108,6 +112,10 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         notes=record.notes,
         warning=record.warning,
         sizes=record.sizes,
+        guess=record.guess,
+        seconds=record.seconds,
+        environment=record.environment,
+        evaluation=read_evaluation(folder),
     )
 
 
@@ -145,6 +153,8 @@ def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
     body = backbone.module
     classifier = getattr(body, "get_classifier", lambda: None)()
     width = backbone.card.feature_dim
+    if isinstance(beside := getattr(backbone, "head", None), nn.Linear) and beside.out_features == outputs:
+        return beside  # of a file of its own, and maybe wider: that of pairs
     candidates = [classifier] if isinstance(classifier, nn.Linear) else []
     candidates += [m for m in (body.modules() if body is not None else ()) if isinstance(m, nn.Linear)][::-1]
     for layer in candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +47,10 @@ def tune(
         task: the labelled data, or what `hubscout.open_task` opens. It is trained on `train`, judged by
             `validation` and reported on `test`.
         model: the model to tune: an identifier, or a model in memory as for `rank` (which is copied, not changed).
-        teachers: models to learn from: identifiers, models in memory, or rows of a ranking.
-        method: `fine-tune`, `kd`, `logit-kd`, `zoo`, `b-tuning`, or one that a plug-in added to `METHODS`. None:
-            `b-tuning` where there are teachers, `fine-tune` where there are none.
+        teachers: models to learn from: identifiers, models in memory, rows of a ranking, or models that were tuned
+            (a `Tuned`, or its folder).
+        method: `fine-tune`, `kd`, `logit-kd`, `distill-weighted`, `zoo`, `b-tuning`, or one that a plug-in added to
+            `METHODS`. None: `b-tuning` where there are teachers, `fine-tune` where there are none.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a run with other arguments is refused.
@@ -72,6 +74,7 @@ def tune(
         CheckpointError: `out` holds a checkpoint of another run.
 
     """
+    began = time.perf_counter()
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
@@ -96,6 +99,7 @@ def tune(
             skip_bad=skip_bad,
             restarts=restarts,
             rate=rate,
+            began=began,
         )
         try:
             tuned = run.execute(resume=not overwrite)

@@ -7,6 +7,7 @@ from hubscout.report.markup import Markup, join, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.race_answer import race_answer
 from hubscout.report.sections.section import Section, copyable
+from hubscout.report.sections.tuning_answer import tuning_answer
 from hubscout.report.view import View
 from hubscout.runs.explained import NOTHING_EXPLAINED
 from hubscout.runs.row import Row
@@ -20,7 +21,7 @@ def answer_section(run: Run) -> Section | None:
     if run.race is not None:
         return race_answer(run, run.race)
     if run.ranking is None:
-        return None
+        return tuning_answer(run) if run.tuning else None
     view = run.view
     if view is None:
         return Section(

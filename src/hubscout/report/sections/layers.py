@@ -16,9 +16,9 @@ FINAL = "before the head"
 def layers_section(run: Run) -> Section | None:
     """LogME along the depth of each model, and which layer is its best."""
     view = run.view
-    if view is None or not any(len(row.layers) > 1 for row in view.rows):
+    if view is None or not any(len(row.layers_by_depth) > 1 for row in view.rows):
         return None
-    scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers) > 1]
+    scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers_by_depth) > 1]
     rows = []
     for index, row in scanned:
         best = row.best_layer
@@ -54,7 +54,7 @@ def layers_section(run: Run) -> Section | None:
 
 def layers_chart(view: View) -> Chart:
     """LogME along the depth of the models whose layers were scanned."""
-    scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers) > 1]
+    scanned = [(index, row) for index, row in enumerate(view.rows) if len(row.layers_by_depth) > 1]
     curves = [_curve(view, index, row, place) for place, (index, row) in enumerate(scanned)]
     numbers = table(
         ("Model", "Layer", "LogME", "Gain", "Dimensions"),
@@ -78,7 +78,7 @@ def layers_chart(view: View) -> Chart:
 
 
 def _curve(view: View, index: int, row: Row, place: int) -> Curve:
-    layers = sorted(row.layers, key=lambda layer: not layer.name)
+    layers = row.layers_by_depth
     depth = [position / (len(layers) - 1) for position in range(len(layers))]
     return Curve(
         name=view.names[index],

@@ -12,6 +12,7 @@ from hubscout.report.markup import Markup, details, join, scrolling, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
+from hubscout.runs.profile_table import cells, notes
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds
 from hubscout.tasks.kinds import kind_of
@@ -26,7 +27,7 @@ def provenance_section(run: Run) -> Section | None:
     parts: list[Markup] = []
     command = repeat_command(environment)
     parts += [tag("p", "Run it again", class_="label"), copyable(command or repeat_code(ranking), "run it again")]
-    parts.append(_definitions(_facts(ranking)))
+    parts.append(definitions(_facts(ranking)))
     if ranking.task.notes:
         parts += [
             tag("h3", "Assumptions made when loading the data"),
@@ -39,16 +40,18 @@ def provenance_section(run: Run) -> Section | None:
         ]
         stages = table(("Samples", "Models", "Dropped afterwards", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
+    heads, spent = cells(ranking)
+    if spent:
+        seconds = table(tuple(heads), [tuple(line) for line in spent])
+        said = (tag("p", text) for text in notes(ranking))
+        parts += [tag("h3", "Where the time went"), scrolling(seconds, "Seconds of each step of each model"), *said]
     commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]
     if commits:
         versions = table(("Model", "Commit"), commits, text_columns=(0, 1))
         parts.append(details("Model versions on the Hugging Face Hub", versions))
-    packages = environment.get("packages")
-    if isinstance(packages, Mapping) and packages:
-        parts.append(details("Package versions", table(("Package", "Version"), sorted(packages.items()))))
+    parts += package_details(environment)
     if ranking.settings:
-        shown = [(name, _words(value)) for name, value in ranking.settings.items()]
-        parts.append(details("Settings", table(("Setting", "Value"), shown, text_columns=(0, 1))))
+        parts.append(settings_details(ranking.settings))
     return Section(anchor="run", title="What was run", short="Run", body=join(parts))
 
 
@@ -58,7 +61,7 @@ def repeat_command(environment: Mapping[str, Any]) -> str:
     if len(command) < 2 or PurePath(command[0]).name not in {"hubscout", "__main__.py"}:
         return ""
     # Another package's __main__ has other commands.
-    return shell_command(["hubscout", *command[1:]]) if command[1] in {"rank", "demo"} else ""
+    return shell_command(["hubscout", *command[1:]]) if command[1] in {"rank", "race", "tune", "demo"} else ""
 
 
 def repeat_code(ranking: Ranking) -> str:
@@ -69,7 +72,7 @@ def repeat_code(ranking: Ranking) -> str:
     lines += [f"    {name!r}," for name in sorted([*ranking.identifiers, *(f.identifier for f in ranking.failures)])]
     lines.append("]")
     options: dict[str, Any] = {"metrics": ranking.metrics, "seed": ranking.seed}
-    options |= {name: ranking.settings[name] for name in ("limit", "layers") if ranking.settings.get(name)}
+    options |= {name: ranking.settings[name] for name in ("limit", "layers", "layer") if ranking.settings.get(name)}
     if ranking.settings.get("budget_seconds"):
         options["budget"] = ranking.settings["budget_seconds"]
     lines.append(f"rank(task, models, {', '.join(f'{name}={value!r}' for name, value in options.items())})")
@@ -78,6 +81,31 @@ def repeat_code(ranking: Ranking) -> str:
 
 def _facts(ranking: Ranking) -> list[tuple[str, object]]:
     task, environment = ranking.task, ranking.environment
+    return known(
+        [
+            (
+                "Data",
+                f"{task.name}: {task.kind}, {task.modality}, {len(task.target_names)} {kind_of(task.kind).plural}",
+            ),
+            ("Samples", ", ".join(f"{name} {count:,}" for name, count in task.rows.items())),
+            ("Data fingerprint", tag("code", task.fingerprint)),
+            ("Metrics", ", ".join(ranking.metrics)),
+            ("Seed", str(ranking.seed)),
+            ("Duration", human_seconds(ranking.seconds) if ranking.seconds else ""),
+            *machine_facts(environment),
+            ("Networks run by", ", ".join(sorted({row.backend for row in ranking.rows if row.backend}))),
+            ("Complete", "yes" if ranking.complete else "no, it was stopped or is still running"),
+        ]
+    )
+
+
+def known(facts: list[tuple[str, object]]) -> list[tuple[str, object]]:
+    """Those that have a value."""
+    return [(name, value) for name, value in facts if value]
+
+
+def machine_facts(environment: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """When and on what a run was made."""
     cores, threads = environment.get("cores"), environment.get("threads")
     hardware = [str(environment[key]) for key in ("processor",) if environment.get(key)]
     if cores:
@@ -87,29 +115,29 @@ def _facts(ranking: Ranking) -> list[tuple[str, object]]:
     accelerators = environment.get("accelerators")
     hardware += [str(name) for name in accelerators] if isinstance(accelerators, list | tuple) else []
     return [
-        (name, value)
-        for name, value in (
-            (
-                "Data",
-                f"{task.name}: {task.kind}, {task.modality}, {len(task.target_names)} {kind_of(task.kind).plural}",
-            ),
-            ("Samples", ", ".join(f"{name} {count:,}" for name, count in task.rows.items())),
-            ("Data fingerprint", tag("code", task.fingerprint)),
-            ("Metrics", ", ".join(ranking.metrics)),
-            ("Seed", str(ranking.seed)),
-            ("Started", str(environment.get("started") or "")),
-            ("Duration", human_seconds(ranking.seconds) if ranking.seconds else ""),
-            ("Device", str(environment.get("device") or "")),
-            ("Hardware", ", ".join(hardware)),
-            ("System", str(environment.get("system") or "")),
-            ("Python", str(environment.get("python") or "")),
-            ("Complete", "yes" if ranking.complete else "no, it was stopped or is still running"),
-        )
-        if value
+        ("Started", str(environment.get("started") or "")),
+        ("Device", str(environment.get("device") or "")),
+        ("Hardware", ", ".join(hardware)),
+        ("System", str(environment.get("system") or "")),
+        ("Python", str(environment.get("python") or "")),
     ]
 
 
-def _definitions(facts: list[tuple[str, object]]) -> Markup:
+def package_details(environment: Mapping[str, Any]) -> list[Markup]:
+    """The versions of packages, folded away."""
+    packages = environment.get("packages")
+    if not isinstance(packages, Mapping) or not packages:
+        return []
+    return [details("Package versions", table(("Package", "Version"), sorted(packages.items())))]
+
+
+def settings_details(settings: Mapping[str, Any]) -> Markup:
+    """All settings, folded away."""
+    shown = [(name, _words(value)) for name, value in settings.items()]
+    return details("Settings", table(("Setting", "Value"), shown, text_columns=(0, 1)))
+
+
+def definitions(facts: list[tuple[str, object]]) -> Markup:
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="run-facts")
 
 

@@ -39,7 +39,7 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
     if first.tuning and second.tuning:
         labels = _labels(names)
         both = [
-            replace(run, method=f"{run.method} ({label})")
+            replace(run, method=f"{run.method} ({label})", notes=tuple(f"{label}: {note}" for note in run.notes))
             for label, opened in zip(labels, runs, strict=True)
             for run in opened.tuning
         ]

@@ -30,7 +30,7 @@ def assets() -> dict[str, tuple[str, str]]:
 
 def page(title: str, *content: object, at: str = "", heading: object = None, subtitle: object = "") -> str:
     """A whole page; `at` is the address of the entry in the menu that is open."""
-    links = [("/", "Runs"), ("/start", "Start a ranking")]
+    links = [("/", "Runs"), ("/start", "Start a run")]
     menu = [tag("a", words, href=link, aria_current="page" if link == at else None) for link, words in links]
     head = [
         tag("meta", charset="utf-8"),

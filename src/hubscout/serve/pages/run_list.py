@@ -56,7 +56,7 @@ def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
     empty = tag(
         "p",
         "No run yet. ",
-        tag("a", "Start a ranking", href="/start"),
+        tag("a", "Start one", href="/start"),
         " or write one into this folder: ",
         tag("code", f"hubscout rank DATA -m MODELS --out {folder}/NAME"),
         class_="lead",

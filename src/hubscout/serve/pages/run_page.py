@@ -14,6 +14,13 @@ from hubscout.serve.pages.page_frame import address, alert, page, state_badge
 from hubscout.serve.progress import Progress
 from hubscout.serve.summary import Summary
 
+KEPT = {
+    "ranking": "every finished model",
+    "race": "the best model so far",
+    "tuning": "the last checkpoint",
+}
+"""What is there after a run was stopped."""
+
 
 def run_page(
     summary: Summary,
@@ -32,7 +39,7 @@ def run_page(
         parts.append(alert(problem))
     if summary.state in {"failed", "interrupted"} and log:
         parts.append(tag("section", tag("h2", "Last output"), tag("pre", log, class_="log"), class_="close"))
-    told = opened is not None and (opened.view is not None or opened.race is not None)
+    told = opened is not None and (opened.view is not None or opened.race is not None or bool(opened.tuning))
     if opened is not None and told and summary.state != "running":
         found = answer_section(opened)
         parts.append(Markup(str(found)) if found is not None else "")
@@ -67,7 +74,7 @@ def _actions(summary: Summary, opened: Run | None, request: Mapping[str, Any] | 
         buttons.append(_button("Resume", "/resume", summary.name, csrf))
     note = ""
     if summary.stoppable:
-        note = "Stop keeps every finished model. Use Kill if the process does not respond."
+        note = f"Stop keeps {KEPT[summary.kind]}. Use Kill if the process does not respond."
     elif summary.state == "running":
         note = "This run was started in a terminal. Stop it there."
     return tag("div", *buttons, tag("span", note, class_="note") if note else "", class_="actions", id="actions")

@@ -1,4 +1,4 @@
-"""The form that starts a ranking."""
+"""The form that starts a ranking, a race or a tuning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from hubscout.report.markup import Markup, tag
 from hubscout.report.names import short_names
 from hubscout.serve.pages.page_frame import alert, page
-from hubscout.serve.starting import Request
+from hubscout.serve.starting import TEACHERS, Request
+
+CHOICES = (
+    ("rank", "Rank", "Which of these models explains the labels best? Minutes, without training."),
+    ("race", "Race", "Which will be best once tuned? Ends with that model, tuned, within a budget of time."),
+    ("tune", "Tune", "Tune one model; the best models of a ranking can teach it."),
+)
+"""The commands, what they are called and what they are for."""
 
 
 def start_page(
@@ -15,18 +22,18 @@ def start_page(
     offered: Sequence[str],
     request: Request | None,
     *,
+    rankings: Sequence[str] = (),
     data_folder: str,
     csrf: str,
     problem: str = "",
 ) -> str:
-    """`request` is what was filled in before, where something was wrong with it."""
+    """`request` is what was filled in before, where something was wrong with it; `rankings` are runs with teachers."""
     asked = request or Request(name="", data="", models=())
     others = "\n".join(model for model in asked.models if model not in offered)
     names = [name for name in dict.fromkeys([*data, asked.data]) if name]
-    chosen = [tag("option", name, value=name, selected=name == asked.data) for name in names]
     source = _field(
         "Data",
-        tag("select", tag("option", "Choose …", value=""), *chosen, name="data", required=True, id="data"),
+        _select("data", "Choose …", names, asked.data, required=True),
         f"Image folders with one folder per class, and tables, in {data_folder}."
         if data
         else f"No data was found in {data_folder}. Start the server with --data FOLDER.",
@@ -34,12 +41,31 @@ def start_page(
     form = tag(
         "form",
         tag("input", type="hidden", name="csrf", value=csrf),
+        _commands(asked.command),
         source,
         _models(offered, asked.models),
         _field(
             "Other models, one per line",
             tag("textarea", others, name="models", rows=3, placeholder="timm/resnet50.a1_in1k", spellcheck="false"),
-            "Identifiers or patterns of a hub, such as timm/mobilenetv3*. Models that are not here yet are downloaded.",
+            "Identifiers or patterns of a hub, such as timm/mobilenetv3*; one identifier to tune. Models that are not "
+            "here yet are downloaded.",
+        ),
+        _field(
+            "Teachers",
+            _select("teachers", "None: plain fine-tuning", rankings, asked.teachers),
+            f"The best {TEACHERS} models of this ranking teach (B-Tuning).",
+            only="tune",
+        ),
+        _field(
+            "Epochs",
+            _text("epochs", asked.epochs),
+            "Passes over the training samples, instead of a budget of time; 20 if both are empty.",
+            only="tune",
+        ),
+        _field(
+            "Budget",
+            _text("budget", asked.budget),
+            "Time for everything, such as 30min or 2h. Without one, a run goes on until it is done.",
         ),
         _field(
             "Name of the run",
@@ -55,11 +81,13 @@ def start_page(
                     "Metrics",
                     _text("metrics", asked.metrics),
                     "Joined by commas; the first one orders the models: logme,knn",
+                    only="rank",
                 ),
                 _field(
                     "Number of samples",
                     _text("limit", asked.limit),
-                    "Rank on a stratified subset of this size, such as 2k.",
+                    "Use a stratified subset of the training samples of this size, such as 2k.",
+                    only="rank tune",
                 ),
                 _field("Label column", _text("label", asked.label), "For tables, if it cannot be found by itself."),
                 _field("Text column", _text("text", asked.text), ""),
@@ -74,7 +102,20 @@ def start_page(
         class_="form",
     )
     content = tag("section", alert(problem) if problem else "", form, class_="close")
-    return page("Start a ranking", content, at="/start")
+    return page("Start a run", content, at="/start")
+
+
+def _commands(chosen: str) -> Markup:
+    """The choice of what to do. The style sheet hides the fields that the chosen command does not have."""
+    buttons = [
+        tag(
+            "label",
+            tag("input", type="radio", name="command", value=command, checked=command == chosen),
+            tag("span", tag("strong", words), tag("small", hint)),
+        )
+        for command, words, hint in CHOICES
+    ]
+    return tag("fieldset", tag("legend", "What to do", class_="unseen"), *buttons, class_="commands")
 
 
 def is_pattern(model: str) -> bool:
@@ -102,9 +143,16 @@ def _models(offered: Sequence[str], chosen: Sequence[str]) -> Markup:
     return tag("fieldset", tag("legend", "Models"), *boxes, class_="choices") if boxes else Markup("")
 
 
-def _field(label: str, control: Markup, hint: str) -> Markup:
-    return tag("label", tag("span", label), control, tag("small", hint) if hint else "", class_="field")
+def _field(label: str, control: Markup, hint: str, *, only: str | None = None) -> Markup:
+    """A control with its label; `only` names the commands that have it, where not all do."""
+    words = tag("small", hint) if hint else ""
+    return tag("label", tag("span", label), control, words, class_="field", data_only=only)
 
 
 def _text(name: str, value: str) -> Markup:
     return tag("input", type="text", name=name, value=value, autocomplete="off")
+
+
+def _select(name: str, nothing: str, values: Sequence[str], chosen: str, *, required: bool = False) -> Markup:
+    options = [tag("option", value, value=value, selected=value == chosen) for value in values]
+    return tag("select", tag("option", nothing, value=""), *options, name=name, required=required, id=name)

@@ -1,10 +1,21 @@
 """Tuning methods, one file each, behind the interface of `method.py`; `METHODS` knows them by name."""
 
 from hubscout.tuning.methods.b_tuning import BTuning
+from hubscout.tuning.methods.distill_weighted import DistillWeighted
 from hubscout.tuning.methods.distillation import Distillation
 from hubscout.tuning.methods.fine_tune import FineTune
 from hubscout.tuning.methods.logit_distillation import LogitDistillation
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import ZooTuning
 
-__all__ = ["METHODS", "BTuning", "Distillation", "FineTune", "LogitDistillation", "Method", "Preparation", "ZooTuning"]
+__all__ = [
+    "METHODS",
+    "BTuning",
+    "DistillWeighted",
+    "Distillation",
+    "FineTune",
+    "LogitDistillation",
+    "Method",
+    "Preparation",
+    "ZooTuning",
+]

@@ -32,7 +32,8 @@ class BTuning(Method):
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
     computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
     other rows, in closed form: without that, a posterior with as many features as rows gives the labels back. With
-    `"live"` the teachers run on the augmented inputs.
+    `"live"` the teachers run on the augmented inputs; with `"views"` they do so before tuning, for a few fixed views of
+    each sample, which the model is then shown in turn.
 
     Beside `kd` it needs no learnt alignment of features: m maps each model's features to the targets, where they can
     be compared.
@@ -59,14 +60,17 @@ class BTuning(Method):
         # The model's intercept is taken off the teachers' side: the loss compares with fᵀm alone.
         self.intercept = torch.as_tensor(intercept * scale, dtype=torch.float32).to(preparation.device)
         self.cached: Tensor | None = None
-        if mixed is not None:
+        if preparation.arguments.teacher_targets == "views":
+            self.views = preparation.arguments.teacher_views
+            self.cached = preparation.answers_of_views(self.panel.by_view, self._live)
+        elif mixed is not None:
             self.cached = torch.as_tensor((mixed - intercept) * scale, dtype=torch.float32).to(preparation.device)
         self.notes.append(self.panel.summary())
 
     def _study(self, preparation: Preparation) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         own = preparation.frozen_features.posterior(preparation.model)
         chosen = preparation.arguments.teacher_targets
-        mixed = None if chosen == "live" else self.panel.cached_predictions(left_out=chosen == "left-out")
+        mixed = None if chosen in ("live", "views") else self.panel.cached_predictions(left_out=chosen == "left-out")
         return own.weights, own.intercept, mixed
 
     def live_teachers(self) -> Mapping[str, Backbone]:
@@ -77,7 +81,10 @@ class BTuning(Method):
         """The teachers' mixed prediction for each row."""
         if self.cached is not None:
             return {"teachers": self.cached[rows]}
-        return {"teachers": self.panel.live_predictions(views) * self.scale - self.intercept}
+        return {"teachers": self._live(views)}
+
+    def _live(self, views: Mapping[str, Batch]) -> Tensor:
+        return self.panel.live_predictions(views) * self.scale - self.intercept
 
     def terms(
         self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]

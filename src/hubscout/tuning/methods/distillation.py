@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from hubscout.errors import InputError
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.opened_models import feature_width
 from hubscout.tuning.plan import mixed_seed
 from hubscout.tuning.teacher_panel import TeacherPanel
 
@@ -43,12 +45,17 @@ class Distillation(Method):
         arguments = preparation.arguments
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.panel = TeacherPanel.of(preparation)
-        width = preparation.model.card.feature_dim
-        self.extra = nn.ModuleList(nn.Linear(width, t.card.feature_dim, bias=False) for t in preparation.teachers)
+        width, *widths = (feature_width(m, preparation.task) for m in (preparation.model, *preparation.teachers))
+        self.extra = nn.ModuleList(nn.Linear(width, teachers, bias=False) for teachers in widths)
         # A generator of their own: the head's initial weights must not depend on whether there are teachers.
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
         for linear in self.extra:
             nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
+        if arguments.teacher_targets == "views":
+            raise InputError(
+                "teacher_targets='views' keeps answers, and kd compares features, which would be kept for every view: "
+                "allowed are 'cached' and 'live'; or choose b-tuning, logit-kd or distill-weighted."
+            )
         self.cached: list[Tensor] | None = None
         if arguments.teacher_targets != "live":
             frozen_features = preparation.frozen_features

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from hubscout.hubs import Backbone, Batch
-from hubscout.tuning.companions.head import best_stretch
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
-from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.teacher_answers import JointAnswers, SeparateAnswers
 from hubscout.tuning.teacher_panel import TeacherPanel
 
 DEFAULT_TRADE_OFF = 1.0
@@ -33,11 +30,15 @@ class LogitDistillation(Method):
     predictions for samples left out explain the labels best. Multi-label tasks compare each label's two
     probabilities; regression compares the numbers themselves, squared, in deviations of the train split.
 
-    Requirements: at least one teacher; a fine-tuned one (a `Tuned`) teaches through its own, tuned features.
-    `teacher_targets` as for `b-tuning`: with `"live"` model and teachers see the same crop.
+    A teacher that was tuned for these targets (a `Tuned`, or its folder) answers with its own head. As soon as there
+    is one, each teacher answers for itself and the outputs are mixed, s being each probed teacher's own. Its
+    `.backbone` as the teacher is probed like any other.
+
+    Requirements: at least one teacher. `teacher_targets` as for `b-tuning`: with `"live"` and `"views"` model and
+    teachers see the same crop. The model itself may be the teacher, as it came or tuned before (self-distillation).
 
     Beside `b-tuning` it compares what the two models answer, through the head that is trained, and not through a
-    posterior head of the model's frozen features.
+    posterior head of the model's frozen features. Beside `distill-weighted` it mixes outputs, not probabilities.
 
     Example: `tune(task, model, teachers=ranking.top(3), method="logit-kd")`.
     """
@@ -46,34 +47,29 @@ class LogitDistillation(Method):
     uses_teachers = True
 
     def prepare(self, preparation: Preparation) -> None:
-        """Posteriors of the teachers, their mixed answers where they are cached, and how far they are stretched."""
-        arguments, frozen_features = preparation.arguments, preparation.frozen_features
+        """Posteriors of the teachers, and their answers where they are cached."""
+        arguments = preparation.arguments
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.kd_temperature = arguments.kd_temperature
         self.loss = TaskLoss.of(preparation.task)
         self.panel = TeacherPanel.of(preparation)
         self.panel.study()
-        answers, self.stretch = frozen_features.shared(lambda: self._study(preparation))
+        self.answers = self.answers_of(preparation)
         self.cached: Tensor | None = None
-        if arguments.teacher_targets != "live":
-            self.cached = self._as_outputs(torch.as_tensor(answers, dtype=torch.float32).to(preparation.device))
+        if arguments.teacher_targets == "views":
+            self.views = arguments.teacher_views
+            self.cached = preparation.answers_of_views(self.panel.by_view, self.answers.live)
+        elif arguments.teacher_targets != "live":
+            self.cached = self.answers.cached()
         self.notes.append(self.panel.summary())
+        own = [t.card.identifier for t, h in zip(self.panel.teachers, preparation.teacher_heads, strict=True) if h]
+        if own:
+            self.notes.append(f"Answering with the head that they were tuned with: {', '.join(own)}.")
 
-    def _study(self, preparation: Preparation) -> tuple[np.ndarray, float]:
-        left_out = self.panel.cached_predictions(left_out=True)
-        stretch = 1.0
-        if self.loss.likelihood.to_values is not None:
-            outputs = torch.as_tensor(left_out) - self.loss.likelihood.middle
-            stretch = best_stretch(outputs, Rows.of(preparation.task.train, self.loss).targets, self.loss)
-        fitted = preparation.arguments.teacher_targets == "cached"
-        return self.panel.cached_predictions() if fitted else left_out, stretch
-
-    def _as_outputs(self, predictions: Tensor) -> Tensor:
-        """Posterior predictions as outputs of a head."""
-        if self.loss.offset is not None and self.loss.scale is not None:
-            offset, scale = (torch.as_tensor(a).to(predictions) for a in (self.loss.offset, self.loss.scale))
-            return (predictions - offset) / scale
-        return self.stretch * (predictions - self.loss.likelihood.middle)
+    def answers_of(self, preparation: Preparation) -> JointAnswers | SeparateAnswers:
+        """How the teachers' answers come about."""
+        kind = SeparateAnswers if any(preparation.teacher_heads) else JointAnswers
+        return kind(preparation, self.panel, self.loss)
 
     def live_teachers(self) -> Mapping[str, Backbone]:
         """All of them, unless their answers are cached."""
@@ -83,7 +79,7 @@ class LogitDistillation(Method):
         """The teachers' mixed answer for each row."""
         if self.cached is not None:
             return {"teachers": self.cached[rows]}
-        return {"teachers": self._as_outputs(self.panel.live_predictions(views))}
+        return {"teachers": self.answers.live(views)}
 
     def terms(
         self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]

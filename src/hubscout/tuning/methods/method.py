@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,6 +31,21 @@ class Preparation:
     device: torch.device
     frozen_features: FrozenFeatures
     """Frozen features and posteriors of models on the train split, computed once and shared."""
+    teacher_heads: Sequence[nn.Linear | None] = ()
+    """The head of each teacher that was tuned for the task's targets; None for the others."""
+    of_views: Callable[[Mapping[str, Backbone], Callable[[Mapping[str, Batch]], Tensor]], Tensor] | None = None
+    """(views · rows, C): what a function of the teachers' inputs gives for each of the `teacher_views` views."""
+
+    def __post_init__(self) -> None:
+        if not self.teacher_heads:
+            object.__setattr__(self, "teacher_heads", (None,) * len(self.teachers))
+
+    def answers_of_views(
+        self, teachers: Mapping[str, Backbone], answer: Callable[[Mapping[str, Batch]], Tensor]
+    ) -> Tensor:
+        """(views · rows, C): what teachers say of each of the `teacher_views` views of each sample."""
+        assert self.of_views is not None
+        return self.of_views(teachers, answer)
 
 
 class Method:
@@ -48,6 +63,9 @@ class Method:
         """Modules that are trained beside backbone and head, and thrown away afterwards."""
         self.notes: list[str] = []
         """What the user should know of how the method was set up."""
+        self.views = 0
+        """How many fixed views of each sample the answers are cached for; 0: views are new in each epoch. With views
+        `references` is asked for row r of view v as row v·n + r."""
 
     def prepare(self, preparation: Preparation) -> None:
         """Study the teachers, build extra modules, rebuild the model."""

@@ -1,0 +1,133 @@
+"""Peak memory of `rank` and `tune` against the size of the model itself, for an image model and a text encoder.
+
+    python benchmarks/memory.py
+    python benchmarks/memory.py --samples 256 --steps 10 --json
+
+Each line is a process of its own. "above" is the peak of the process less what it had with all libraries imported and
+the data open; beside it the same in sizes of the model. With transformer-ranker installed its run on the same texts
+stands below; see `benchmarks/extraction.py` for its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from extraction import encoder_folder, make_texts, peak_bytes, write_jpegs
+
+IMAGES = "pypi/efficientnet-lite0"
+MIB = 1 << 20
+
+
+def process_bytes(name: str) -> int:
+    """What the process has now (VmRSS), or had at its peak (VmHWM)."""
+    text = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(f"{name}:"))
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew, where the system can."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def measured(model: str, data: str, samples: int, steps: int, work: str) -> dict[str, Any]:
+    """In a process of its own: one ranking or one tuning."""
+    import torch
+
+    from hubscout.hubs import load
+    from hubscout.ranking import rank
+    from hubscout.tasks import Split, Task, open_task
+
+    if data == "texts":
+        texts, labels = make_texts(samples)
+        names = tuple(map(str, sorted(set(labels))))
+        split = Split(texts, np.array(labels))
+        task = Task("texts", "classification", "text", names, {"train": split, "validation": split}, "texts")
+    else:
+        task = open_task(data)
+    load(model)  # all libraries are there, and the model is gone again
+    torch.zeros(8) @ torch.zeros(8)
+    before = process_bytes("VmRSS")
+    forget_peak()
+    if work == "load":
+        size = load(model).card.bytes
+    elif work == "tune":
+        from hubscout.tuning import tune
+
+        with tempfile.TemporaryDirectory() as folder:
+            tune(task, model, method="fine-tune", steps=steps, batch_size=16, out=folder, device="cpu")
+        size = 0
+    else:
+        accelerate = "onnxruntime" if work.endswith("ONNX Runtime") else "off"
+        ranking = rank(task, [model], cache=False, accelerate=accelerate, measure_latency=False)
+        assert len(ranking) == 1, ranking.failures
+        size = ranking[0].bytes or 0
+    after = process_bytes("VmHWM")
+    return {"work": work, "before": before, "above": after - before, "model_bytes": size}
+
+
+def peer(samples: int, encoder: str) -> dict[str, Any]:
+    """transformer-ranker on the same texts."""
+    from extraction import measure_peer
+
+    found = measure_peer(*make_texts(samples), encoder)
+    return {
+        "work": "transformer-ranker",
+        "before": found["before_bytes"],
+        "above": peak_bytes() - found["before_bytes"],
+    }
+
+
+def in_process(*arguments: object) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(done.stderr[-3000:])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        model, data, samples, steps, work = options.child
+        run = peer(int(samples), model) if data == "peer" else measured(model, data, int(samples), int(steps), work)
+        print(json.dumps(run))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        images, encoder = Path(temporary, "images"), Path(temporary, "encoder")
+        write_jpegs(images, options.samples * 10 // 7 + 10)
+        encoder.mkdir()
+        folder = encoder_folder(encoder)
+        works = ["load", "rank", "rank, ONNX Runtime", "tune"]
+        if importlib.util.find_spec("onnxruntime") is None:
+            works.remove("rank, ONNX Runtime")
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name, model, data in (("images", IMAGES, str(images)), ("texts", f"file:{folder}", "texts")):
+            found[name] = [in_process(model, data, options.samples, options.steps, work) for work in works]
+            if name == "texts" and importlib.util.find_spec("transformer_ranker") is not None:
+                found[name].append(in_process(folder, "peer", options.samples, 0, "peer"))
+            size = found[name][0]["model_bytes"]
+            if not options.json:
+                print(f"{name}: {model.rpartition('/')[2]}, {size / MIB:.0f} MiB, {options.samples} samples")
+                for run in found[name]:
+                    above = run["above"]
+                    print(f"  {run['work']:22} above {above / MIB:6.0f} MiB, {above / size:5.1f} times the model")
+    if options.json:
+        print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Does `tune` without a single knob diverge, or end below the linear probe that it starts from?
+
+    python experiments/default_tuning/run.py --workers 12                      # goes on where it stopped
+    python experiments/default_tuning/run.py --pixels 64 --rows 500 --steps 100 --models cifar10_resnet20 --seeds 0 1
+    python experiments/default_tuning/table.py                                 # table.md
+
+Seventeen vision models on five sets and four text encoders on four: each with the defaults, and with the defaults that
+could take their place. Every finished run is a line of JSON; what has a line is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import shared_hub  # noqa: E402
+from data_sets import CLASSIFICATION, open_set, smaller  # noqa: E402
+from pool import run_jobs  # noqa: E402
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "frozen norm statistics": {"frozen_norm_statistics": True},
+    "head from the posterior": {"head_init": "posterior"},
+    "both": {"frozen_norm_statistics": True, "head_init": "posterior"},
+}
+TEXT_SETS = ("sst2", "trec", "agnews", "cr")
+NO_NORMS = frozenset({"squeezenet1_1_in1k", "alexnet_features_in1k", "vgg16_features_in1k", *shared_hub.TEXT})
+"""Without batch norms: their statistics cannot be frozen."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    model: str
+    set_name: str
+    variant: str
+    seed: int
+    steps: int
+    pixels: int | None
+    rows: int | None
+
+    @property
+    def key(self) -> str:
+        return json.dumps(list(asdict(self).values()))
+
+
+def cells(given: argparse.Namespace) -> list[Cell]:
+    """In the order of their worth: a seed of everything before the next seed."""
+    pairs = [(model, name, given.pixels) for model in shared_hub.VISION for name in CLASSIFICATION]
+    pairs += [(model, name, None) for model in shared_hub.TEXT for name in TEXT_SETS]
+    return [
+        Cell(model, name, variant, seed, given.steps, pixels, given.rows)
+        for seed in given.seeds
+        for model, name, pixels in pairs
+        for variant, options in VARIANTS.items()
+        if model in given.models and name in given.sets and variant in given.variants
+        if not (model in NO_NORMS and "frozen_norm_statistics" in options)
+    ]
+
+
+@cache
+def open_task(name: str, rows: int | None) -> Any:
+    task = open_set(name)
+    return task if rows is None else smaller(task, rows)
+
+
+def identifier(cell: Cell) -> str:
+    if cell.model in shared_hub.TEXT:
+        return shared_hub.text_identifier(cell.model)
+    return shared_hub.identifier(cell.model, None if cell.model.startswith("cifar10_") else cell.pixels)
+
+
+def run_one(cell: Cell) -> dict[str, Any]:
+    """The result, the probe that it is compared with, and what validation had reached without keeping that probe."""
+    import warnings
+
+    from hubscout.errors import DivergedError
+    from hubscout.tuning import tune
+    from hubscout.tuning.frozen_probe import read_probes
+
+    warnings.simplefilter("ignore")
+    task, start = open_task(cell.set_name, cell.rows), time.process_time()
+    result: dict[str, Any] = {"key": cell.key, **asdict(cell)}
+    try:
+        tuned = tune(
+            task,
+            identifier(cell),
+            steps=cell.steps,
+            seed=cell.seed,
+            linear_probe=True,
+            data_in_memory=task.modality != "text",
+            bootstrap_resamples=2,
+            validate_every_epochs=max(1.0, cell.steps / 5 / -(-len(task.train) // 48)),
+            **VARIANTS[cell.variant],
+        )
+    except DivergedError as error:
+        return {**result, "diverged": str(error)}
+    probe, _ = read_probes(tuned.curves)
+    assert probe is not None
+    reached = [next(iter(line["metrics"].values())) for line in tuned.curves if line["event"] == "validation"]
+    return {
+        **result,
+        "probe": {split: probe.metric(split) for split in ("validation", "test")},
+        "reached": max(reached),
+        "result": {split: tuned.metric(split).value for split in ("validation", "test")},
+        "learning_rate": tuned.arguments.learning_rate,
+        "restarts": sum("starts anew" in note for note in tuned.notes),
+        "processor_seconds": round(time.process_time() - start, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--pixels", type=int, default=96)
+    parser.add_argument("--rows", type=int, default=None, help="At most so many of each split.")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--models", nargs="*", default=[*shared_hub.VISION, *shared_hub.TEXT])
+    parser.add_argument("--sets", nargs="*", default=[*CLASSIFICATION, *TEXT_SETS])
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
+    given = parser.parse_args()
+    lines = given.out.read_text().splitlines() if given.out.is_file() else []
+    done = {json.loads(line)["key"] for line in lines}
+    waiting = [cell for cell in cells(given) if cell.key not in done]
+    with given.out.open("a") as file:
+        for _, record in run_jobs(run_one, waiting, given.workers):
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+
+if __name__ == "__main__":
+    main()

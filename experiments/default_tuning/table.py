@@ -1,0 +1,62 @@
+"""table.md out of results/: by variant how often validation ended below the linear probe, and what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    records = [json.loads(line) for line in (HERE / "results" / "runs.jsonl").read_text().splitlines()]
+    by_size: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for record in records:
+        by_size[record["steps"], record["rows"], record["pixels"] or "–"].append(record)
+    lines = [
+        "# Tuning without knobs, against the linear probe",
+        "",
+        "Points of validation that training reached over the linear probe of the frozen features, and points of test",
+        "of what `tune` gives (which keeps the probe where training never reached it). Means over the runs.",
+        "",
+    ]
+    for (steps, rows, pixels), found in sorted(by_size.items(), key=str):
+        lines += [f"## {steps} steps, {rows or 'all'} rows, {pixels} px", "", *table(found), ""]
+        lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
+    (HERE / "table.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def table(records: list[dict[str, Any]]) -> list[str]:
+    lines = ["| variant | runs | diverged | started anew | below the probe | reached | result |", "|---" * 7 + "|"]
+    for variant in dict.fromkeys(record["variant"] for record in records):
+        runs = [record for record in records if record["variant"] == variant]
+        whole = [record for record in runs if "reached" in record]
+        reached = [100 * (r["reached"] - r["probe"]["validation"]) for r in whole]
+        result = [100 * (r["result"]["test"] - r["probe"]["test"]) for r in whole]
+        lines.append(
+            f"| {variant} | {len(runs)} | {len(runs) - len(whole)} | {sum(r['restarts'] > 0 for r in whole)} | "
+            f"{sum(gap < 0 for gap in reached)} | {fmean(reached):+.1f} | {fmean(result):+.1f} |"
+        )
+    return lines
+
+
+def by_cell(records: list[dict[str, Any]]) -> list[str]:
+    variants = list(dict.fromkeys(record["variant"] for record in records))
+    lines = ["| model | set | probe | " + " | ".join(variants) + " |", "|---" * (3 + len(variants)) + "|"]
+    cells = dict.fromkeys((record["model"], record["set_name"]) for record in records if "reached" in record)
+    for model, name in cells:
+        here = [r for r in records if (r["model"], r["set_name"]) == (model, name) and "reached" in r]
+        probe = 100 * fmean(r["probe"]["validation"] for r in here)
+        gaps = []
+        for variant in variants:
+            found = [100 * (r["reached"] - r["probe"]["validation"]) for r in here if r["variant"] == variant]
+            gaps.append(f"{fmean(found):+.1f}" if found else "–")
+        lines.append(f"| {model} | {name} | {probe:.1f} | " + " | ".join(gaps) + " |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

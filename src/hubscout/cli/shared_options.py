@@ -1,0 +1,170 @@
+"""The options that several commands have, said once: how data is read, which models, where they run.
+
+Beside them what the shell offers for their values, and what they mean together.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hubscout.cli.output import say
+from hubscout.cli.values import split_list
+from hubscout.runs.file_names import RANKING
+
+if TYPE_CHECKING:
+    from hubscout.tasks import Task
+
+
+def complete_metrics(incomplete: str) -> list[str]:
+    """Names of metrics; after a comma the next one."""
+    from hubscout.metrics import available
+
+    done, comma, last = incomplete.rpartition(",")
+    return [f"{done}{comma}{name}" for name in available() if name.startswith(last)]
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """The hubs, each with the sign that follows its name."""
+    from hubscout.hubs.hub_registry import HUBS
+
+    done, comma, last = incomplete.rpartition(",")
+    starts = [f"{name}:" if name in {"file", "onnx", "python"} else f"{name}/" for name in HUBS]
+    return [f"{done}{comma}{start}" for start in starts if start.startswith(last)]
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Folders in sight that hold a saved ranking."""
+    return sorted(str(path.parent) for path in Path().glob(f"*/{RANKING}") if str(path.parent).startswith(incomplete))
+
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one per "
+        "split; a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.",
+    ),
+]
+ImageOption = Annotated[str | None, typer.Option("--image", help="Column of images (paths or bytes).")]
+ImageRootOption = Annotated[
+    Path | None,
+    typer.Option("--image-root", help="Folder that paths of images in a table start from; the table's by default."),
+]
+TextOption = Annotated[
+    list[str] | None, typer.Option("--text", help="Column of texts; twice, or A,B, for pairs of texts.")
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", help="Column of labels; repeat it, or A,B, for several.")
+]
+LimitOption = Annotated[
+    str | None, typer.Option("--limit", help="Use a stratified subset of so many train samples, such as 2k.")
+]
+ResumeOption = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Resume the run in --out, and fail if there is none. Without it the same command resumes too."
+    ),
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew and replace the run that is in --out.")]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", help="classification, multilabel, regression or tagging, where it is not clear.")
+]
+SplitOption = Annotated[str | None, typer.Option("--split", help="Column that says train, validation or test.")]
+ModelsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--models",
+        "-m",
+        help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line; small, base or "
+        "large is a list of hubscout's own (where none is named: small on a CPU, base on a GPU).",
+        show_default=False,
+        autocompletion=complete_models,
+    ),
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave out samples that cannot be read.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="Random seed for splits, subsets, the order of samples and sampling.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+AccelerateOption = Annotated[
+    str,
+    typer.Option("--accelerate", help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU."),
+]
+CacheOption = Annotated[
+    str | None,
+    typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place."),
+]
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="Where the work runs: local, or ray for a cluster of machines.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="With --engine ray: auto (the cluster here), local (one for this) or HOST:PORT."),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`."),
+]
+
+
+def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
+    """Raise for a limit or a time that is none, before the data are read, which can take long."""
+    from hubscout.amounts import parse_limit, parse_seconds
+
+    if limit is not None:
+        parse_limit(limit)
+    for name, value in times.items():
+        if value is not None:
+            parse_seconds(value, name)
+
+
+def open_data(
+    data: str,
+    *,
+    image: str | None = None,
+    text: list[str] | None = None,
+    label: list[str] | None = None,
+    kind: str | None = None,
+    split: str | None = None,
+    image_root: Path | None = None,
+    quiet: bool = False,
+) -> Task:
+    """Open DATA, and say on standard error what it was taken for."""
+    from hubscout.tasks import open_task
+
+    def one_or_more(values: list[str] | None) -> str | list[str] | None:
+        names = split_list(values or [])
+        return None if not names else (names[0] if len(names) == 1 else names)
+
+    task = open_task(
+        data,
+        image=image,
+        text=one_or_more(text),
+        label=one_or_more(label),
+        kind=kind,
+        split=split,
+        image_root=None if image_root is None else str(image_root),
+    )
+    say(task.describe(), quiet=quiet)
+    return task
+
+
+def engine_options(engine: str, address: str | None, workers: int | None = None) -> dict[str, Any]:
+    """What `--address` and `--workers` mean to an engine.
+
+    >>> engine_options("ray", "auto"), engine_options("local", None, 4)
+    ({'address': 'auto'}, {'workers': 4})
+    """
+    from hubscout.errors import InputError
+
+    options: dict[str, Any] = {}
+    for name, value, owner in (("address", address, "ray"), ("workers", workers, "local")):
+        if value is not None and engine != owner:
+            raise InputError(f"--{name} is for --engine {owner}, not for {engine}.")
+        if value is not None:
+            options[name] = value
+    return options

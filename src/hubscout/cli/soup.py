@@ -1,0 +1,71 @@
+"""`hubscout soup`: several tuned runs of one model, averaged into one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.shared_options import (
+    DataArgument,
+    ImageOption,
+    ImageRootOption,
+    KindOption,
+    LabelOption,
+    LimitOption,
+    SeedOption,
+    SplitOption,
+    TextOption,
+    open_data,
+)
+from hubscout.cli.values import AllowCodeOption
+
+app = typer.Typer(add_completion=False)
+
+EPILOG = """Examples:
+
+hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
+
+
+@app.command(epilog=EPILOG)
+def soup(
+    data: DataArgument,
+    models: Annotated[list[Path], typer.Argument(metavar="MODELS", help="Two or more --out folders of tune.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the averaged model.")],
+    label: LabelOption = None,
+    image: ImageOption = None,
+    image_root: ImageRootOption = None,
+    text: TextOption = None,
+    kind: KindOption = None,
+    split: SplitOption = None,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    allow_code: AllowCodeOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Average the weights of several tuned runs of one model, as long as validation does not fall.
+
+    One network of the same size and speed. Give the data, --limit and --seed that the runs were tuned with: their
+    validation split decides what goes in.
+    """
+    from hubscout.amounts import parse_limit
+    from hubscout.tuning import soup as run
+    from hubscout.tuning.tuned_folder import opens_by_code
+
+    task = open_data(
+        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
+    )
+    if limit is not None:
+        task = task.subset(parse_limit(limit), seed)
+    made = run(task, models, out=out, allow_code=allow_code)
+    for note in made.notes:
+        say(note, quiet=quiet)
+    allowed = " --allow-code" if opens_by_code(made, out) else ""
+    say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
+    if as_json:
+        print_json({**made.record(), "out": out})
+    else:
+        print_result(str(made))

@@ -1,0 +1,99 @@
+"""Batches of prepared inputs that stay on the device, for the next model that takes them alike.
+
+Decoded images are kept in main memory (`hubscout.features.decoded`); from there each model has to stack them, pin them
+and send them again. Where the device has room, a batch that was sent once is taken from there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hubscout.hubs import Batch
+
+_SHARE = 0.25
+"""Of the device's memory that is free when a batch comes; the rest is for the networks."""
+
+Key = tuple[str, str, str, str]
+"""Task, split, preprocessing and device."""
+
+
+class DeviceBatches:
+    """Batches by the rows that they hold. Where memory runs out, all of them go."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches: dict[tuple[Key, bytes], Batch] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def get(self, key: Key, rows: np.ndarray) -> Batch | None:
+        """The batch of these rows in this order, or None."""
+        with self._lock:
+            return self._batches.get((key, rows.tobytes()))
+
+    def put(self, key: Key, rows: np.ndarray, batch: Batch) -> None:
+        """Keep a batch that is on the device, where there is room."""
+        size = sum(value.element_size() * value.numel() for value in batch.values())
+        if any(len(value) != len(rows) for value in batch.values()):
+            return  # it could not be cut where memory runs out
+        place = (key, rows.tobytes())
+        with self._lock:
+            if place in self._batches or size > _SHARE * free_on(key[-1]):
+                return
+            self._batches[place] = batch
+            self.bytes += size
+
+    def clear(self) -> bool:
+        """Let all batches go; whether there were any."""
+        with self._lock:
+            found = bool(self._batches)
+            self._batches.clear()
+            self.bytes = 0
+            return found
+
+
+@dataclass(frozen=True)
+class HeldBatches:
+    """The batches of one split under one preprocessing on one device."""
+
+    batches: DeviceBatches
+    key: Key
+
+    def get(self, rows: np.ndarray) -> Batch | None:
+        return self.batches.get(self.key, rows)
+
+    def put(self, rows: np.ndarray, batch: Batch) -> None:
+        self.batches.put(self.key, rows, batch)
+
+    def clear(self) -> bool:
+        return self.batches.clear()
+
+
+@dataclass(frozen=True)
+class HeldSamples(Sequence[Any]):
+    """The samples of a batch that is on the device: they are cut without being stacked again."""
+
+    batch: Batch
+
+    def __len__(self) -> int:
+        return len(next(iter(self.batch.values())))
+
+    def __getitem__(self, place: Any) -> Any:
+        return HeldSamples({name: value[place] for name, value in self.batch.items()})
+
+
+def free_on(device: str) -> int:
+    """Bytes that are free on a CUDA device; none elsewhere: on a CPU the decoded samples are there already."""
+    if not device.startswith("cuda"):
+        return 0
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0]

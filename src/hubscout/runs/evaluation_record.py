@@ -1,0 +1,151 @@
+"""What a tuned model makes of a split: by class, label, entity or number, and the samples to look at.
+
+`evaluation.json` of a run folder. Its size depends on the number of classes, not on that of the samples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hubscout.credentials import strip_credentials
+from hubscout.errors import RunError
+from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.data_check import Sample
+from hubscout.runs.file_names import EVALUATION
+from hubscout.runs.json_files import read_json
+from hubscout.runs.record_types import Migrations, check_types, in_version
+
+FORM = "hubscout-evaluation"
+VERSION = 1
+MIGRATIONS: Migrations = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOutcome:
+    """A class, a label or a type of entity: `seen` have it, `said` were predicted to, `right` are in both.
+
+    A target of numbers has `r2` and `rmse` instead.
+    """
+
+    name: str
+    seen: int = 0
+    said: int = 0
+    right: int = 0
+    r2: float | None = None
+    rmse: float | None = None
+
+    @property
+    def recall(self) -> float | None:
+        """The share of those that have it that were found; of a class it is the accuracy of its samples."""
+        return self.right / self.seen if self.seen else None
+
+    @property
+    def precision(self) -> float | None:
+        """The share of those predicted that have it."""
+        return self.right / self.said if self.said else None
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of precision and recall; None where it neither occurs nor is predicted."""
+        return 2 * self.right / (self.seen + self.said) if self.seen + self.said else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """So many rows of class `true` (its place among the names) were predicted to be of class `predicted`."""
+
+    true: int
+    predicted: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberPair:
+    """The true and the predicted number of a sample, for one of the targets."""
+
+    target: int
+    true: float
+    predicted: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord:
+    """What a tuned model makes of the samples of `split`."""
+
+    split: str
+    kind: str
+    modality: str
+    target_names: tuple[str, ...]
+    samples: int
+    targets: tuple[TargetOutcome, ...] = ()
+    """One per class, label or number; for tags that mark entities one per type of entity."""
+    confusions: tuple[Confusion, ...] = ()
+    """Of tasks with classes, the most frequent first; with very many classes only mistakes, and not all."""
+    pairs: tuple[NumberPair, ...] = ()
+    """Of a regression: a random choice of samples where there are many."""
+    worst: tuple[Sample, ...] = ()
+    """The samples that were predicted worst, the worst first."""
+    suspects: tuple[Sample, ...] = ()
+    """The samples that are probably mislabelled, the most certain first."""
+    suspected: int = 0
+    """How many are probably mislabelled; `suspects` are not all of them."""
+
+    @classmethod
+    def from_json(cls, record: Any, *, origin: str = EVALUATION) -> EvaluationRecord:
+        """The inverse of what `write_evaluation` puts into the file; a `RunError` names what is wrong."""
+        known = {part.name for part in fields(cls)}
+        values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
+        for name, kind in PARTS.items():
+            values[name] = _parts(values.get(name, []), kind, f"{origin}: {name}")
+        if isinstance(values.get("target_names"), list):
+            values["target_names"] = tuple(values["target_names"])
+        try:
+            found = cls(**values)
+        except TypeError as error:
+            raise RunError(f"{origin} cannot be read: {error}.") from error
+        check_types(found, origin)
+        found._check_numbers(origin)
+        return found
+
+    def _check_numbers(self, origin: str) -> None:
+        places = [one for c in self.confusions for one in (c.true, c.predicted)] + [p.target for p in self.pairs]
+        if any(not 0 <= place < len(self.target_names) for place in places):
+            raise RunError(f"{origin}: a number is no place among the {len(self.target_names)} target names.")
+        counts = [one for t in self.targets for one in (t.seen, t.said, t.right)] + [c.count for c in self.confusions]
+        if min([*counts, self.samples, self.suspected]) < 0:
+            raise RunError(f"{origin}: a count is below zero.")
+
+
+PARTS: Mapping[str, type] = {
+    "targets": TargetOutcome,
+    "confusions": Confusion,
+    "pairs": NumberPair,
+    "worst": Sample,
+    "suspects": Sample,
+}
+
+
+def _parts(records: Any, kind: type, origin: str) -> tuple[Any, ...]:
+    try:
+        return tuple(kind(**record) for record in records)
+    except TypeError as error:
+        raise RunError(f"{origin} cannot be read: {error}.") from error
+
+
+def write_evaluation(folder: Path, record: EvaluationRecord | None) -> None:
+    """Write the record; None removes that of an earlier model, which is not true of this one."""
+    if record is None:
+        (folder / EVALUATION).unlink(missing_ok=True)
+        return
+    text = json.dumps({"format": FORM, "version": VERSION, **asdict(record)}, ensure_ascii=False)
+    write_atomically(folder / EVALUATION, strip_credentials(text) + "\n")
+
+
+def read_evaluation(folder: Path) -> EvaluationRecord | None:
+    """The record of a folder; None where there is none: runs of earlier versions, and runs without a test split."""
+    path = folder / EVALUATION
+    return EvaluationRecord.from_json(read_json(path), origin=str(path)) if path.is_file() else None

@@ -1,0 +1,124 @@
+"""Where the seconds of a run go: steps with names, timed in the thread that runs them.
+
+A step inside another one is taken off it, so the steps of one thread never count a second twice. Work of other threads
+goes on at the same time and is kept apart. Nothing is measured unless a `Profiler` is on; then a `step` costs a
+microsecond or two.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+STEPS = ("start", "load", "export", "decode", "transfer", "forward", "statistics", "latency", "score", "write")
+"""In the order in which they happen. "start" is what comes before the first model; "decode" in the main thread is
+waiting for samples that others prepare."""
+OTHER = "other"
+_NOTHING = nullcontext()
+
+_active: Profiler | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Seconds by step. Those of `main` add up to `seconds`, the time that went by; `beside` ran at the same time, in
+    other threads.
+    """
+
+    seconds: float = 0.0
+    main: Mapping[str, float] = field(default_factory=dict)
+    beside: Mapping[str, float] = field(default_factory=dict)
+
+    def __add__(self, other: Profile) -> Profile:
+        def total(one: Mapping[str, float], two: Mapping[str, float]) -> dict[str, float]:
+            return {name: one.get(name, 0.0) + two.get(name, 0.0) for name in (*STEPS, OTHER) if name in {*one, *two}}
+
+        return Profile(
+            seconds=self.seconds + other.seconds,
+            main=total(self.main, other.main),
+            beside=total(self.beside, other.beside),
+        )
+
+    def less(self, seconds: float) -> Profile:
+        """The rest, where `seconds` of the main thread belong to something that has a profile of its own."""
+        main = {**self.main, OTHER: max(0.0, self.main.get(OTHER, 0.0) - seconds)}
+        return Profile(seconds=max(0.0, self.seconds - seconds), main=main, beside=self.beside)
+
+
+def together(profiles: Iterable[Profile | None]) -> Profile | None:
+    """The sum of those that were measured; None where none was."""
+    measured = [profile for profile in profiles if profile is not None]
+    return sum(measured[1:], measured[0]) if measured else None
+
+
+class Profiler:
+    """Times the steps of all threads from its making on; its own is the main one.
+
+    >>> with profiled() as profiler:
+    ...     with step("load"):
+    ...         pass
+    >>> list(profiler.profile().main)
+    ['load', 'other']
+    """
+
+    def __init__(self, since: float | None = None) -> None:
+        now = time.perf_counter()
+        self._started = now if since is None else since
+        self._main = threading.get_ident()
+        self._lock = threading.Lock()
+        self._open = threading.local()
+        self._spent = {} if since is None else {(True, "start"): now - since}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Count the time of the block to `name`, less that of steps within it."""
+        outer: list[float] | None = getattr(self._open, "inner", None)
+        inner = self._open.inner = [0.0]
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began
+            self._open.inner = outer
+            if outer is not None:
+                outer[0] += took
+            key = (threading.get_ident() == self._main, name)
+            with self._lock:
+                self._spent[key] = self._spent.get(key, 0.0) + took - inner[0]
+
+    def profile(self) -> Profile:
+        """What was measured until now."""
+        seconds = time.perf_counter() - self._started
+        with self._lock:
+            spent = dict(self._spent)
+        main = {name: spent[True, name] for name in STEPS if (True, name) in spent}
+        main[OTHER] = max(0.0, seconds - sum(main.values()))
+        beside = {name: spent[False, name] for name in STEPS if (False, name) in spent}
+        return Profile(seconds=seconds, main=main, beside=beside)
+
+
+@contextmanager
+def profiled(wanted: bool = True, *, since: float | None = None) -> Iterator[Profiler | None]:
+    """Measure the block; None where it is not `wanted`. The time from `since` to the block is the start."""
+    global _active
+    if not wanted:
+        yield None
+        return
+    before, _active = _active, Profiler(since)
+    try:
+        yield _active
+    finally:
+        _active = before
+
+
+def step(name: str) -> AbstractContextManager[None]:
+    """A context manager that counts its block to a step of the run, where one is being measured."""
+    return _NOTHING if _active is None else _active.step(name)
+
+
+def is_profiling() -> bool:
+    """Whether steps are measured now."""
+    return _active is not None

@@ -1,0 +1,167 @@
+"""`soup`: several tuned runs of one model, averaged into one network of the same size."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hubscout.errors import InputError
+from hubscout.tasks import Split, Task, open_task, task_metrics
+from hubscout.tasks.kinds import kind_of
+from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.tuned import Tuned
+
+State = dict[str, Tensor]
+
+
+def soup(
+    task: Any, models: Sequence[Tuned | Path | str], *, out: Path | str | None = None, allow_code: bool = False
+) -> Tuned:
+    """Average the weights of runs that started from the same model: the greedy soup (Wortsman et al., ICML 2022).
+
+    The runs are taken in the order of their validation metric. Each is averaged in, and stays where the validation
+    metric of the average does not fall. The result is one network, as fast as each of them, and on validation no worse
+    than the best of them. Runs that differ in seed, learning rate or method may go in; those of another model may not.
+    Statistics of batch norms are averaged like weights.
+
+    Args:
+        task: the data that they were tuned on, or what `hubscout.open_task` opens; its `validation` split decides.
+        models: two or more tuned models: `Tuned`, or the folders that they were saved in.
+        out: a folder for the result; without one nothing is written.
+        allow_code: let the folders name a `python:` function that builds the network.
+
+    Returns:
+        The averaged model, measured on `validation` and `test`; its notes say what went in.
+
+    Raises:
+        InputError: fewer than two models, models of different shapes or targets, no validation split.
+
+    Example:
+        `hs.soup(task, ["runs/seed-0", "runs/seed-1", "runs/seed-2"], out="my-model")`
+
+    """
+    task = open_task(task)
+    if isinstance(models, str | Path | Tuned) or len(models) < 2:
+        raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
+    if not len(task.validation):
+        raise InputError(f"{task.name!r} has no validation split, by which a soup is chosen.")
+    runs = [_plain(_opened(model, allow_code)) for model in models]
+    names = [str(model) if isinstance(model, str | Path) else f"run {n}" for n, model in enumerate(models, start=1)]
+    for name, run in zip(names, runs, strict=True):
+        _check(run, name, runs[0], names[0], task)
+    alone = [_metric(run, task) for run in runs]
+    order = sorted(range(len(runs)), key=lambda k: -alone[k])
+    states = [_state(run) for run in runs]
+    chosen, best = [order[0]], alone[order[0]]
+    made = copy.deepcopy(runs[order[0]])
+    for candidate in order[1:]:
+        _fill(made, average([states[k] for k in (*chosen, candidate)]))
+        value = _metric(made, task)
+        if value >= best:
+            chosen, best = [*chosen, candidate], value
+    _fill(made, average([states[k] for k in chosen]))
+    metric = task_metrics.primary(task.kind, task.target_names)
+    left_out = ", ".join(names[k] for k in order if k not in chosen)
+    note = (
+        f"Soup of {len(chosen)} of {len(runs)} runs ({', '.join(names[k] for k in chosen)}): validation {metric} "
+        f"{best:.4f}, against {alone[order[0]]:.4f} of the best of them alone."
+        + (f" Left out, since validation fell with them: {left_out}." if left_out else "")
+    )
+    splits = {name: task.splits[name] for name in ("validation", "test") if len(task.splits[name])}
+    made = replace(
+        made,
+        method="soup",
+        task_name=task.name,
+        task_fingerprint=task.fingerprint,
+        metrics={name: _measured(made, split, task) for name, split in splits.items()},
+        curves=(),
+        notes=(note,),
+        warning="",
+        sizes={name: len(split) for name, split in task.splits.items()},
+    )
+    if out is not None:
+        made.save(out)
+    return made
+
+
+def average(states: Sequence[State]) -> State:
+    """The mean of several state dicts; what is no number with a fraction (counts) is that of the first.
+
+    >>> average([{"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}])
+    {'w': tensor([2.])}
+    """
+    return {
+        name: torch.stack([state[name].double() for state in states]).mean(dim=0).to(value.dtype)
+        if value.is_floating_point()
+        else value.clone()
+        for name, value in states[0].items()
+    }
+
+
+def _opened(model: Tuned | Path | str, allow_code: bool) -> Tuned:
+    return model if isinstance(model, Tuned) else Tuned.load(model, allow_code=allow_code)
+
+
+def _plain(tuned: Tuned) -> Tuned:
+    """The model as it is saved: its head gives logits, or numbers in the targets' own units."""
+    backbone, head = tuned.deployable()
+    # Where the head is a part of the network, the two stay the same weights.
+    return replace(tuned, backbone=backbone, head=head, loss=TaskLoss(tuned.kind, len(tuned.target_names)))
+
+
+def _body(tuned: Tuned) -> nn.Module:
+    assert tuned.backbone.module is not None
+    return tuned.backbone.module
+
+
+def _state(tuned: Tuned) -> State:
+    parts = {"body": _body(tuned), "head": tuned.head}
+    return {f"{part}.{name}": v.detach() for part, module in parts.items() for name, v in module.state_dict().items()}
+
+
+def _fill(tuned: Tuned, state: State) -> None:
+    for part, module in (("body", _body(tuned)), ("head", tuned.head)):
+        module.load_state_dict({name: state[f"{part}.{name}"] for name in module.state_dict()})
+
+
+def _check(run: Tuned, name: str, first: Tuned, first_name: str, task: Task) -> None:
+    if (run.kind, tuple(run.target_names)) != (task.kind, tuple(task.target_names)):
+        raise InputError(f"{name} was tuned for other targets than those of {task.name!r}: it cannot go into its soup.")
+    shapes, wanted = ({key: v.shape for key, v in _state(tuned).items()} for tuned in (run, first))
+    if shapes != wanted:
+        raise InputError(
+            f"{name} ({run.model}) and {first_name} ({first.model}) are different networks, whose weights have no "
+            "average: a soup takes runs of one model."
+        )
+
+
+def _metric(tuned: Tuned, task: Task) -> float:
+    kind, split = kind_of(task.kind), task.validation
+    predicted, targets = tuned.predict(split.inputs).values, split.targets
+    found = task_metrics.values(
+        task.kind,
+        predicted,
+        kind.rows_of(targets),
+        groups=kind.sample_of_row(targets),
+        target_names=task.target_names,
+    )
+    return next(iter(found.values()))
+
+
+def _measured(tuned: Tuned, split: Split, task: Task) -> dict[str, task_metrics.MetricValue]:
+    kind = kind_of(task.kind)
+    return task_metrics.values_with_intervals(
+        task.kind,
+        tuned.predict(split.inputs).values,
+        kind.rows_of(split.targets),
+        groups=kind.sample_of_row(split.targets),
+        target_names=task.target_names,
+        resamples=tuned.arguments.bootstrap_resamples,
+        confidence=tuned.arguments.confidence,
+    )

@@ -1,0 +1,158 @@
+"""What teachers answer, as outputs of a head: through posterior heads that are mixed, or each through its own head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hubscout.errors import InputError
+from hubscout.evidence import Evidence
+from hubscout.hubs import Batch
+from hubscout.tuning.companions.head import best_stretch
+from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.methods.method import Preparation
+from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.teacher_panel import TeacherPanel
+
+
+class JointAnswers:
+    """One answer of all teachers: their posterior predictions, mixed and then stretched to outputs of a head.
+
+    Posterior predictions of classes lie near 0 and 1, far too flat for logits: they are stretched by the one factor
+    under which predictions for samples left out explain the labels best.
+    """
+
+    def __init__(self, preparation: Preparation, panel: TeacherPanel, loss: TaskLoss) -> None:
+        self.panel, self.loss = panel, loss
+        self._fitted = preparation.arguments.teacher_targets == "cached"
+        answers, self.stretch = preparation.frozen_features.shared(lambda: self._study(preparation))
+        self._cached = torch.as_tensor(answers, dtype=torch.float32).to(preparation.device)
+
+    def _study(self, preparation: Preparation) -> tuple[np.ndarray, float]:
+        left_out = self.panel.cached_predictions(left_out=True)
+        stretch = _stretch(left_out, preparation, self.loss)
+        return self.panel.cached_predictions() if self._fitted else left_out, stretch
+
+    def cached(self) -> Tensor:
+        """(rows, C) answers for the train split, unaugmented."""
+        return self._as_outputs(self._cached)
+
+    def live(self, views: Mapping[str, Batch]) -> Tensor:
+        """(rows, C) answers for the inputs that the teachers are shown now."""
+        return self._as_outputs(self.panel.live_predictions(views))
+
+    def _as_outputs(self, predictions: Tensor) -> Tensor:
+        return as_outputs(predictions, self.stretch, self.loss)
+
+
+def as_outputs(predictions: Tensor, stretch: float, loss: TaskLoss) -> Tensor:
+    """Posterior predictions (rows, C) as outputs of a head."""
+    if loss.offset is not None and loss.scale is not None:
+        offset, scale = (torch.as_tensor(a).to(predictions) for a in (loss.offset, loss.scale))
+        return (predictions - offset) / scale
+    return stretch * (predictions - loss.likelihood.middle)
+
+
+@dataclass(frozen=True)
+class TeacherHead:
+    """From a teacher's features (rows, D) to outputs of a head (rows, C)."""
+
+    weight: Tensor
+    bias: Tensor
+    stretch: float
+    loss: TaskLoss
+    tuned: bool
+    """Whether it is the head that the teacher was tuned with, not a probed one."""
+
+    @classmethod
+    def own(cls, layer: nn.Linear, loss: TaskLoss) -> TeacherHead:
+        """The head of a teacher that was tuned for these targets: logits, or numbers in the targets' own units."""
+        return cls(layer.weight.detach().double(), layer.bias.detach().double(), 1.0, loss, tuned=True)
+
+    @classmethod
+    def probed(cls, evidence: Evidence, stretch: float, loss: TaskLoss) -> TeacherHead:
+        """The posterior weights m of frozen features, stretched."""
+        return cls(torch.as_tensor(evidence.weights), torch.as_tensor(evidence.intercept), stretch, loss, tuned=False)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        values = features @ self.weight.to(features).T + self.bias.to(features)
+        logits = self.tuned and self.loss.likelihood.to_values is not None
+        return values if logits else as_outputs(values, self.stretch, self.loss)
+
+
+class SeparateAnswers:
+    """An answer of each teacher, through the head that it was tuned with or else a probed one; then mixed.
+
+    `temperature` None mixes outputs, Σ_k π_k z_k. Else probabilities at that temperature are mixed, Σ_k π_k p_k, and
+    given as the outputs that have them: KL(Σ_k π_k p_k ‖ q) differs from Σ_k π_k KL(p_k ‖ q) by a constant.
+    """
+
+    def __init__(
+        self, preparation: Preparation, panel: TeacherPanel, loss: TaskLoss, temperature: float | None = None
+    ) -> None:
+        if panel.rule == "precision":
+            raise InputError(
+                "teacher_weights='precision' weighs posterior predictions for each sample; teachers that answer each "
+                "for itself have one weight each: allowed are 'softmax', 'bayes-factor', 'uniform'."
+            )
+        self.preparation, self.panel, self.loss, self.temperature = preparation, panel, loss, temperature
+        shares = panel.weights()
+        # One weight per teacher: the answer of a mixture is a distribution over the classes.
+        self.shares = torch.as_tensor(shares.mean(axis=1), dtype=torch.float32)
+        self._heads, answers = preparation.frozen_features.shared(self._study)
+        self._cached = answers.float().to(preparation.device)
+
+    def _study(self) -> tuple[list[TeacherHead], Tensor]:
+        frozen_features, preparation = self.preparation.frozen_features, self.preparation
+        labels = frozen_features.labels()
+        heads: list[TeacherHead] = []
+        outputs: list[Tensor] = []
+        for teacher, layer, evidence in zip(
+            self.panel.teachers, preparation.teacher_heads, self.panel.posteriors, strict=True
+        ):
+            features = np.asarray(frozen_features.features(teacher), dtype=np.float64)
+            if layer is not None:
+                heads.append(TeacherHead.own(layer, self.loss))
+                outputs.append(heads[-1](torch.as_tensor(features)))
+                continue
+            left_out = evidence.predict_left_out(features, labels)
+            stretch = _stretch(left_out, preparation, self.loss)
+            heads.append(TeacherHead.probed(evidence, stretch, self.loss))
+            if preparation.arguments.teacher_targets == "left-out":
+                outputs.append(as_outputs(torch.as_tensor(left_out), stretch, self.loss))
+            else:
+                outputs.append(heads[-1](torch.as_tensor(features)))
+        return heads, self._mixed(outputs)
+
+    def cached(self) -> Tensor:
+        """(rows, C) answers for the train split, unaugmented."""
+        return self._cached
+
+    def live(self, views: Mapping[str, Batch]) -> Tensor:
+        """(rows, C) answers for the inputs that the teachers are shown now."""
+        features = self.panel.live_features(views)
+        with torch.autocast(self.panel.device.type, enabled=False):
+            return self._mixed([head(matrix) for head, matrix in zip(self._heads, features, strict=True)])
+
+    def _mixed(self, outputs: Sequence[Tensor]) -> Tensor:
+        stacked = torch.stack(list(outputs))
+        shares = self.shares.to(stacked)[:, None, None]
+        likelihood = self.loss.likelihood
+        if self.temperature is None or likelihood.to_values is None or likelihood.to_outputs is None:
+            return (shares * stacked).sum(dim=0)
+        flat = (stacked / self.temperature).flatten(0, 1)
+        values = (shares * likelihood.to_values(flat).view_as(stacked)).sum(dim=0)
+        tiny = torch.finfo(values.dtype).eps
+        return self.temperature * likelihood.to_outputs(values.clamp(tiny, 1 - tiny))
+
+
+def _stretch(left_out: np.ndarray, preparation: Preparation, loss: TaskLoss) -> float:
+    """The factor under which predictions for samples left out explain the labels best; 1 for numbers."""
+    if loss.likelihood.to_values is None:
+        return 1.0
+    outputs = torch.as_tensor(left_out) - loss.likelihood.middle
+    return best_stretch(outputs, Rows.of(preparation.task.train, loss).targets, loss)

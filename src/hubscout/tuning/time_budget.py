@@ -1,0 +1,117 @@
+"""A run that ends with its time: at the constant rate as long as there is time for a cool-down after it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hubscout.tuning.rate_search import FACTORS, SHARE, steps_per_rate
+from hubscout.tuning.schedule import cooldown_steps
+
+if TYPE_CHECKING:
+    from hubscout.tuning.single_run import SingleRun
+
+PACE_STEPS = 4
+"""Steps that are trained, and thrown away, to see how fast a run is."""
+FORWARD_SHARE = 1 / 3
+"""Of a training step: what its forward pass takes."""
+DISK_BYTES_PER_SECOND = 2e8
+SLACK = 0.01
+"""Of a budget: kept for what nobody has measured."""
+WORTHWHILE = 0.02
+"""A run that is faster than was planned is made longer where that gives it this share of steps more."""
+
+
+@dataclass(frozen=True)
+class TimePlan:
+    """What a run has time for."""
+
+    pace: float
+    """Seconds per step, with its share of the validations."""
+    end: float
+    """Of the last step, by `time.perf_counter()`."""
+    summary: str
+    """What was planned, for the user."""
+
+
+def plan_time(run: SingleRun, budget: float, *, searches: bool) -> TimePlan:
+    """Measure the pace of a run, give its loop a length, and say so.
+
+    A run that was resumed within its cool-down has its length already.
+    """
+    loop, state = run.loop, run.loop.train_state
+    spent = time.perf_counter() - loop.began
+    own = (*_measured(run), spent, time.perf_counter() - loop.began)
+    pace, reserve, spent, now = run.shared(lambda: own)
+    reserve += SLACK * budget
+    if not state.falling:
+        left = int((budget - reserve - now) / pace)
+        fewer = int(left / (1 + len(FACTORS) * SHARE))
+        loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
+    falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
+    summary = (
+        f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
+        f"and {reserve:.2g} s are kept for measuring and saving: {loop.steps:,} steps "
+        f"({loop.steps / loop.plan.batches_per_epoch:.3g} epochs) are planned, the last {falling:,} with a falling "
+        "learning rate."
+    )
+    return TimePlan(pace, loop.began + budget - reserve, summary)
+
+
+def _measured(run: SingleRun) -> tuple[float, float]:
+    """Seconds per step with its share of validation, and seconds for measuring and saving."""
+    loop, task = run.loop, run.task
+    with loop.branch([1.0] * (1 + PACE_STEPS)):
+        pace = loop.seconds_per_step
+    per_sample = pace * FORWARD_SHARE / run.arguments.batch_size
+    reserve = per_sample * len(task.test)
+    if len(task.validation):
+        began = time.perf_counter()
+        parts = {"validation": (task.validation, run.validation)}
+        run.evaluator.measure(run.evaluator.outcomes(loop.network, parts))
+        seconds = time.perf_counter() - began
+        reserve = seconds * (1 + len(task.test) / len(task.validation))
+        pace += seconds / loop.validation_interval
+    if run.folder is not None:
+        reserve += 2 * run.model.card.bytes / DISK_BYTES_PER_SECOND
+    return max(pace, 1e-9), reserve
+
+
+def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxsize) -> None:
+    """Train at the constant rate as long as there is time for a cool-down after it, and let the run end with that.
+
+    A run with a constant rate can end at any step: a cool-down of its usual share makes it a whole one. The pace is
+    measured again on the way: a run that is faster than was thought goes on, up to `longest` steps.
+    """
+    loop, share, state = run.loop, run.arguments.cooldown, run.loop.train_state
+    began, first = time.perf_counter(), state.step
+    if not state.falling and first < loop.steps - cooldown_steps(loop.steps, share):
+        if first:
+            loop.arguments = loop.arguments.replace(warmup=0.0)  # that of a longer run would begin once more
+        stable = 0
+        while True:
+            longest = max(longest, loop.steps)
+            length = min(longest, state.step + _steps_until(run, end, pace))
+            loop.steps = max(loop.steps, length)
+            stable, before = loop.steps - cooldown_steps(loop.steps, share), stable
+            if state.stopped or stable - max(state.step, before) < WORTHWHILE * before or stable <= state.step:
+                break
+            loop.deadline = end - pace * cooldown_steps(length, share)
+            loop.run(until=stable)
+            pace = max((time.perf_counter() - began) / (state.step - first), 1e-9)
+            if state.step < stable:
+                break
+        step, room = state.step, _steps_until(run, end, pace)
+        state.falling = max(1, min(loop.steps - step, round(step * share / (1 - share)), room))
+        state.length = step + state.falling
+    if state.falling:
+        loop.steps = state.length
+        loop.arguments = loop.arguments.replace(cooldown=state.falling / state.length)
+    loop.deadline = end
+
+
+def _steps_until(run: SingleRun, end: float, pace: float) -> int:
+    """How many steps there is time for, by the clock of the main process."""
+    return run.shared(lambda: int(max(0.0, end - time.perf_counter()) / pace))

@@ -1,0 +1,76 @@
+"""Ranking by the last layer, the best one, or the mean of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hubscout.errors import InputError
+from hubscout.evidence import logme
+from hubscout.features import extract
+from hubscout.ranking import rank
+from hubscout.report.sections.provenance import repeat_code
+from hubscout.tasks import Task
+
+NAMES = ["Ann", "Bob", "Eve", "Tom", "Mia", "Sam"]
+VERBS = ["sings", "runs", "reads", "sleeps"]
+QUICK = {"measure_latency": False, "accelerate": "off", "progress": False}
+
+
+@pytest.fixture(scope="module")
+def sentences() -> Task:
+    rng = np.random.default_rng(0)
+    words = [[str(rng.choice(NAMES)), str(rng.choice(VERBS)), str(rng.choice(NAMES))] for _ in range(200)]
+    labels = ["music" if verb == "sings" else "sport" if verb == "runs" else "rest" for _, verb, _ in words]
+    labels = [str(rng.choice(["music", "sport", "rest"])) if rng.random() < 0.4 else label for label in labels]
+    return Task.from_arrays([" ".join(one) for one in words], labels, modality="text", kind="classification")
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_the_mean_over_layers_ranks(sentences: Task, word_encoder: str, cached: bool, tmp_path: Path) -> None:
+    found = extract(word_encoder, sentences, layers="all", accelerate="off")
+    average = (found.features("layer.1") + found.features("layer.2")) / 2
+    expected = logme(average, found.targets, classes=range(3)).score
+    for again in (False, True):
+        row = rank(sentences, word_encoder, layer="mean", cache=tmp_path if cached else False, **QUICK).best
+        assert row.layer == "mean"
+        assert row.score == pytest.approx(expected, abs=1e-5)
+        assert [layer.name for layer in row.layers] == ["", "mean"]
+        assert row.layers_by_depth == (row.layers[0],)
+        assert row.from_cache is (cached and again)
+    beside = rank(sentences, word_encoder, layers=["layer.1", "mean"], layer="final", cache=False, **QUICK).best
+    assert {layer.name for layer in beside.layers} == {"", "layer.1", "mean"}
+    assert beside.score == next(layer.score for layer in beside.layers if not layer.name)
+
+
+def test_the_best_layer_is_looked_for_among_all(sentences: Task, word_encoder: str) -> None:
+    ranking = rank(sentences, word_encoder, layer="best", cache=False, **QUICK)
+    row = ranking.best
+    assert [layer.name for layer in row.layers] == ["", "layer.0", "layer.1", "layer.2"]
+    assert row.score == max(layer.score for layer in row.layers)
+    assert "layers='all', layer='best'" in repeat_code(ranking)
+
+
+def test_models_without_layers_have_no_mean_and_layers_have_names() -> None:
+    task = Task.from_arrays(np.eye(8, dtype=np.float32), ["a", "b"] * 4)
+    from torch import nn
+
+    with pytest.raises(InputError, match="layer must be one of final, best, mean; it was 'first'"):
+        rank(task, nn.Linear(8, 4), layer="first", **QUICK)  # type: ignore[arg-type]
+    failed = rank(task, nn.Linear(8, 4), layer="mean", cache=False, **QUICK)
+    assert "has no mean over layers" in failed.failures[0].reason
+
+
+def test_a_layer_that_fits_without_noise_is_not_the_best(word_encoder: str) -> None:
+    """The first layers know each word: labels that are words leave no noise there, and a score without bound."""
+    words = [[name, verb] for name in NAMES for verb in VERBS] * 3
+    tags = [["NAME", "sings" if verb == "sings" else "VERB"] for _, verb in words]
+    task = Task.from_arrays(words, tags, kind="tagging", modality="tokens")
+    row = rank(task, word_encoder, layer="best", cache=False, **QUICK).best
+    without_noise = [layer.name for layer in row.layers if layer.unbounded]
+    assert without_noise
+    assert row.layer not in without_noise or len(without_noise) == len(row.layers)
+    assert row.best_layer is not None
+    assert row.best_layer.name == row.layer

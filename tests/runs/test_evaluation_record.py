@@ -1,0 +1,75 @@
+"""What a tuned model makes of a split, written and read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubscout.errors import RunError
+from hubscout.runs.data_check import Sample
+from hubscout.runs.evaluation_record import (
+    Confusion,
+    EvaluationRecord,
+    NumberPair,
+    TargetOutcome,
+    read_evaluation,
+    write_evaluation,
+)
+from hubscout.runs.file_names import EVALUATION
+
+RECORD = EvaluationRecord(
+    split="test",
+    kind="classification",
+    modality="image",
+    target_names=("cat", "dog"),
+    samples=3,
+    targets=(TargetOutcome(name="cat", seen=2, said=1, right=1), TargetOutcome(name="dog", seen=1, said=2, right=1)),
+    confusions=(Confusion(true=0, predicted=1, count=1),),
+    pairs=(NumberPair(target=1, true=0.5, predicted=0.25),),
+    worst=(Sample(split="test", row=1, name="cat/1.jpg", label="cat", remark="predicted dog"),),
+    suspected=4,
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert read_evaluation(tmp_path) is None
+    write_evaluation(tmp_path, RECORD)
+    assert read_evaluation(tmp_path) == RECORD
+    write_evaluation(tmp_path, None)
+    assert not (tmp_path / EVALUATION).exists()
+
+
+def test_shares_are_those_of_the_counts() -> None:
+    cat = RECORD.targets[0]
+    assert (cat.recall, cat.precision) == (0.5, 1.0)
+    assert cat.f1 == pytest.approx(2 / 3)
+    nothing = TargetOutcome(name="bird")
+    assert (nothing.recall, nothing.precision, nothing.f1) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 99},
+        {"format": "another"},
+        {"confusions": [{"true": 7, "predicted": 0, "count": 1}]},
+        {"confusions": [{"true": -1, "predicted": 0, "count": 1}]},
+        {"confusions": 3},
+        {"worst": [3]},
+        {"targets": [{"name": "cat", "seen": "many"}]},
+        {"target_names": [1, 2]},
+        {"target_names": 3},
+        {"samples": None},
+        {"samples": -1},
+        {"confusions": [{"true": 0, "predicted": 0, "count": -1}]},
+    ],
+)
+def test_a_damaged_record_is_one_error_that_names_the_file(tmp_path: Path, change: dict[str, Any]) -> None:
+    write_evaluation(tmp_path, RECORD)
+    path = tmp_path / EVALUATION
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RunError, match=EVALUATION):
+        read_evaluation(tmp_path)

@@ -1,0 +1,107 @@
+"""A budget of time: the schedule is planned from the pace of the first steps, and ends with the time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from torch import Tensor, nn
+from tuning_networks import make_task, perceptron
+
+from hubscout.errors import InputError
+from hubscout.hubs import Backbone
+from hubscout.runs.events import Progress, Validated
+from hubscout.tuning import TuningArguments, tune
+
+OPTIONS = {"batch_size": 16, "method": "fine-tune", "learning_rate": 1e-3, "bootstrap_resamples": 10, "workers": 0}
+
+
+class Sleep(nn.Module):
+    """Takes a given time, however busy the machine is; another one after some passes."""
+
+    def __init__(self, seconds: float, later: float, after: int) -> None:
+        super().__init__()
+        self.seconds, self.later, self.after, self.passes = seconds, later, after, 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.passes += 1
+        time.sleep(self.later if self.passes > self.after else self.seconds)
+        return inputs
+
+
+def slow(seconds: float, later: float | None = None, after: int = 10) -> Backbone:
+    backbone = perceptron(0)
+    backbone.module.body.insert(0, Sleep(seconds, seconds if later is None else later, after))
+    return backbone
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("first", "later"), [(0.01, 0.01), (0.03, 0.01), (0.01, 0.03)])
+def test_a_run_ends_with_its_budget_even_where_its_pace_changes(first, later):
+    began = time.perf_counter()
+    tuned = tune(make_task(n=96), slow(first, later, after=15), budget=4, **OPTIONS)
+    seconds = time.perf_counter() - began
+    assert 3.4 < seconds < 4.4
+    assert tuned.arguments.schedule == "wsd"
+    (plan,) = [note for note in tuned.notes if note.startswith("Budget of 4 s")]
+    assert "steps" in plan
+    assert "falling learning rate" in plan
+
+
+def test_a_resumed_run_counts_the_time_that_was_spent(tmp_path):
+    def killer(event):
+        if isinstance(event, Validated) and time.perf_counter() - began > 1.5:
+            raise Killed
+
+    began = time.perf_counter()
+    with pytest.raises(Killed):
+        tune(make_task(), slow(0.01), budget=4, out=tmp_path, observer=killer, **OPTIONS)
+    began = time.perf_counter()
+    resumed = tune(make_task(), slow(0.01), budget=4, out=tmp_path, **OPTIONS)
+    assert any("Resumed" in note for note in resumed.notes)
+    assert 1.5 < time.perf_counter() - began < 3.2
+    again = time.perf_counter()
+    finished = tune(make_task(), slow(0.01), budget=4, out=tmp_path, **OPTIONS)
+    assert time.perf_counter() - again < 1.0
+    assert finished.steps == resumed.steps
+
+
+def test_the_last_fifth_of_the_steps_has_a_falling_rate():
+    rates = {}
+
+    def observer(event):
+        if isinstance(event, Progress):
+            rates[event.step] = event.learning_rate
+
+    tuned = tune(make_task(), slow(0.01), budget=3, observer=observer, warmup=0.1, log_every_steps=1, **OPTIONS)
+    highest = [step for step, rate in rates.items() if rate == pytest.approx(1e-3)]
+    assert rates[1] < 1e-3
+    assert 0.6 < max(highest) / tuned.steps < 0.9
+    assert rates[tuned.steps] < 2e-4
+
+
+def test_a_search_for_a_rate_is_part_of_the_budget():
+    options = {**OPTIONS, "learning_rate": None}
+    began = time.perf_counter()
+    tuned = tune(make_task(), slow(0.005), budget=5, **options)
+    assert 4.2 < time.perf_counter() - began < 5.5
+    assert any("Short runs of" in note for note in tuned.notes)
+
+
+def test_too_short_a_budget_still_gives_a_model():
+    tuned = tune(make_task(), slow(0.01), budget="10ms", **OPTIONS)
+    assert tuned.steps >= 1
+    assert tuned.metrics
+
+
+def test_what_a_budget_does_not_go_with():
+    assert TuningArguments(budget="20min").budget == 1200
+    with pytest.raises(InputError, match=r"steps=10 and budget=60.*one of them"):
+        TuningArguments(budget=60, steps=10)
+    with pytest.raises(InputError, match=r"schedule='cosine'.*'wsd'"):
+        TuningArguments(budget=60, schedule="cosine")
+    with pytest.raises(InputError, match=r"budget must be a time"):
+        TuningArguments(budget="soon")
