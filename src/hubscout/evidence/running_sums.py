@@ -24,7 +24,8 @@ def sums_of_rows(
     rows: Array, labels: Targets, block_of_row: np.ndarray, *, together: bool
 ) -> tuple[Statistics, list[Block]]:
     """The sums of every block; or of all samples `together`, with what they were after each block."""
-    statistics, values, running = Statistics(labels.kind, labels.names), labels.values, []
+    statistics, values = Statistics(labels.kind, labels.names), labels.values
+    running: list[Block] = []
     count = int(block_of_row.max()) + 1
     if count == 1:
         statistics.add_checked(rows, values, block=0)
