@@ -149,7 +149,7 @@ class Arm:
         settled = arguments.settled("image", task.kind)
         run = SingleRun(task, vision_identifier(self.model), (), "fine-tune", settled, None, None, silent)
         run.begin()
-        test = run._batches(task.test, {"model": run.model.preprocessing}, augment=False) if self.fold == 0 else None
+        test = run.batches_of(task.test, {"model": run.model.preprocessing}, augment=False) if self.fold == 0 else None
         kept: dict[str, np.ndarray] = {}
 
         def look(name: str, *, tested: bool = False) -> None:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -192,10 +193,17 @@ def fits(case: str, method: str) -> bool:
     return method not in {*(UNFIT["text"] if texts else ()), *(UNFIT["regression"] if numbers else ())}
 
 
+def rates_of_teacher(case: Case) -> tuple[float, float, float, float]:
+    """Of a teacher that is tuned itself: the large ones break down at what suits a CIFAR network."""
+    return TEXT if case.teachers[0] in shared_hub.TEXT else GENTLE
+
+
 def search(case: str, method: str) -> list[Setting]:
     """The four settings that validation chooses from."""
     options = METHODS[method]
-    rates, strengths = [rate * options.get("rate_factor", 1.0) for rate in CASES[case].rates], options.get("strengths")
+    rates = rates_of_teacher(CASES[case]) if options.get("of_teacher") else CASES[case].rates
+    rates = tuple(rate * options.get("rate_factor", 1.0) for rate in rates)
+    strengths = options.get("strengths")
     if strengths is None:
         return [Setting(case, method, rate, None, SEARCH_SEED) for rate in rates]
     return [Setting(case, method, rate, strength, SEARCH_SEED) for rate in rates[1:3] for strength in strengths]
@@ -289,6 +297,7 @@ def tuned_teacher(case: Case, name: str) -> Any:
     """A teacher that was tuned on the case's own train split, at the better of two rates; made once and kept."""
     import fcntl
 
+    from hubscout.errors import DivergedError
     from hubscout.tuning import Tuned
 
     size = "all" if case.train_samples is None else case.train_samples
@@ -297,7 +306,10 @@ def tuned_teacher(case: Case, name: str) -> Any:
     with folder.with_suffix(".lock").open("w") as lock:  # the first of several processes makes it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "tuning.json").is_file():
-            runs = [tuned_run(case, name, [], "fine-tune", rate, seed=SEARCH_SEED) for rate in case.rates[1:3]]
+            runs = []
+            for rate in rates_of_teacher(case)[:2]:
+                with suppress(DivergedError):
+                    runs.append(tuned_run(case, name, [], "fine-tune", rate, seed=SEARCH_SEED))
             max(runs, key=lambda run: run.metric("validation").value).save(folder)
     return Tuned.load(folder, allow_code=True)
 

@@ -15,18 +15,24 @@ from tuning_networks import make_task, perceptron
 from hubscout.tuning import tune
 
 
-def main(out: Path, steps: int, resume: bool, method: str, learning_rate: float | None = None) -> None:
+def main(
+    out: Path, steps: int, resume: bool, method: str, learning_rate: float | None = None, budget: float | None = None
+) -> None:
     torch.set_num_threads(1)
     settings: dict = {"steps": 12, "batch_size": 16, "keep_best": False, "checkpoint_every_steps": 6, "l2_sp": 0.01}
     settings |= {"trade_off": 1.0, "bootstrap_resamples": 20, "observer": _stopper(steps)}
     if learning_rate is not None:
         settings |= {"learning_rate": learning_rate, "head_learning_rate": learning_rate}
+    if budget is not None:
+        settings |= {"steps": None, "budget": budget, "mixup": 0.2, "ema": 0.9}
     teachers = [perceptron(1), perceptron(2, width=24)]
     tuned = tune(make_task(n=50), perceptron(0), teachers, method=method, out=out, resume=resume, **settings)
     rank = os.environ.get("RANK", "0")
     weights = [value.tolist() for value in tuned.head.parameters()]
     (out / f"result-{rank}.json").write_text(
-        json.dumps({"metrics": tuned.metrics_record(), "head": weights, "notes": list(tuned.notes)})
+        json.dumps(
+            {"metrics": tuned.metrics_record(), "head": weights, "notes": list(tuned.notes), "steps": tuned.steps}
+        )
     )
 
 
@@ -40,4 +46,5 @@ def _stopper(steps: int):
 
 if __name__ == "__main__":
     rate = float(sys.argv[5]) if len(sys.argv) > 5 else None
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume", sys.argv[4], rate)
+    seconds = float(sys.argv[6]) if len(sys.argv) > 6 else None
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume", sys.argv[4], rate, seconds)

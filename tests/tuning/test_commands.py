@@ -321,3 +321,22 @@ def test_a_ranking_goes_on_with_the_models_that_the_user_names_again(folder, tmp
     again = rank(task, [MODEL], out=tmp_path, cache=False)
     assert 'taken_over": ["python' in (tmp_path / "events.jsonl").read_text()
     assert type(again.best.identifier) is str, "what the user named is not the file's word"
+
+
+def test_a_budget_and_a_soup_of_two_runs(folder, tmp_path):
+    alone = ["--model", MODEL, *QUICK[2:]]
+    runs = [tmp_path / f"run-{seed}" for seed in (0, 1)]
+    for seed, out in enumerate(runs):
+        told = json.loads(run("tune", folder, *alone, "--budget", "2s", "--seed", seed, "--out", out, "--json").stdout)
+        assert told["arguments"]["budget"] == 2
+        assert any(note.startswith("Budget of 2 s") for note in told["notes"])
+    made = json.loads(
+        run("soup", folder, *runs, "--out", tmp_path / "mean", "--allow-code", "--json", "--quiet").stdout
+    )
+    assert made["method"] == "soup"
+    assert "of 2 runs" in made["notes"][0]
+    images = sorted((folder / "test" / "red").iterdir())
+    found = json.loads(run("predict", tmp_path / "mean", *images, "--json", "--allow-code").stdout)
+    assert len(found) == len(images)
+    told = run("tune", folder, *alone, "--budget", "2s", "--steps", "3", "--out", tmp_path / "both", status=2).output
+    assert "--steps 3 and --budget 2" in " ".join(told.split()) or "steps=3 and budget=2" in " ".join(told.split())

@@ -13,10 +13,10 @@ import pytest
 SCRIPT = Path(__file__).parent / "distributed_run.py"
 
 
-def run_two(out, *, until=99, resume=False, learning_rate=None):
+def run_two(out, *, until=99, resume=False, learning_rate=None, budget=None):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += [str(SCRIPT), str(out), str(until), "resume" if resume else "new", "b-tuning"]
-    command += [str(learning_rate)] if learning_rate is not None else []
+    command += [str(given) for given in (learning_rate, budget) if given is not None]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -59,4 +59,14 @@ def test_two_processes_that_diverge_start_anew_together(tmp_path):
     results = [json.loads((tmp_path / "run" / f"result-{rank}.json").read_text()) for rank in (0, 1)]
     assert any("starts anew" in note for note in results[0]["notes"])
     assert results[0]["metrics"] == results[1]["metrics"]
+    assert results[0]["head"] == results[1]["head"]
+
+
+@pytest.mark.slow
+def test_two_processes_end_with_their_budget_at_the_same_step(tmp_path):
+    run = run_two(tmp_path / "run", until=10**9, learning_rate=1e-3, budget=8)
+    assert run.returncode == 0, run.stderr[-2000:]
+    results = [json.loads((tmp_path / "run" / f"result-{rank}.json").read_text()) for rank in (0, 1)]
+    assert any("Budget of 8 s" in note for note in results[0]["notes"])
+    assert results[0]["steps"] == results[1]["steps"] > 12
     assert results[0]["head"] == results[1]["head"]

@@ -53,6 +53,7 @@ def soup(
     """
     from hubscout.amounts import parse_limit
     from hubscout.tuning import soup as run
+    from hubscout.tuning.tuned_folder import opens_by_code
 
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
@@ -62,7 +63,8 @@ def soup(
     made = run(task, models, out=out, allow_code=allow_code)
     for note in made.notes:
         say(note, quiet=quiet)
-    say(f"Saved in {out}: `hubscout predict {out} INPUTS`", quiet=quiet)
+    allowed = " --allow-code" if opens_by_code(made, out) else ""
+    say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
     if as_json:
         print_json({**made.record(), "out": out})
     else:

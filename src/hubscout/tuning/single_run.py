@@ -6,7 +6,7 @@ import copy
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 
 from hubscout.errors import InputError
 from hubscout.features.model_opening import downloads_told
-from hubscout.hubs import Backbone, Batch
+from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
@@ -36,6 +36,7 @@ from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.decoded_batches import HeldBatches
 from hubscout.tuning.evaluation_details import details
 from hubscout.tuning.evaluator import Evaluator
+from hubscout.tuning.fixed_views import answers_of_views
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.frozen_probe import FrozenProbe
 from hubscout.tuning.guessing import Verdict, null_loss
@@ -117,13 +118,13 @@ class SingleRun:
                 f"model={self.model.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
             )
         if any(same_model(teacher, self.model) for teacher in self.teachers):
-            self._note(f"The model {self.model.card.identifier} is among its own teachers.")
+            self.note(f"The model {self.model.card.identifier} is among its own teachers.")
         if note is not None:
-            self._note(note)
+            self.note(note)
         bad = self.shared(lambda: find_unreadable(task))
         self.task = without(task, bad, skip_bad=skip_bad)
         for said in self.task.notes[len(task.notes) :]:
-            self._note(said)
+            self.note(said)
         check_trainable(self.task)
         check_mixable(self.task, arguments.mixup)
         self.evaluator = Evaluator(self.task, arguments, self.accelerator)
@@ -153,7 +154,7 @@ class SingleRun:
         if budget is None or self.loop.train_state.step >= self.loop.train_state.length > 0:
             return None
         plan = plan_time(self, float(budget), searches=searches)
-        self._note(plan.summary)
+        self.note(plan.summary)
         self._announce()
         return plan
 
@@ -195,7 +196,7 @@ class SingleRun:
         self._take_rate(choice)
         self.loop.take_rates(self.arguments)
         self._keep_rate(choice)
-        self._note(choice.reason)
+        self.note(choice.reason)
 
     def _take_rate(self, choice: RateChoice | None) -> None:
         self.rate = choice
@@ -217,12 +218,12 @@ class SingleRun:
         check_batches(network, plan, accelerator.num_processes)
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
         views, served = distinct_views({MODEL: self.model.preprocessing, **live})
-        train = self._batches(
+        train = self.batches_of(
             self.task.train, views, augment=arguments.augment == "standard", fixed_views=self.method.views
         )
         augments = arguments.augment == "standard" and views[MODEL].augmented().key != views[MODEL].key
         if augments and kind_of(self.task.kind).is_real_valued:
-            self._note(
+            self.note(
                 "Images are cropped and mirrored at random while their numbers stay: where those say where something "
                 "is or how large, set augment='none'."
             )
@@ -230,9 +231,9 @@ class SingleRun:
         check_width(network, example)
         unused = silence_unused(network, example)
         for note in restrict(network, arguments, unused, accelerator.device):
-            self._note(note)
+            self.note(note)
         checkpoints = self._checkpoints()
-        self.validation = self._batches(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
+        self.validation = self.batches_of(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
         self.loop = Loop(
             network,
             train,
@@ -275,11 +276,11 @@ class SingleRun:
                 device,
                 self.frozen_features,
                 self.teacher_heads,
-                self._answers_of_views,
+                partial(answers_of_views, self),
             )
         )
         for note in self.method.notes:
-            self._note(note)
+            self.note(note)
         self.frozen_features.forget()
         network = Network(
             self.model, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
@@ -288,39 +289,8 @@ class SingleRun:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
-    def _answers_of_views(
-        self, teachers: Mapping[str, Backbone], answer: Callable[[Mapping[str, Batch]], torch.Tensor]
-    ) -> torch.Tensor:
-        """(views · rows, C): what teachers say of each fixed view of each sample: view v is that of epoch v."""
-        arguments, device, count = self.arguments, self.accelerator.device, len(self.task.train)
-        preprocessings = {name: teacher.preprocessing for name, teacher in teachers.items()}
-        varies = any(p.augmented().key != p.key for p in preprocessings.values()) and arguments.augment != "none"
-        if not varies or kind_of(self.task.kind).rows_are_words:
-            raise InputError(
-                "teacher_targets='views' needs inputs that are augmented: images, with augment='standard'. Of these "
-                "all views would be the same: choose 'cached'."
-            )
-        views, served = distinct_views({MODEL: next(iter(preprocessings.values())), **preprocessings})
-        self._note(f"The teachers' answers are cached for {arguments.teacher_views} views of each sample.")
-
-        def answered() -> np.ndarray:
-            plan = BatchPlan(count, arguments.batch_size, arguments.seed)
-            batches = self._batches(self.task.train, views, augment=True)
-            table = None
-            steps = range(arguments.teacher_views * plan.batches_per_epoch)
-            for step, share in zip(steps, batches.train(plan, steps, 0, 1), strict=True):
-                placed = share.to(device).views
-                with torch.no_grad():
-                    found = answer({name: placed[served[name]] for name in teachers}).float().cpu().numpy()
-                if table is None:
-                    table = np.empty((arguments.teacher_views * count, found.shape[1]), dtype=np.float32)
-                table[plan.epoch(step) * count + share.samples.numpy()] = found
-            assert table is not None
-            return table
-
-        return torch.as_tensor(self.shared(answered)).to(device)
-
-    def _batches(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
+    def batches_of(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
+        """Batches of a split, in the views of some preprocessings."""
         arguments, device = self.arguments, self.accelerator.device
         workers = default_workers(arguments.workers, len(split), self.accelerator.num_processes)
         if arguments.data_in_memory:
@@ -366,7 +336,7 @@ class SingleRun:
         elif checkpoints is not None and checkpoints.files():
             latest, damaged = self.shared(checkpoints.last_whole)
             for path in damaged:
-                self._note(
+                self.note(
                     f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
                     f"run goes on from {latest or 'the beginning'}."
                 )
@@ -378,7 +348,7 @@ class SingleRun:
             self._take_rate(RateChoice(found.rate, found.rate_reason) if found.rate is not None else None)
             self.notes[:0] = [*([found.rate_reason] if found.rate is not None else []), *self.restarts]
             loop.arguments = self.arguments
-            self._note(f"Resumed after step {loop.train_state.step} from {latest}.")
+            self.note(f"Resumed after step {loop.train_state.step} from {latest}.")
         elif self.folder is not None and self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
             loop.journal.resume([])
@@ -407,7 +377,7 @@ class SingleRun:
         loop, network, train_state = self.loop, self.loop.network, self.loop.train_state
         loop.end()
         if train_state.best < train_state.floor:
-            self._note(
+            self.note(
                 f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
                 f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
             )
@@ -421,7 +391,7 @@ class SingleRun:
             try:
                 tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
             except NotImplementedError as error:
-                self._note(f"The model itself is not written: {error}")
+                self.note(f"The model itself is not written: {error}")
         tuned = self._measured(tuned, network, loop, self.validation)
         end_run(self.accelerator)
         if folder is not None:
@@ -452,7 +422,7 @@ class SingleRun:
 
     def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
         """The tuned model with its metrics, and with a warning where they are worse than guessing."""
-        test = self._batches(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
+        test = self.batches_of(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
         parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
         outcomes = self.evaluator.outcomes(network, parts)
         metrics, merged = self.evaluator.measure(outcomes), None
@@ -466,7 +436,7 @@ class SingleRun:
         verdict = Verdict(self.task)
         warning = verdict.warning(merged if merged is not None else metrics)
         if warning:
-            self._note(warning)
+            self.note(warning)
         tuned = replace(
             tuned,
             metrics=metrics,
@@ -491,6 +461,7 @@ class SingleRun:
             Checkpoints(self.folder / CHECKPOINTS, {}).clear()
         end_run(self.accelerator)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Tell the user, now and in the notes of the result."""
         self.notes.append(text)
         self.observer(Message("", text))
