@@ -74,4 +74,5 @@ def _address(link: Link, page: str) -> str:
         if found := re.fullmatch(pattern, path):
             named = found.expand(site)
             return posixpath.relpath(named.replace("_", "-") if "/methods/" in named else named, here)
-    return link.target if path.startswith("docs/") else f"{SOURCE}/{path}"
+    on_the_site = path.startswith("docs/") and not path.startswith("docs/tools/")
+    return link.target if on_the_site else f"{SOURCE}/{path}"

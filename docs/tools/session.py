@@ -33,7 +33,7 @@ SESSION = {
     "page": "hubscout report my-model/",
     "predict": "hubscout predict my-model/ surfaces/wood/003.jpg --top 2",
 }
-_PROGRESS = re.compile(r"samples(?:, .* left)?$|^epoch .*(?:left|ahead)|/s, ")
+_PROGRESS = re.compile(r"^\[\d+/\d+\] .*\bsamples\b|^[\w-]+: step \d")
 """Lines that a terminal shows in one place, one over the other."""
 _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -54,7 +54,8 @@ _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 def run_session(folder: Path) -> None:
     """Type the commands; what each prints goes to NAME.txt."""
     write_photographs(folder / "surfaces")
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "dumb"}
+    cache = str(folder.resolve() / "cache")
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "dumb", "HUBSCOUT_CACHE": cache}
     for name, command in SESSION.items():
         words = [sys.executable, "-m", *command.split()]
         done = subprocess.run(

@@ -49,6 +49,7 @@ def test_every_link_to_a_heading_leads_to_one(page: str) -> None:
         ("../../src/hubscout/evidence", "../reference/evidence.md"),
         ("../../experiments/race/figure.png", "../figures/race-figure.png"),
         ("../../LICENSE", "https://github.com/hubscout/hubscout/blob/main/LICENSE"),
+        ("../tools/session.py", "https://github.com/hubscout/hubscout/blob/main/docs/tools/session.py"),
         ("csv.md#two-columns", "csv.md#two-columns"),
         ("https://example.org/a", "https://example.org/a"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from hubscout.evidence import maximize_evidence
 from hubscout.features import FeatureCache, extract
+from hubscout.features import accelerated as accelerated_module
 from hubscout.features.accelerated import _CHECKED_SAMPLES
 from hubscout.hubs import Batch, Output, load, prepare_torchvision
 from hubscout.tasks import Split, Task
@@ -230,3 +232,26 @@ class TestCache:
         after = accelerated(backbone, task)
         assert after.backend == "onnxruntime"
         assert not np.allclose(before.features(), after.features())
+
+
+def test_images_go_through_a_few_at_a_time(make_backbone: Any, make_image_task: Any, monkeypatch: Any) -> None:
+    """However large the batch is: memory is that of the pieces, and so are the features."""
+    task, sizes = make_image_task(n=40), []
+    whole = extract(make_backbone(), task, device="cpu", batch_size=40, accelerate="off")
+    monkeypatch.setattr(accelerated_module, "_IMAGES_AT_ONCE", 6)
+
+    class Watched(accelerated_module.Graph):
+        def __init__(self, path: Any) -> None:
+            super().__init__(path)
+            session = self._session
+            self._session = SimpleNamespace(
+                run=lambda names, inputs: (sizes.append(len(inputs["pixels"])), session.run(names, inputs))[1]
+            )
+
+    monkeypatch.setattr(accelerated_module, "Graph", Watched)
+    found = accelerated(make_backbone(), task, batch_size=40)
+    assert found.backend == "onnxruntime", found.messages
+    assert max(sizes) == 6
+    assert sizes[-7:] == [6, 6, 6, 6, 6, 6, 4]
+    np.testing.assert_allclose(found.features(), whole.features(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.logits, whole.logits, rtol=1e-4, atol=1e-5)

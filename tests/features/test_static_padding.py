@@ -35,9 +35,14 @@ def export(module: nn.Module, path: Path) -> torch.Tensor:
     images = torch.randn(3, 3, 10, 10)
     with torch.no_grad():
         torch.onnx.export(
-            module.eval(), (images,), str(path), input_names=["images"], output_names=["features"],
-            dynamic_axes={"images": {0: "n"}}, dynamo=False,
-        )  # fmt: skip
+            module.eval(),
+            (images,),
+            str(path),
+            input_names=["images"],
+            output_names=["features"],
+            dynamic_axes={"images": {0: "n"}},
+            dynamo=False,
+        )
     return images
 
 

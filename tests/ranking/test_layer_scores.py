@@ -22,9 +22,9 @@ QUICK = {"measure_latency": False, "accelerate": "off", "progress": False}
 @pytest.fixture(scope="module")
 def sentences() -> Task:
     rng = np.random.default_rng(0)
-    words = [[str(rng.choice(NAMES)), str(rng.choice(VERBS)), str(rng.choice(NAMES))] for _ in range(90)]
+    words = [[str(rng.choice(NAMES)), str(rng.choice(VERBS)), str(rng.choice(NAMES))] for _ in range(200)]
     labels = ["music" if verb == "sings" else "sport" if verb == "runs" else "rest" for _, verb, _ in words]
-    labels[::7] = ["rest"] * len(labels[::7])
+    labels = [str(rng.choice(["music", "sport", "rest"])) if rng.random() < 0.4 else label for label in labels]
     return Task.from_arrays([" ".join(one) for one in words], labels, modality="text", kind="classification")
 
 
@@ -61,3 +61,16 @@ def test_models_without_layers_have_no_mean_and_layers_have_names() -> None:
         rank(task, nn.Linear(8, 4), layer="first", **QUICK)  # type: ignore[arg-type]
     failed = rank(task, nn.Linear(8, 4), layer="mean", cache=False, **QUICK)
     assert "has no mean over layers" in failed.failures[0].reason
+
+
+def test_a_layer_that_fits_without_noise_is_not_the_best(word_encoder: str) -> None:
+    """The first layers know each word: labels that are words leave no noise there, and a score without bound."""
+    words = [[name, verb] for name in NAMES for verb in VERBS] * 3
+    tags = [["NAME", "sings" if verb == "sings" else "VERB"] for _, verb in words]
+    task = Task.from_arrays(words, tags, kind="tagging", modality="tokens")
+    row = rank(task, word_encoder, layer="best", cache=False, **QUICK).best
+    without_noise = [layer.name for layer in row.layers if layer.unbounded]
+    assert without_noise
+    assert row.layer not in without_noise or len(without_noise) == len(row.layers)
+    assert row.best_layer is not None
+    assert row.best_layer.name == row.layer

@@ -62,6 +62,18 @@ def test_labels_have_f1():
     assert len(found.worst) == 4
 
 
+def test_a_label_that_is_predicted_rightly_is_not_suspected():
+    task = make_task("multilabel")
+    weak = 0.05 + 0.2 * task.test.targets  # a model that has learnt little, and never says yes
+    weak[:, 0] = np.where(np.arange(32) % 2, weak[:, 0], 0.3 - weak[:, 0])
+    found = details(task, "test", weak, task.test.targets, None, 32)
+    assert all("not" in sample.remark for sample in found.suspects)
+    strong = 0.05 + 0.9 * task.test.targets
+    strong[3, 1] = 1 - strong[3, 1]
+    found = details(task, "test", strong, task.test.targets, None, 32)
+    assert [sample.row for sample in found.suspects] == [3]
+
+
 def test_entities_are_counted_by_their_type():
     names = ("B-LOC", "B-PER", "I-PER", "O")
     words = [["Anna", "Lee", "in", "Rome"], ["Rome"]]

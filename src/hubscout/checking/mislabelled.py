@@ -115,8 +115,14 @@ def predict_from_others(
     return predicted
 
 
-def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Iterator[Suspect]:
-    """The suspects among rows with predictions (n, C) made without them."""
+def find_suspects(
+    task: Task, predicted: np.ndarray, targets: np.ndarray, *, decides: float | None = None
+) -> Iterator[Suspect]:
+    """The suspects among rows with predictions (n, C) made without them.
+
+    Where predictions of several labels are probabilities, `decides` is the one from which a label is predicted: only
+    labels that are predicted wrongly are suspected.
+    """
     kind, names = kind_of(task.kind), task.target_names
     if kind.is_real_valued:
         missed = predicted - targets
@@ -134,7 +140,8 @@ def find_suspects(task: Task, predicted: np.ndarray, targets: np.ndarray) -> Ite
                 continue
             usual, unusual = column[has].mean(), column[~has].mean()
             middle = (usual + unusual) / 2
-            for row in np.flatnonzero((has & (column <= unusual)) | (~has & (column >= usual))):
+            wrong = np.ones(len(has), dtype=bool) if decides is None else (column >= decides) != has
+            for row in np.flatnonzero(wrong & ((has & (column <= unusual)) | (~has & (column >= usual)))):
                 remark = f"probably {'not ' if has[row] else ''}{name}"
                 yield Suspect(int(row), remark, abs(float(column[row] - middle)))
     else:

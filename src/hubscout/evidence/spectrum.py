@@ -216,7 +216,7 @@ def _first_kept(values: Array, n: float, feature_dim: int, rounding: float) -> i
     """Where the eigenvalues that are not rounding begin; no more of them than samples or dimensions can give."""
     size = int(values.shape[0])
     kept = int((values > max(rounding, 0.0)).sum())
-    return size - min(kept, n, feature_dim)
+    return size - int(min(kept, n, feature_dim))
 
 
 def _finish(

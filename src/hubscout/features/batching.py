@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from hubscout.errors import InputError, ModelError
 
 _FIRST_GUESS = {
-    # Measured: a CPU gains little beyond these, and small batches of short texts waste less on padding.
-    "cpu": {"image": 32, "text": 32, "text-pair": 32, "tokens": 32, "audio": 4, "array": 256},
+    # Measured: a CPU gains little beyond these, and small batches of short texts waste less on padding. 32 images take
+    # 1% less time each in an EfficientNet-Lite0 than 16, and twice the memory.
+    "cpu": {"image": 16, "text": 32, "text-pair": 32, "tokens": 32, "audio": 4, "array": 256},
     "cuda": {"image": 256, "text": 256, "text-pair": 256, "tokens": 256, "audio": 32, "array": 4096},
     "mps": {"image": 64, "text": 64, "text-pair": 64, "tokens": 64, "audio": 8, "array": 1024},
 }

@@ -18,7 +18,7 @@ from hubscout.ranking.expected import left_out
 from hubscout.ranking.fixed_points import convergence_of
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
 from hubscout.runs.profiler import profiled, step
-from hubscout.runs.row import LayerScore, Row
+from hubscout.runs.row import LayerScore, Row, best_layer_of
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -258,9 +258,8 @@ def _score(
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
     if settings.layer == "mean":
         return MEAN_LAYER
-    if settings.layer == "best" and layers:
-        return max(layers, key=lambda layer: layer.score).name
-    return ""
+    best = best_layer_of(layers) if settings.layer == "best" else None
+    return best.name if best is not None else ""
 
 
 def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:

@@ -52,6 +52,7 @@ def scan_layers(
                 standard_error=value.standard_error,
                 gain=float(evidence.gain),
                 feature_dim=int(evidence.feature_dim),
+                unbounded=bool(evidence.unbounded),
             )
         )
     return (tuple(layers) if len(layers) > 1 else ()), found

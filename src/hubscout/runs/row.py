@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,14 @@ class LayerScore:
     standard_error: float | None
     gain: float
     feature_dim: int
+    unbounded: bool = False
+    """Whether it fits a target without noise: its score then compares with no other."""
+
+
+def best_layer_of(layers: Sequence[LayerScore]) -> LayerScore | None:
+    """The layer of the highest LogME, of those whose scores compare; the first, the final one, where none does."""
+    comparable = [layer for layer in layers if not layer.unbounded] or list(layers[:1])
+    return max(comparable, key=lambda layer: layer.score, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,4 +192,4 @@ class Row:
     @property
     def best_layer(self) -> LayerScore | None:
         """The layer of the highest LogME, where layers were scanned."""
-        return max(self.layers, key=lambda layer: layer.score, default=None)
+        return best_layer_of(self.layers)

@@ -23,6 +23,8 @@ MOST_MISTAKES = 200
 MOST_PAIRS = 1000
 LONGEST_TEXT = 400
 WORDS_NAMED = 6
+DECIDES = 0.5
+"""The probability from which one of several labels is predicted."""
 
 
 def details(
@@ -50,8 +52,8 @@ def details(
         sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
         return sample if labelled else replace(sample, label="")
 
-    found = [] if groups is not None else sorted(find_suspects(task, predicted, targets), key=lambda one: -one.margin)
-    suspects = found[:shown]
+    found = [] if groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
+    suspects = sorted(found, key=lambda one: -one.margin)[:shown]
     known = {one.row for one in suspects}
     worst = (one for one in _worst(task, split, predicted, targets, groups) if one[0] not in known)
     return EvaluationRecord(
@@ -93,7 +95,7 @@ def _targets(
         ]
     else:
         true = kind.columns_of_rows(targets, len(names)) > 0
-        said = predicted >= 0.5 if kind.has_label_sets else np.eye(len(names), dtype=bool)[predicted.argmax(axis=1)]
+        said = predicted >= DECIDES if kind.has_label_sets else np.eye(len(names), dtype=bool)[predicted.argmax(axis=1)]
         sums = [(said & true).sum(axis=0), said.sum(axis=0), true.sum(axis=0)]
         counts = list(zip(names, np.stack(sums, axis=1), strict=True))
     for name, (right, said_so, seen) in counts:
@@ -133,7 +135,7 @@ def _worst(
             yield int(row), f"{told}predicted {predicted[row, place]:.4g}, true {targets[row, place]:.4g}"
     elif kind.has_label_sets:
         true = np.asarray(targets) > 0
-        wrong = (predicted >= 0.5) != true
+        wrong = (predicted >= DECIDES) != true
         missed = np.where(wrong, np.abs(predicted - true), 0.0).sum(axis=1)
         for row in np.argsort(-missed, kind="stable"):
             if wrong[row].any():
