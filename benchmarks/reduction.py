@@ -3,8 +3,9 @@
     python benchmarks/reduction.py                     # 2048 dimensions, 6667 samples
     python benchmarks/reduction.py --dim 1024 --one-thread
 
-The score reduces FᵀF to tridiagonal form and takes eigenvalues and eigenvectors of that. A reduction to a band of some
-width is products of matrices throughout, and a band, or the tridiagonal form, could be factorised at every t instead.
+The score reduces FᵀF to tridiagonal form. With many targets it takes the eigenvectors of that; with few it factorises
+the tridiagonal form on a grid of t, and then at one t per target. A reduction to a band of some width is products of
+matrices throughout, and the band could be factorised at every t, at a price that grows with its width.
 `--one-thread` counts processor seconds of one thread, which others on the machine disturb least.
 """
 
@@ -18,9 +19,10 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.linalg import eigvals_banded, lapack
+from scipy.linalg import blas, eigvals_banded, lapack
 
 from evidence import best_of
+from hubscout.evidence.tridiagonal import Tridiagonal
 
 TARGETS, GRID = (100, 1000), 66
 FLOPS = 4 / 3
@@ -35,39 +37,30 @@ def tridiagonal(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def band(matrix: np.ndarray, width: int) -> np.ndarray:
-    """The lower band, (width + 1, D), of a matrix with the same eigenvalues: panel by panel, by block reflections."""
-    whole, size = matrix.copy(), len(matrix)
-    for start in range(0, size - width, width):
-        below = slice(start + width, size)
-        panel, factors, _, _ = lapack.dgeqrf(whole[below, start : start + width])
-        count = len(factors)
-        vectors = np.tril(panel, -1)[:, :count] + np.eye(len(panel), count)
-        # I - V S Vᵀ is the product of the panel's reflections.
-        inner = np.eye(count) + factors[:, None] * np.triu(vectors.T @ vectors, 1)
-        scale = np.linalg.solve(inner, np.diag(factors))
-        whole[below, start : start + width] = np.triu(panel)
-        rest = whole[below, below]
-        product = rest @ (vectors @ scale)
-        product -= 0.5 * vectors @ (scale.T @ (vectors.T @ product))
-        rest -= np.hstack([vectors, product]) @ np.hstack([product, vectors]).T
+    """The lower band, (width + 1, D), of a matrix with the same eigenvalues: panel by panel, by block reflections.
+
+    Only lower triangles are worked on, by products of matrices alone but for the panels.
+    """
+    rest, size = matrix.copy(order="F"), len(matrix)
     found = np.zeros((width + 1, size))
-    for row in range(width + 1):
-        found[row, : size - row] = whole.diagonal(-row)
+    for start in range(0, size, width):
+        columns = rest[: 2 * width, :width].copy()
+        if len(rest) > width:
+            panel, factors, _, _ = lapack.dgeqrf(rest[width:, :width])
+            count = len(factors)
+            vectors = np.asfortranarray(np.tril(panel, -1)[:, :count] + np.eye(len(panel), count))
+            # I - V S Vᵀ is the product of the panel's reflections.
+            inner = np.eye(count) + factors[:, None] * np.triu(vectors.T @ vectors, 1)
+            scale = np.linalg.solve(inner, np.diag(factors))
+            columns[width:] = np.triu(panel)[: len(columns) - width]
+            rest = np.asfortranarray(rest[width:, width:])
+            product = blas.dsymm(1.0, rest, vectors @ scale, lower=1)
+            product -= 0.5 * vectors @ (scale.T @ (vectors.T @ product))
+            rest = blas.dsyr2k(-1.0, vectors, product, beta=1.0, c=rest, lower=1, overwrite_c=True)
+        for place in range(columns.shape[1]):
+            below = columns[place : place + width + 1, place]
+            found[: len(below), start + place] = below
     return found
-
-
-def on_grid(diagonal: np.ndarray, beside: np.ndarray, targets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """Evaluate yᵀ(T + tI)⁻¹y of all (D, C) targets at all t, (G, C), without eigenvectors: row by row of T."""
-    pivots = np.empty((len(diagonal), len(ratio)))
-    pivots[0] = diagonal[0] + ratio
-    for row in range(1, len(diagonal)):
-        pivots[row] = diagonal[row] + ratio - beside[row - 1] ** 2 / pivots[row - 1]
-    left, inverse = beside[:, None, None] / pivots[:-1, :, None], 1 / pivots[:, :, None]
-    total, solved = np.zeros((len(ratio), targets.shape[1])), np.zeros((len(ratio), targets.shape[1]))
-    for row in range(len(diagonal)):
-        solved = targets[row] - (left[row - 1] * solved if row else 0.0)
-        total += solved**2 * inverse[row]
-    return total
 
 
 def one_thread() -> AbstractContextManager[object]:
@@ -100,9 +93,20 @@ def main() -> None:
     }
     for count in TARGETS:
         right = generator.normal(size=(dim, count))
-        works[f"  or {GRID} t without them, {count} targets"] = lambda r=right: on_grid(diagonal, beside, r, ratio)
+        works[f"  or {GRID} t without them, {count} targets"] = lambda r=right: Tridiagonal(diagonal, beside).on_grid(
+            r, ratio
+        )
+        works[f"  and one t per target, {count} targets"] = lambda r=right: Tridiagonal(diagonal, beside).solve(
+            np.full(r.shape[1], ratio[GRID // 2]), r, repeats=2
+        )
+    few = generator.normal(size=(dim, TARGETS[0]))
     for width in (32, 64, 128):
         works[f"band of {width}"] = lambda w=width: band(gram, w)
+        shifted_band = band(gram, width)
+        shifted_band[0] += values.mean()
+        works[f"  and one t, {TARGETS[0]} targets, band of {width}"] = lambda b=shifted_band: lapack.dpbtrs(
+            lapack.dpbtrf(b, lower=1)[0], few, lower=1
+        )
     works["Cholesky factor"] = lambda: lapack.dpotrf(shifted)
     works["  and the inverse, float32"] = lambda: lapack.spotri(lapack.spotrf(shifted.astype(np.float32))[0])
     clock = time.process_time if arguments.one_thread else time.perf_counter

@@ -118,7 +118,7 @@ def test_the_command_names_findings_and_writes_a_page(folder: Path, tmp_path: Pa
     assert result.exit_code == 0, result.output
     for part in ("unreadable", "005.png", "near-duplicates", "mislabelled samples were not looked for"):
         assert part in result.output, part
-    assert page.read_text().count("<figure>") >= 9
+    assert page.read_text().count('<figure class="sample">') >= 9
     as_json = CliRunner().invoke(app, ["check", str(folder), "--json", "--quiet"])
     assert {one["name"] for one in json.loads(as_json.stdout)["findings"]} >= {"unreadable", "duplicates"}
     refused = CliRunner().invoke(app, ["check", str(folder), "--out", "check.pdf"])

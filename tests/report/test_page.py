@@ -83,7 +83,7 @@ def test_every_link_of_the_menu_leads_somewhere(run: Run) -> None:
 
 def test_every_chart_has_its_numbers_as_a_table(run: Run) -> None:
     page = render(run)
-    figures = re.findall(r"<figure.*?</figure>", page, flags=re.DOTALL)
+    figures = re.findall(r'<figure class="chart".*?</figure>', page, flags=re.DOTALL)
     assert len(figures) > 8
     assert all("<table" in figure for figure in figures)
     assert all(figure.count("<svg") == 2 for figure in figures)  # for a desk and for a phone
@@ -203,7 +203,8 @@ def test_a_reference_in_the_folder_is_found(make_ranking: Callable[..., Ranking]
 
 def test_a_tuning_folder_alone(run_folder: Path) -> None:
     opened = open_run(run_folder / "b-tuning-0")
-    assert [part.anchor for part in sections(opened)] == ["tuning"]
+    found = [part.anchor for part in sections(opened)]
+    assert found == ["answer", "by-target", "confusion", "samples", "tuning", "run"]
     assert "handwritten digits" in render(opened)
 
 

@@ -168,6 +168,7 @@ def test_a_regression_has_a_chart_per_target() -> None:
     anchors = [section.anchor for section in sections(run)]
     assert "confusion" not in anchors
     assert part(run, "numbers").count("<svg") == 4  # for a desk and for a phone
+    assert part(run, "numbers").count("<table") == 2
     assert re.findall(r'<th scope="row">(\w+)</th>', part(run, "by-target")) == ["y", "x"]
     assert "Largest errors" in part(run, "samples")
 

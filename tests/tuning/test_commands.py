@@ -44,7 +44,7 @@ def test_tune_ends_with_a_sentence_against_the_probes(folder, tmp_path):
     assert found
     assert "against the linear probe of the frozen features (" in sentence
     assert "against that of the best teacher, python:tuning_networks:images?seed=" in sentence
-    assert sentence.endswith("). Guessing gives 0.3333.")
+    assert "). Guessing gives 0." in sentence
 
 
 def test_tune_then_predict(folder, tmp_path):

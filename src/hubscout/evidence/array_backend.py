@@ -6,7 +6,7 @@ divide-and-conquer eigensolver are the fastest there; a tensor on an accelerator
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import array_api_compat
@@ -19,6 +19,9 @@ Array = Any
 
 HOST_TENSORS_AS_NUMPY = True
 """Off only in tests, to run the tensor code on a machine without an accelerator."""
+
+STRIP, PART = 128, 1 << 17
+"""Columns of a triangle that are packed together, and packed numbers that are added up together."""
 
 CHUNK_BYTES = 1 << 25
 """How much is promoted to float64 at a time."""
@@ -141,11 +144,16 @@ def add_upper(upper: Array, other: Array) -> None:
         upper[:stop, start:stop] += other[:stop, start:stop]
 
 
-def copy_upper(upper: np.ndarray, into: np.ndarray) -> None:
-    """Copy the upper triangle of a matrix into another, which may have fewer digits."""
-    for start in range(0, len(upper), 128):
-        stop = start + 128
-        into[:stop, start:stop] = upper[:stop, start:stop]
+def packed_upper(upper: np.ndarray) -> np.ndarray:
+    """The upper triangle in float32, strip by strip of columns, in about half the memory that a matrix takes."""
+    size = len(upper)
+    strips = [(start, min(start + STRIP, size)) for start in range(0, size, STRIP)]
+    packed, place = np.empty(sum(stop * (stop - start) for start, stop in strips), np.float32), 0
+    for start, stop in strips:
+        count = stop * (stop - start)
+        packed[place : place + count].reshape(stop - start, stop)[:] = upper[:stop, start:stop].T
+        place += count
+    return packed
 
 
 def add_outer(upper: Array, first: Array, second: Array) -> Array:
@@ -188,13 +196,20 @@ def upper_inner(first: Array, second: Array) -> Array:
     >>> float(upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]])))
     8.0
     """
-    if is_torch(first):
-        return 2 * (first * second).sum() - first.diagonal() @ second.diagonal()
-    # Transposed, because the arrays of `add_product` are contiguous that way. In parts, which are added as float64:
-    # a long sum would cost float32 half of its digits.
-    parts = [slice(start, start + 64) for start in range(0, len(first), 64)]
-    inner = sum(float(np.vdot(first.T[part], second.T[part])) for part in parts)
-    return np.float64(2 * inner - float(first.diagonal() @ second.diagonal()))
+    # Transposed, because the arrays of `add_product` are contiguous that way.
+    inner = (first * second).sum() if is_torch(first) else np.vdot(first.T, second.T)
+    return 2 * inner - first.diagonal() @ second.diagonal()
+
+
+def packed_inners(first: np.ndarray, others: Iterable[np.ndarray]) -> list[float]:
+    """The same of one matrix, which is overwritten, and of others that are `packed_upper`."""
+    diagonal = first.diagonal().copy()
+    first *= 2
+    np.fill_diagonal(first, diagonal)
+    packed = packed_upper(first)
+    # In parts, which are added as float64: a long sum would cost float32 half of its digits.
+    parts = [slice(start, start + PART) for start in range(0, len(packed), PART)]
+    return [sum(float(np.vdot(packed[part], other[part])) for part in parts) for other in others]
 
 
 def mirrored(upper: Array) -> Array:

@@ -13,10 +13,8 @@ from hubscout.evidence.array_backend import (
     Array,
     add_product,
     chunks,
-    is_torch,
     less,
     namespace,
-    sum_of_squares,
     sums_by_id,
     to_device_of,
     to_float64,
@@ -24,7 +22,6 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
     zeros_like_device,
 )
-from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.eigenvectors import Deferred
@@ -40,19 +37,15 @@ from hubscout.evidence.maximize import (
 )
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
+from hubscout.evidence.running_sums import may_be_rounded, sums_of_rows
 from hubscout.evidence.scored_targets import check_scored, observations
 from hubscout.evidence.solution import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
-from hubscout.evidence.statistics import Statistics
 
 ROUNDING_TOLERANCE = 1e-9
 """If squaring the features may have cost the score more than this, it is computed again without squaring."""
 MISSING_TOLERANCE = 1e-8
 """The same for directions that were left out: in features of less than float64 some of them hold rounding."""
-RUNNING_FROM = 256
-"""Dimensions. From here on memory for a float64 Gram matrix per block costs more than the error bar is worth."""
-SMALL_SQUARE = 1e-20
-"""Sums of squares from here to its inverse leave products room in float32."""
 PROBES = 16
 """Random vectors by which they are looked at."""
 
@@ -130,11 +123,12 @@ def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarra
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """Sums by block, then as from any other sums."""
     settled = replace(settings, keep_spectrum=True)
-    together = settings.jackknife == "linear" and rows.shape[1] >= RUNNING_FROM and _within_float32(rows, labels)
-    statistics, running = _sums(rows, labels, block_of_row, settings, together=together)
+    blocks = np.zeros_like(block_of_row) if settings.jackknife == "none" else block_of_row
+    together = settings.jackknife == "linear" and may_be_rounded(rows, labels)
+    statistics, running = sums_of_rows(rows, labels, blocks, together=together)
     fitted = fit(statistics, settled, running)
     if len(running) > 1 and fitted.standard_error is None:
-        statistics, _ = _sums(rows, labels, block_of_row, settings, together=False)
+        statistics, _ = sums_of_rows(rows, labels, blocks, together=False)
         fitted = fit(statistics, settled)
     if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
         shift = next(iter(statistics.blocks.values())).shift
@@ -149,28 +143,6 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
             return _decomposed(rows, labels, block_of_row, settings)
         fitted = replace(fitted, rounding=rounding)
     return fitted if settings.keep_spectrum else fitted.without_spectrum()
-
-
-def _sums(
-    rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings, *, together: bool
-) -> tuple[Statistics, list[Block]]:
-    """The sums of every block; or of all samples `together`, with what they were after each block."""
-    statistics, values, running = Statistics(labels.kind, labels.names), labels.values, []
-    count = int(block_of_row.max()) + 1 if settings.jackknife != "none" else 1
-    for block in range(count):
-        chosen = slice(None) if count == 1 else to_device_of(np.flatnonzero(block_of_row == block), rows)
-        on_host = isinstance(values, np.ndarray) and not isinstance(chosen, slice)
-        part = values[to_host(chosen) if on_host else chosen]
-        statistics.add_checked(rows[chosen], part, block=0 if together else block)
-        if together:
-            running.append(statistics.blocks[0].rounded())
-    return statistics, running
-
-
-def _within_float32(rows: Array, labels: Targets) -> bool:
-    """Whether arrays on the host are of a size at which their products, and the inverses of these, fit into float32."""
-    arrays = (rows,) if labels.kind == "classification" else (rows, labels.values)
-    return all(not is_torch(array) and SMALL_SQUARE < sum_of_squares(array) < 1 / SMALL_SQUARE for array in arrays)
 
 
 def _looked_into(fitted: Evidence, labels: Targets, product: Callable[[Array], Array]) -> float:
@@ -220,7 +192,11 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     for columns in chunks(dim, n):
         weights[:, columns] = coefficients.T @ _column_part(rows, columns, taken)
     kept = replace(spectrum, vectors=_right_vectors(rows, taken, spectrum)) if settings.keep_spectrum else spectrum
-    constant = to_host(spectrum.vectors.coordinates(to_device_of(np.ones((1, n)), targets)))[0]
+    ones = to_device_of(np.ones((1, n)), targets)
+    if spectrum.reduced is None:
+        constant = to_host(spectrum.vectors.coordinates(ones))[0]
+    else:
+        constant = spectrum.reduced.vectors.reflect(ones.T, transposed=True)[:, 0]
     assembled = (labels.kind, labels.names, scored, kept, solution, weights, (means, target_means), squares)
     fitted = assemble(*assembled, settings, constant=constant)
     if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:

@@ -16,20 +16,13 @@ that of the intercept alone. The gain is the difference, and never negative.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from hubscout.evidence.array_backend import Array, to_host
-from hubscout.evidence.newton import GRID_STEP, LARGEST_RATIO, TIE
-from hubscout.evidence.profile import PART_NUMBERS
+from hubscout.evidence.base_rate_profile import BaseRateProfile, ReducedBaseRateProfile
 from hubscout.evidence.spectrum import EPSILON, Spectrum
-
-SMALLEST_RATIO = 1e-12
-"""t in units of the smallest σ² that the search begins at."""
-STEPS = 40
-"""Of the secant at most; it takes a handful."""
-STEP_TOLERANCE = 1e-7
-"""In log t. The gain is flat there: an error of this size changes it by its square."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +35,32 @@ class OverBaseRates:
     """t = α/β of the fit with an intercept; ∞ where features add nothing."""
     target_mean: np.ndarray
     """The base rates."""
-    constant: np.ndarray
-    """a = Uᵀ1, (r,); zero for centred features, which do not reach the constant."""
+    constant_column: np.ndarray
+    """The constant as one more target: as `constant`, or where the spectrum's targets are reduced, as those."""
     feature_mean: np.ndarray | None
     """What was taken away from the features of the spectrum."""
     spectrum: Spectrum | None
 
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """A = Uᵀ1, (r,); zero for centred features, which do not reach the constant."""
+        return self.constant_column if self.spectrum is None else _projected(self.spectrum, self.constant_column)
+
+
+def _projected(spectrum: Spectrum, column: np.ndarray) -> np.ndarray:
+    """The z of a target that is given as those of the spectrum are."""
+    if spectrum.reduced is None or not len(column):
+        return column
+    return spectrum.reduced.projections(column[None, :], spectrum.squared_singular_values)[0]
+
 
 def constant_of(spectrum: Spectrum, mean: Array) -> np.ndarray:
-    """A = Uᵀ1 of features that have this mean, from V: UᵀU Σ Vᵀ = Vᵀ Fᵀ 1 is n times the mean."""
+    """The constant as a target, from the features' mean: Fᵀ1 is n times that. See `OverBaseRates.constant_column`.
+
+    With V, a = Uᵀ1 is that over σ: UᵀU Σ Vᵀ = Vᵀ Fᵀ 1.
+    """
+    if spectrum.reduced is not None:
+        return spectrum.n * spectrum.reduced.vectors.reflect(mean[:, None], transposed=True)[:, 0]
     coordinates = spectrum.mean_coordinates
     if coordinates is None:
         coordinates = spectrum.vectors.coordinates(mean[None, :])[0]
@@ -68,127 +78,8 @@ def over_base_rates(
     varied = squares > 8 * np.sqrt(spectrum.n) * EPSILON * to_host(spectrum.target_squares)
     if spectrum.rank == 0 or spectrum.n < 2 or not varied.any():
         return gain, ratio
-    profile = _Profile.of(spectrum, constant, target_mean, squares, varied)
+    reduced = ReducedBaseRateProfile.of(spectrum, constant, target_mean, squares, varied)
+    constant = constant if reduced is not None else _projected(spectrum, constant)
+    profile = reduced or BaseRateProfile.of(spectrum, constant, target_mean, squares, varied)
     gain[varied], ratio[varied] = profile.maximize()
     return gain, ratio
-
-
-@dataclass(frozen=True)
-class _Profile:
-    """2L/(n - 1) less its value at t = ∞ as a function of log t; t in units of the largest σ², targets of ‖y‖ = 1."""
-
-    n: float
-    scale: float
-    values: np.ndarray
-    squares: np.ndarray
-    """z², (C, r)."""
-    unreachable: np.ndarray
-    crossed: np.ndarray
-    """a z, (C, r)."""
-    constant_squares: np.ndarray
-    """a² / n, (r,)."""
-    constant_rest: float
-    """1 - ‖a‖²/n: zero where features reach the constant."""
-
-    @classmethod
-    def of(
-        cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
-    ) -> _Profile:
-        n, size = spectrum.n, np.sqrt(squares[chosen])
-        values = to_host(spectrum.squared_singular_values)
-        projections = to_host(spectrum.projections)[chosen] - target_mean[chosen, None] * constant[None, :]
-        projections = projections / size[:, None]
-        unreachable = np.maximum(1 - (projections**2).sum(1), n * EPSILON)
-        rest = 1 - float(constant @ constant) / n
-        if spectrum.rank == n:
-            unreachable, rest = 0 * unreachable, 0.0
-        elif rest < n * EPSILON:
-            rest = 0.0
-        return cls(
-            n,
-            float(values[-1]),
-            values / values[-1],
-            projections**2,
-            unreachable,
-            projections * (constant / np.sqrt(n))[None, :],
-            constant**2 / n,
-            rest,
-        )
-
-    def maximize(self) -> tuple[np.ndarray, np.ndarray]:
-        """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
-        low, high = np.log(self.values[0] * SMALLEST_RATIO), np.log(LARGEST_RATIO)
-        grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
-        gains = self._gain(self.squares, self.crossed, self.unreachable[:, None], self._odds(grid))
-        parts = range(0, len(gains), max(PART_NUMBERS // len(self.values), 1))
-        found = [self._refine(slice(start, start + parts.step), grid, gains) for start in parts]
-        gain, place = (np.concatenate(values) for values in zip(*found, strict=True))
-        better = gain > TIE
-        return np.where(better, gain / 2, 0.0), np.where(better, self.scale * np.exp(place), np.inf)
-
-    def _refine(self, part: slice, grid: np.ndarray, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The gain times two and its log t, for some targets: the secant of the slope, kept inside its bracket.
-
-        It begins at the top of the parabola through the best point of the grid and its neighbours. Where the best point
-        is an end of the grid, it stays there.
-        """
-        best, row, width = gains[part].argmax(1), np.arange(len(gains[part])), grid[1] - grid[0]
-        running = (best > 0) & (best < len(grid) - 1)
-        top = np.clip(best, 1, len(grid) - 2)
-        before, here, after = (gains[part][row, top + step] for step in (-1, 0, 1))
-        left, right = grid[top - 1], grid[top + 1]
-        curvature = (before - 2 * here + after) / width**2
-        place = np.where(running, grid[top] + _newton((after - before) / (2 * width), curvature), grid[best])
-        last, last_slope = place, np.zeros_like(place)
-        for step in range(STEPS):
-            place = np.where(running & ~((place >= left) & (place <= right)), (left + right) / 2, place)
-            slope = self._slope(part, place)
-            left, right = np.where(slope > 0, place, left), np.where(slope > 0, right, place)
-            moved = place - last
-            if step:
-                curvature = np.where(moved == 0, curvature, (slope - last_slope) / np.where(moved == 0, 1.0, moved))
-            last, last_slope = place, slope
-            change = _newton(slope, curvature)
-            place = np.where(running, place + change, place)
-            running &= (np.abs(change) > STEP_TOLERANCE) & (right - left > STEP_TOLERANCE)
-            if not running.any():
-                break
-        place = np.clip(place, grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)])
-        gain = self._gain(self.squares[part], self.crossed[part], self.unreachable[part], self._odds(place))
-        return gain, place
-
-    def _odds(self, log_t: np.ndarray) -> np.ndarray:
-        """σ²/t, (r, G)."""
-        return self.values[:, None] * np.exp(-log_t)[None, :]
-
-    def _gain(self, squares: np.ndarray, crossed: np.ndarray, unreachable: np.ndarray, odds: np.ndarray) -> np.ndarray:
-        """The gain times two: of all targets at all places, (C, G), or with (C,) unreachable at one each, (C,)."""
-        shrunk = 1 / (1 + odds)
-
-        def over(weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
-            return weights @ factors if unreachable.ndim == 2 else np.einsum("cr,rc->c", weights, factors)
-
-        level = self.constant_rest + self.constant_squares @ shrunk
-        # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
-        along = over(crossed, shrunk if self.constant_rest == 0 else -odds * shrunk)
-        q = np.maximum(unreachable + over(squares, shrunk) - along**2 / level, np.finfo(np.float64).tiny)
-        return -np.log(q) - (np.log1p(odds).sum(0) + np.log(level)) / (self.n - 1)
-
-    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        """The derivative of the gain times two in log t, at one place per target."""
-        odds = self.values[None, :] * np.exp(-log_t)[:, None]
-        shrunk = 1 / (1 + odds)
-        kept = odds * shrunk
-        change = kept * shrunk
-        squares, crossed = self.squares[part], self.crossed[part]
-        level, level_change = self.constant_rest + shrunk @ self.constant_squares, change @ self.constant_squares
-        along = (crossed * shrunk).sum(1) if self.constant_rest == 0 else -(crossed * kept).sum(1)
-        ratio = along / level
-        q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, np.finfo(np.float64).tiny)
-        q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
-        return (kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q
-
-
-def _newton(slope: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """Newton's step; infinite where the curvature is not that of a maximum."""
-    return np.where(curvature < 0, -slope / np.where(curvature < 0, curvature, 1.0), np.inf)

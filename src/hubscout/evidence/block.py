@@ -17,10 +17,10 @@ from hubscout.evidence.array_backend import (
     add_outer,
     add_product,
     add_upper,
-    copy_upper,
     less,
     mirrored,
     namespace,
+    packed_upper,
     sums_by_id,
     to_device_of,
     to_float64,
@@ -132,11 +132,18 @@ class Block:
         return fresh
 
     def rounded(self) -> Block:
-        """The same sums on the host in memory of their own, those of two dimensions in float32: for an error bar."""
-        upper = np.zeros(self.upper_gram.shape, np.float32, order="F")
-        copy_upper(self.upper_gram, upper)
+        """The same sums on the host in memory of their own, for an error bar: float32 where there are many of them.
+
+        The Gram matrix is packed.
+        """
         sums = {name: getattr(self, name).copy() for name in ARRAYS if name not in ("upper_gram", "cross")}
-        return Block(n=self.n, rows=self.rows, upper_gram=upper, cross=self.cross.astype(np.float32), **sums)
+        return Block(
+            n=self.n,
+            rows=self.rows,
+            upper_gram=packed_upper(self.upper_gram),
+            cross=self.cross.astype(np.float32),
+            **sums,
+        )
 
     def about(self, shift: Array, target_shift: Array) -> Block:
         """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""

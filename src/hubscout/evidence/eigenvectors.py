@@ -1,8 +1,8 @@
 """The eigenvectors of a symmetric matrix, to multiply with, and to be written out only where they are needed whole.
 
 A matrix is first brought to tridiagonal form, A = Q T Qᵀ, with Q a product of reflections, and then T = S Λ Sᵀ. The
-eigenvectors are V = Q S. The score needs VᵀB for a few columns B only, for which Q and S are applied one after the
-other: writing V out costs about as much as finding Q.
+eigenvectors are V = Q S. The score of many targets needs VᵀB for their columns B only, for which Q and S are applied
+one after the other: writing V out costs about as much as finding Q. That of a few targets needs QᵀB and T, and not S.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from hubscout.evidence.array_backend import Array, is_torch
+from hubscout.evidence.tridiagonal import Tridiagonal
 
 SMALLEST = 256
 """Below this size there is nothing to be saved."""
@@ -79,29 +80,34 @@ class Deferred(WrittenOut):
 
 
 class Factored:
-    """Eigenvectors Q·S, with Q as the reflections that LAPACK's `dsytrd` leaves below the diagonal."""
+    """Eigenvectors Q·S from some on, with Q as the reflections that LAPACK's `dsytrd` leaves below the diagonal."""
 
-    def __init__(self, reflections: np.ndarray, factors: np.ndarray, inner: np.ndarray) -> None:
-        self.reflections, self.factors, self.inner = reflections, factors, inner
+    def __init__(self, reflections: np.ndarray, factors: np.ndarray, middle: Tridiagonal, start: int = 0) -> None:
+        self.reflections, self.factors, self.middle, self.start = reflections, factors, middle, start
+
+    @property
+    def inner(self) -> np.ndarray:
+        """S."""
+        return self.middle.eigenvectors[:, self.start :]
 
     @cached_property
     def matrix(self) -> np.ndarray:
         """V, written out."""
-        return self._reflect(self.inner, transposed=False)
+        return self.reflect(self.inner, transposed=False)
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
         """The product rows · V."""
-        return (self.inner.T @ self._reflect(rows.T, transposed=True)).T
+        return (self.inner.T @ self.reflect(rows.T, transposed=True)).T
 
     def combine(self, coefficients: np.ndarray) -> np.ndarray:
         """The product coefficients · Vᵀ."""
-        return self._reflect(self.inner @ coefficients.T, transposed=False).T
+        return self.reflect(self.inner @ coefficients.T, transposed=False).T
 
     def since(self, start: int) -> Factored:
         """V without its first columns."""
-        return Factored(self.reflections, self.factors, self.inner[:, start:])
+        return Factored(self.reflections, self.factors, self.middle, self.start + start)
 
-    def _reflect(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
+    def reflect(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
         """Q · columns, or Qᵀ · columns. Q leaves the first row alone."""
         from scipy.linalg.lapack import dormqr
 
@@ -132,16 +138,16 @@ def symmetric_eigh(upper: Array, *, overwrite: bool = True) -> tuple[Array, Eige
 
 def _tridiagonal(upper: np.ndarray) -> tuple[np.ndarray, Factored] | None:
     """By LAPACK's steps, one by one; None if the last of them does not converge."""
-    from scipy.linalg.lapack import dstevd, dsytrd, dsytrd_lwork
+    from scipy.linalg.lapack import dsterf, dsytrd, dsytrd_lwork
 
     size = upper.shape[0]
-    lower = np.zeros_like(upper, order="F")
+    lower = np.empty_like(upper, order="F")
     for start in range(0, size, COLUMNS):  # a few columns at a time: both triangles lie in memory by columns
         part = slice(start, start + COLUMNS)
         lower[start:, part] = upper[part, start:].T
     work, _ = dsytrd_lwork(size, lower=1)
     reduced, diagonal, beside, factors, _ = dsytrd(lower, lower=1, lwork=int(work), overwrite_a=True)
-    values, inner, status = dstevd(diagonal, beside, compute_v=1, overwrite_d=True, overwrite_e=True)
+    values, status = dsterf(diagonal, beside)
     if status != 0:
         return None
-    return values, Factored(np.asfortranarray(reduced[1:, :-1]), factors, inner)
+    return values, Factored(np.asfortranarray(reduced[1:, :-1]), factors, Tridiagonal(diagonal, beside))

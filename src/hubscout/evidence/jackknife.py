@@ -19,12 +19,21 @@ is too small, and `jackknife="exact"` re-fits always.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.evidence.array_backend import Array, add_product, is_torch, namespace, to_device_of, to_host, upper_inner
+from hubscout.evidence.array_backend import (
+    Array,
+    add_product,
+    is_torch,
+    namespace,
+    packed_inners,
+    to_device_of,
+    to_host,
+    upper_inner,
+)
 from hubscout.evidence.block import Block
 from hubscout.evidence.leverage import inverse, mean_leverages, middle_ratio, spare
 from hubscout.evidence.spectrum import Spectrum
@@ -69,20 +78,20 @@ def _jackknife(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> Jackknife
 
 
 def contributions_from_sums(
-    blocks: Iterable[Block],
+    blocks: Sequence[Block],
     spectrum: Spectrum,
     upper_gram: Array | None,
     ratio: np.ndarray,
     beta: np.ndarray,
     weights: Array,
-    origin: Array,
+    resolved: Callable[[float], tuple[Array, float]],
     constant: Array,
 ) -> np.ndarray:
     """What each block adds to the evidence, averaged over targets, from its sums: (B,).
 
     The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if at hand.
-    `origin`, (r,), is what must be added to f, in the coordinates of the spectrum, and `constant`, (C,), is the
-    residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
+    With o what must be added to f, `resolved` gives (FᵀF + tI)⁻¹o, (D,), and oᵀ(FᵀF + tI)⁻¹o; `constant`, (C,), is
+    the residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
     <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
@@ -98,14 +107,18 @@ def contributions_from_sums(
     if is_torch(kernel):
         kernel = xp.triu(kernel)
     linear = weights * precision[:, None]
-    moved = times * origin / (spectrum.squared_singular_values + t)
-    turned = 2 * spectrum.vectors.combine(moved[None, :])[0] - 2 * (linear.T @ constant)
-    level -= float(origin @ moved + precision @ constant**2)
+    turned = -2 * (linear.T @ constant)
+    level -= float(precision @ constant**2)
+    if times:
+        moved, along = resolved(t)
+        turned = turned + 2 * times * moved
+        level -= times * along
+    grams = [block.upper_gram for block in blocks]
+    packed = grams[0].ndim == 1
+    inners = packed_inners(kernel, grams) if packed else [upper_inner(kernel, gram) for gram in grams]
     result = []
-    for block in blocks:
-        if kernel.dtype != block.upper_gram.dtype:  # blocks of fewer digits
-            kernel = kernel.astype(block.upper_gram.dtype)
-        quadratic = upper_inner(kernel, block.upper_gram) + turned @ block.feature_sum
+    for block, inner in zip(blocks, inners, strict=True):
+        quadratic = inner + turned @ block.feature_sum
         crossed = linear.reshape(-1) @ block.cross.reshape(-1)
         squares = precision @ (block.target_squares + 2 * constant * block.target_sum)
         result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))

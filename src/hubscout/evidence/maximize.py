@@ -12,11 +12,10 @@ import numpy as np
 import hubscout.evidence.newton
 import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
-from hubscout.evidence.array_backend import Array, add_product, to_device_of, to_host
+from hubscout.evidence.array_backend import Array, to_device_of, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Kind, default_center
-from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.evidence_table import caveats
 from hubscout.evidence.jackknife import (
@@ -26,8 +25,8 @@ from hubscout.evidence.jackknife import (
     error_from_refits,
 )
 from hubscout.evidence.leverage import mean_leverages
-from hubscout.evidence.posterior import mean_coefficients, mean_weights
-from hubscout.evidence.profile import LOG_TWO_PI, Profile
+from hubscout.evidence.posterior import inverse_times, mean_coefficients, mean_weights
+from hubscout.evidence.profile import LOG_TWO_PI, profile_of
 from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
 from hubscout.evidence.solution import SOLVERS, Problem, Solution
 from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding, score_without
@@ -121,17 +120,26 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
         return fitted if running else with_error(fitted, _refits(statistics, fitted, blocks, scored, settings))
-    # What the sums of a block are about, in the coordinates of the spectrum; and the residual there.
-    far = spectrum.mean_coordinates is not None
-    origin = spectrum.vectors.coordinates((-step if settings.center or far else total.shift)[None, :])[0]
-    if spectrum.mean_coordinates is not None:
-        origin = origin + spectrum.mean_coordinates
+    # What the sums of a block are about, and the residual there.
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
-    constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
-    parts = (select(block, scored) for block in blocks)
-    gram = None if far else part.upper_gram
+    far, origin = spectrum.mean_coordinates, -step if settings.center else total.shift
+    if far is None:
+        constant = constant - weights @ origin
+    else:  # in the coordinates of the spectrum, where the mean keeps its digits
+        origin = spectrum.vectors.coordinates(-step[None, :])[0] + far
+        constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
+
+    def resolved(t: float) -> tuple[Array, float]:
+        if far is None:
+            found = inverse_times(spectrum, origin, t) if bool(origin.any()) else 0 * origin
+            return found, float(origin @ found)
+        moved = origin / (spectrum.squared_singular_values + t)
+        return spectrum.vectors.combine(moved[None, :])[0], float(origin @ moved)
+
+    parts = [select(block, scored) for block in blocks]
+    gram = part.upper_gram if far is None else None
     contributions = contributions_from_sums(
-        parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, origin, constant
+        parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, resolved, constant
     )
     sizes = np.array([block.n for block in blocks])
     if running:
@@ -168,8 +176,8 @@ def _refits(
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log evidence per sample at the given t, the same of the null model, and β: (C,) each."""
-    profile = Profile.of(spectrum)
-    gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.squares), profile.squares, profile.unreachable)
+    profile = profile_of(spectrum)
+    gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.targets), profile.targets, profile.unreachable)
     squares = to_host(spectrum.target_squares)
     null = 0.5 * (np.log(spectrum.n / squares) - 1 - LOG_TWO_PI)
     return null + 0.5 * to_host(gain), null, spectrum.n / squares / to_host(q)
@@ -264,29 +272,6 @@ def assemble(
         over_base_rates=apart,
         spectrum=spectrum if settings.keep_spectrum else None,
     )
-
-
-def statistics_of(evidence: Evidence) -> Statistics:
-    """The sums that an evidence with a spectrum came from, to rounding, in one block; to add to.
-
-    Without centring the sums of features and targets themselves are not known: they are zero here, so that the result
-    is only good for another maximisation without centring.
-    """
-    spectrum = kept_spectrum(evidence)
-    values, basis = to_host(spectrum.squared_singular_values), to_host(spectrum.basis)
-    scored = np.array([name not in evidence.unscored for name in evidence.targets])
-    statistics = Statistics(evidence.kind, evidence.targets, feature_dim=evidence.feature_dim)
-    shifts = (np.zeros(evidence.feature_dim), np.zeros(len(scored)))
-    if evidence.feature_mean is not None:
-        shifts = (evidence.feature_mean, evidence.intercept + evidence.weights @ evidence.feature_mean)
-    block = Block.empty(*shifts)
-    block.n, block.rows = evidence.n, round(evidence.n)
-    block.upper_gram = add_product(block.upper_gram, (basis * np.sqrt(values)).T)
-    block.cross[scored] = (to_host(spectrum.projections) * np.sqrt(values)) @ basis.T
-    block.target_squares[scored] = to_host(spectrum.target_squares)
-    # Batches of classes and labels are added as the zeros and ones that they are.
-    statistics.blocks[0] = block if evidence.kind == "regression" else block.about(block.shift, 0 * block.target_shift)
-    return statistics
 
 
 def with_error(evidence: Evidence, error: JackknifeError) -> Evidence:

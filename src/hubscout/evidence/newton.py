@@ -12,7 +12,7 @@ import array_api_compat
 import numpy as np
 
 from hubscout.evidence.array_backend import Array, namespace, to_host
-from hubscout.evidence.profile import Profile
+from hubscout.evidence.profile import Profile, ReducedProfile, profile_of
 from hubscout.evidence.solution import SOLVERS, Problem, Solution, Solver
 
 GRID_STEP = 0.5
@@ -28,8 +28,8 @@ TIE = 1e-14
 
 def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iterations: int = 60) -> Solution:
     """Maximise the evidence over t for every target: the best of all local maxima and of the null limit t = ∞."""
-    profile = Profile.of(problem.spectrum)
-    targets = int(profile.squares.shape[0])
+    profile = profile_of(problem.spectrum)
+    targets = int(profile.targets.shape[0])
     best = np.full(targets, math.inf)
     best_gain = np.full(targets, TIE)  # the null model has gain 0, and wins a tie
     converged = np.ones(targets, dtype=bool)
@@ -46,12 +46,12 @@ def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iteration
     if not row.shape[0]:
         return Solution(profile.scale * np.exp(best), 0, converged)
 
-    squares = _rows(profile.squares, row)
+    chosen = _rows(profile.targets, row)
     unreachable = profile.unreachable[row]
     found, finished, iterations = _refine(
-        profile, squares, unreachable, log_t, (slope[row, left], slope[row, left + 1]), left, tolerance, max_iterations
+        profile, chosen, unreachable, log_t, (slope[row, left], slope[row, left + 1]), left, tolerance, max_iterations
     )
-    found_gain = to_host(profile.gain(namespace(found).exp(found), squares, unreachable)[0])
+    found_gain = to_host(profile.gain(namespace(found).exp(found), chosen, unreachable)[0])
     for target, place, value, done in zip(to_host(row), to_host(found), found_gain, to_host(finished), strict=True):
         if value > best_gain[target]:
             best[target], best_gain[target], converged[target] = place, value, done
@@ -59,8 +59,8 @@ def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iteration
 
 
 def _refine(
-    profile: Profile,
-    squares: Array,
+    profile: Profile | ReducedProfile,
+    chosen: Array,
     unreachable: Array,
     log_t: Array,
     slopes: tuple[Array, Array],
@@ -69,12 +69,12 @@ def _refine(
     max_iterations: int,
 ) -> tuple[Array, Array, int]:
     """Newton on the slope inside each bracket [log_t[left], log_t[left + 1]], halving it where Newton would leave."""
-    xp = namespace(squares)
+    xp = namespace(chosen)
     low, high = log_t[left], log_t[left + 1]
     place = low + (high - low) * slopes[0] / (slopes[0] - slopes[1])
     finished = xp.zeros_like(place, dtype=xp.bool)
     for iteration in range(1, max_iterations + 1):
-        slope, curvature = profile.slopes(place, squares, unreachable)
+        slope, curvature = profile.slopes(place, chosen, unreachable)
         low, high = xp.where(slope > 0, place, low), xp.where(slope > 0, high, place)
         step = -slope / xp.where(curvature < 0, curvature, -xp.ones_like(curvature))
         tiny = (curvature < 0) & (abs(step) <= tolerance)
@@ -95,7 +95,7 @@ def _rows(matrix: Array, row: Array) -> Array:
     return matrix[row]
 
 
-def _grid(profile: Profile) -> Array:
+def _grid(profile: Profile | ReducedProfile) -> Array:
     xp = namespace(profile.values)
     n, rank = profile.n, int(profile.values.shape[0])
     # Below this t the slope is positive for certain: q'/q ≤ t/(σ²Δ) there, and Σw ≥ r/2.

@@ -9,6 +9,7 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.evidence.array_backend import Array, chunks, is_torch, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features
+from hubscout.evidence.reduced_targets import Reduced
 from hubscout.evidence.spectrum import Spectrum
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 def mean_weights(spectrum: Spectrum, ratio: np.ndarray) -> Array:
     """The posterior mean m = (FᵀF + tI)⁻¹Fᵀy for every target, (C, D), from the primal spectrum."""
+    if spectrum.reduced is not None:
+        return _solved(spectrum.reduced, ratio).T
     return spectrum.vectors.combine(mean_coefficients(spectrum, ratio))
 
 
@@ -33,10 +36,33 @@ def dual_residuals(spectrum: Spectrum, ratio: np.ndarray) -> Array:
 
     The posterior mean is m = Fᵀa, with this over t as a.
     """
+    if spectrum.reduced is not None:
+        finite = np.isfinite(ratio)
+        return _solved(spectrum.reduced, ratio, np.where(finite, ratio, 1.0), spectrum.reduced.columns * ~finite)
     # t / (t + σ²), written so that t may be ∞
     values = spectrum.squared_singular_values
     shrunk = 1 / (1 + values[None, :] / to_device_of(ratio, values)[:, None])
     return spectrum.vectors.combine(spectrum.projections * shrunk).T
+
+
+def inverse_times(spectrum: Spectrum, vector: Array, t: float) -> Array:
+    """The product of (FᵀF + tI)⁻¹, within the directions of the spectrum, and a vector, (D,)."""
+    if spectrum.reduced is None:
+        coordinates = spectrum.vectors.coordinates(vector[None, :])
+        return spectrum.vectors.combine(coordinates / (spectrum.squared_singular_values + t))[0]
+    vectors = spectrum.reduced.vectors
+    (solved,) = vectors.middle.solve(np.array([t]), vectors.reflect(vector[:, None], transposed=True))
+    return vectors.reflect(solved, transposed=False)[:, 0]
+
+
+def _solved(
+    reduced: Reduced, ratio: np.ndarray, times: np.ndarray | float = 1.0, more: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Q (T + tI)⁻¹ c for every target, (D, C), with the inverse times a number; and Q times some `more`."""
+    finite = np.isfinite(ratio)
+    columns = np.zeros_like(reduced.columns)
+    (columns[:, finite],) = reduced.vectors.middle.solve(ratio[finite], reduced.columns[:, finite])
+    return reduced.vectors.reflect(columns * times + more, transposed=False)
 
 
 def predict_mean(evidence: Evidence, features: object) -> np.ndarray:

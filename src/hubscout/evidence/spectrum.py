@@ -6,6 +6,7 @@ With F = U Σ Vᵀ, the evidence of a target y depends on σ², on z = Uᵀy, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -13,8 +14,11 @@ from hubscout.evidence.array_backend import Array, is_torch, namespace, to_host,
 from hubscout.evidence.block import Block
 from hubscout.evidence.eigenvectors import Eigenvectors, WrittenOut, symmetric_eigh
 from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, without
+from hubscout.evidence.reduced_targets import Reduced
 
 EPSILON = float(np.finfo(np.float64).eps)
+SMALLEST_REST = 1e-4
+"""Δ over ‖y‖², below which it is not found as a difference of forms."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ class Spectrum:
     feature_dim: int
     squared_singular_values: Array
     """σ², (r,), rising."""
-    projections: Array
-    """z, (C, r)."""
+    projected: Array | None
+    """z, (C, r), if it is known already."""
     unreachable_squares: Array
     """Δ = ‖y‖² - ‖z‖², (C,); zero where the rank is n, and never below what float64 can tell from zero otherwise."""
     target_squares: Array
@@ -44,6 +48,17 @@ class Spectrum:
     """The σ² up to which directions were taken for rounding and left out; zero where none was."""
     mean_coordinates: Array | None = None
     """Vᵀμ, (r,), where the mean μ of uncentred features is so large that the product would be rounding."""
+
+    reduced: Reduced | None = None
+    """The targets where z is not known."""
+
+    @cached_property
+    def projections(self) -> Array:
+        """z, (C, r)."""
+        if self.projected is not None:
+            return self.projected
+        assert self.reduced is not None
+        return self.reduced.projections(self.reduced.columns.T, self.squared_singular_values)
 
     @property
     def basis(self) -> Array:
@@ -91,6 +106,13 @@ def _from_sums(block: Block, n: float, drift: float) -> Spectrum:
     most = block.rows - round(block.n - n)  # less the one that centring spends
     start = _first_kept(values, most, dim, rounding)
     values, vectors = values[start:], vectors.since(start)
+    reduced = Reduced.of(vectors, block.cross, values, dual=False) if dim < min(most, n) else None
+    if reduced is not None:
+        reached = (reduced.columns * reduced.vectors.middle.solve_all(reduced.columns)).sum(0)
+        left = block.target_squares - reached
+        if (left > SMALLEST_REST * block.target_squares).all():
+            found = _finish(n, dim, values, None, block.target_squares, vectors, magnitude, left)
+            return replace(found, reduced=reduced)
     projections = vectors.coordinates(block.cross) / namespace(values).sqrt(values)
     weighted = block.rows != block.n
     found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude, weighted=weighted)
@@ -137,6 +159,9 @@ def dual_spectrum(inner: Array, targets: Array, n: float, feature_dim: int) -> S
     start = _first_kept(values, n, feature_dim, rounding)
     squares = (targets**2).sum(0)
     values, vectors = values[start:], vectors.since(start)
+    reduced = Reduced.of(vectors, targets.T, values, dual=True) if len(values) == n else None
+    if reduced is not None:
+        return replace(_finish(n, feature_dim, values, None, squares, vectors, magnitude, 0 * squares), reduced=reduced)
     found = _finish(n, feature_dim, values, vectors.coordinates(targets.T), squares, vectors, magnitude)
     return replace(found, cut=rounding) if found.rank < min(n, feature_dim) else found
 
@@ -223,7 +248,7 @@ def _finish(
     n: float,
     feature_dim: int,
     values: Array,
-    projections: Array,
+    projections: Array | None,
     squares: Array,
     vectors: Eigenvectors,
     magnitude: float,
@@ -235,7 +260,9 @@ def _finish(
 ) -> Spectrum:
     """`left` is Δ, if it is not the difference of ‖y‖² and ‖z‖²; `within` are the squares that it is a part of."""
     xp = namespace(values)
-    left = squares - (projections**2).sum(1) if left is None else left
+    if left is None:
+        assert projections is not None
+        left = squares - (projections**2).sum(1)
     within = squares if within is None else within
     target_magnitude = within if target_magnitude is None else target_magnitude
     # Below n·ε·‖y‖² the difference is rounding. The floor keeps noise-free labels finite: their evidence grows

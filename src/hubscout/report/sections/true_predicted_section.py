@@ -7,7 +7,7 @@ from functools import partial
 from hubscout.report.charts.axes import Frame
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.true_predicted import true_predicted
-from hubscout.report.markup import Markup, tag
+from hubscout.report.markup import Markup, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, selector
 from hubscout.report.tuning_runs import evaluated, whose
@@ -38,4 +38,5 @@ def true_predicted_chart(found: EvaluationRecord, place: int) -> Chart:
     pairs = [(pair.true, pair.predicted) for pair in found.pairs if pair.target == place]
     name = found.target_names[place]
     label = f"Predicted against true {name} of {len(pairs)} samples"
-    return Chart(draw=partial(true_predicted, pairs=pairs, label=label, name=name), wide=SQUARE)
+    numbers = table(("True", "Predicted"), [(f"{true:.4g}", f"{said:.4g}") for true, said in pairs])
+    return Chart(draw=partial(true_predicted, pairs=pairs, label=label, name=name), numbers=numbers, wide=SQUARE)
