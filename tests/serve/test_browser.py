@@ -57,7 +57,7 @@ def test_a_ranking_is_started_watched_and_finished(
 ) -> None:
     served = serve(runs)
     page = open_page(served)
-    page.get_by_role("link", name="Start a ranking").first.click()
+    page.get_by_role("link", name="Start a run").first.click()
     page.get_by_label("Data").select_option("colours")
     assert page.get_by_label("Name of the run").input_value().startswith("colours-")
     page.get_by_label("Name of the run").fill("watched")
