@@ -185,7 +185,7 @@ def rank(
             found.models,
             metrics=split_list(metrics),
             layers=layer_names or None,
-            layer=layer,
+            layer=layer,  # type: ignore[arg-type]  # it says itself which there are
             center=center,
             device=device,
             precision=precision,

@@ -64,6 +64,8 @@ class _Search:
             change = _newton(slope, curvature)
             change = np.where(np.isfinite(change), change, (left + right) / 2 - place)
             place = np.where(running, place + change, place)
+            # A slope without curvature sends it to infinity: it goes on, or ends, in the middle of what is left.
+            place = np.where(np.isfinite(place), place, (left + right) / 2)
             running &= (np.abs(change) > STEP_TOLERANCE) & (right - left > STEP_TOLERANCE)
             if not running.any():
                 break

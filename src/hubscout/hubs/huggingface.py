@@ -55,7 +55,7 @@ def load(identifier: Identifier) -> Backbone:
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
     described = read_description(folder)
-    saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    saved: dict[str, Any] = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
     return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
 
 

@@ -55,7 +55,7 @@ def load(identifier: Identifier) -> SentenceBackbone:
 def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
     """An encoder from a folder that sentence-transformers, or hubscout, saved."""
     described = read_description(folder)
-    saved = {name: described[name] for name in ("pairs", "words") if name in described}
+    saved: dict[str, Any] = {name: described[name] for name in ("pairs", "words") if name in described}
     if saved:
         identifier = identifier.with_options(**{**saved, **identifier.options})
     return _open(folder, identifier, has_head=described.get("saved_as") == "SentenceTransformer")
