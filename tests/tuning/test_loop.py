@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from tuning_networks import convolutional, make_task, perceptron, weights_of
+from tuning_networks import assert_same, convolutional, make_task, perceptron, weights_of
 
 from hubscout.errors import (
     CheckpointError,
@@ -18,23 +18,13 @@ from hubscout.errors import (
     TuningError,
     UnknownMethodError,
 )
-from hubscout.runs.events import Message, Validated
+from hubscout.runs.events import Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
 from hubscout.tuning.checkpoints import Checkpoints
-from hubscout.tuning.loop import Loop
 from hubscout.tuning.processes import warn_if_alone
 
 OPTIONS = {"epochs": 4, "batch_size": 16, "method": "fine-tune"}
-
-
-def assert_same(first, second, *, exact=True):
-    for (name, a), b in zip(
-        {**weights_of(first.backbone), "head": first.head.weight}.items(),
-        {**weights_of(second.backbone), "head": second.head.weight}.values(),
-        strict=True,
-    ):
-        assert torch.equal(a, b) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-6), name
 
 
 class Killed(BaseException):
@@ -91,39 +81,6 @@ def test_the_callers_backbone_stays_as_it_is(task):
     before = weights_of(target)
     tune(task, target, **OPTIONS)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(target).items())
-
-
-def test_micro_batches_add_up_to_the_batch(task):
-    whole = tune(task, perceptron(0), keep_best=False, l2_sp=0.1, **OPTIONS)
-    cut = tune(task, perceptron(0), keep_best=False, l2_sp=0.1, micro_batch_size=5, **OPTIONS)
-    assert_same(whole, cut, exact=False)
-
-
-def test_out_of_memory_goes_on_by_accumulating(task, monkeypatch):
-    plain = tune(task, perceptron(0), keep_best=False, **OPTIONS)
-    real, seen = Loop._backward, []
-
-    def limited(self, micro, *weights):
-        if len(micro.samples) > 4:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        seen.append(len(micro.samples))
-        return real(self, micro, *weights)
-
-    monkeypatch.setattr(Loop, "_backward", limited)
-    heard = []
-    tuned = tune(task, perceptron(0), keep_best=False, observer=heard.append, **OPTIONS)
-    assert max(seen) == 4
-    assert any(isinstance(event, Message) and "micro-batches of 4" in event.text for event in heard)
-    assert_same(plain, tuned, exact=False)
-
-
-def test_out_of_memory_with_one_sample_is_an_error(task, monkeypatch):
-    def never(self, micro, *weights):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Loop, "_backward", never)
-    with pytest.raises(TuningError, match="single sample"):
-        tune(task, perceptron(0), **OPTIONS)
 
 
 def test_nan_stops_at_its_step_and_the_last_good_checkpoint_stays(task, tmp_path):

@@ -134,3 +134,13 @@ def image_task(n: int = 24) -> Task:
         return pixels.astype(np.uint8), [("blue", "green", "red")[2 - label] for label in labels]
 
     return Task.from_arrays(*split(n), validation=split(12), test=split(12), name="colours", modality="image")
+
+
+def assert_same(first, second, *, exact=True) -> None:
+    """The same weights, of backbone and head."""
+    for (name, a), b in zip(
+        {**weights_of(first.backbone), "head": first.head.weight}.items(),
+        {**weights_of(second.backbone), "head": second.head.weight}.values(),
+        strict=True,
+    ):
+        assert torch.equal(a, b) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-6), name

@@ -90,6 +90,8 @@ class Climb:
             return failed_look(self.runner.arm, self.rung, self.steps, time.perf_counter() - started, error)
 
     def _look(self, started: float) -> Look | None:
+        from hubscout.tuning.run_result import snapshot
+
         run = self.runner.live()
         run.loop.deadline = None if self.seconds is None else started + self.seconds
         run.loop.run(until=self.stable)
@@ -101,7 +103,7 @@ class Climb:
             metric, values = evaluate_arm(run, self.rows)
             judged = time.perf_counter()
             if metric > self.keep_above:
-                run.snapshot().save(self.runner.folder / BEST)
+                snapshot(run).save(self.runner.folder / BEST)
         return Look(
             arm=self.runner.arm,
             rung=self.rung,

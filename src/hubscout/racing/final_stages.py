@@ -191,16 +191,17 @@ class Finish:
     """Whether this is another process than that of the race: what is tuned stays on the disk."""
 
     def __call__(self) -> Tuned | None:
+        from hubscout.tuning.run_result import finish
+        from hubscout.tuning.time_budget import fit_to_time
+
         began = time.perf_counter()
         run = self.runner.live()
         run.observer = run.loop.observer = report
         run.loop.deadline = None
         if self.seconds is not None:
-            from hubscout.tuning.time_budget import fit_to_time
-
             fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
         run.loop.run()
-        tuned = run.finish()
+        tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
 

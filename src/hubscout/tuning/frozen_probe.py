@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hubscout.tasks import task_metrics
 from hubscout.tasks.kinds import kind_of
+from hubscout.tuning.companions.head import new_head, start_from_posterior
+from hubscout.tuning.methods.zoo import is_mixture
+from hubscout.tuning.opened_models import feature_width
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
     from hubscout.tuning.frozen_features import FrozenFeatures
+    from hubscout.tuning.single_run import SingleRun
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,32 @@ class FrozenProbe:
     def merit(self) -> float:
         """By which probes are compared: on validation, where there is one."""
         return next(iter(next(iter(self.metrics.values())).values()), -np.inf) if self.metrics else -np.inf
+
+
+def measure_probes(run: SingleRun) -> None:
+    """Measure the probes of the model and of its teachers; the model's is the best network so far."""
+    network, train_state, frozen_features = run.loop.network, run.loop.train_state, run.frozen_features
+
+    def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
+        head = new_head(feature_width(run.model, run.task), network.loss, run.arguments.seed)
+        posterior, features = frozen_features.posterior(run.model), frozen_features.features(run.model)
+        start_from_posterior(head, posterior, features, run.loop.rows.targets, network.loss)
+        own, others = (
+            FrozenProbe.of(frozen_features, run.model),
+            [FrozenProbe.of(frozen_features, t) for t in run.teachers],
+        )
+        return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
+
+    own, others, head = run.shared(measured)
+    frozen_features.forget()
+    train_state.probes = {"model": asdict(own)}
+    if others:
+        train_state.probes["teacher"] = asdict(max(others, key=lambda probe: probe.merit))
+    value = own.metric("validation")
+    # A mixture is not the model alone, not even before its first step.
+    if value is not None and np.isfinite(value) and run.arguments.keep_best and not is_mixture(network.body):
+        body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
+        train_state.floor, train_state.best_step, train_state.best_state = value, 0, body | head
 
 
 def read_probes(curves: tuple[Mapping[str, Any], ...]) -> tuple[FrozenProbe | None, FrozenProbe | None]:

@@ -12,52 +12,28 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hubscout.errors import DivergedError, InterruptedRunError, TuningError
+from hubscout.errors import DivergedError, InterruptedRunError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import MODEL, Batches, Share, view_of
+from hubscout.tuning.batches import Batches, Share
 from hubscout.tuning.checkpoints import Checkpoints
-from hubscout.tuning.companions.mixup import mix
 from hubscout.tuning.companions.weight_average import WeightAverage
 from hubscout.tuning.network import Network
-from hubscout.tuning.plan import BatchPlan, mixed_seed
+from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import share_from_main
 from hubscout.tuning.row_targets import Rows
-from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor, set_rates
+from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor
+from hubscout.tuning.train_state import TrainState
+from hubscout.tuning.train_step import TrainStep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 _EXPLODED = 4
 """Times the null model's loss, over the steps between two validations."""
-
-
-@dataclass
-class TrainState:
-    """Where a run stands: what a checkpoint holds beside weights and optimiser."""
-
-    step: int = 0
-    best: float = -math.inf
-    best_step: int = -1
-    best_state: dict[str, Tensor] | None = None
-    stale: int = 0
-    stopped: bool = False
-    floor: float = -math.inf
-    """The validation metric of `best_state` before the first step; weights below it are not kept."""
-    probes: dict[str, Any] = field(default_factory=dict)
-    """What linear probes of frozen features achieve: of the model, and of its best teacher."""
-    rate: float | None = None
-    """The learning rate that a search chose, and why."""
-    rate_reason: str = ""
-    seconds: float = 0.0
-    """That the run has taken, all calls together."""
-    length: int = 0
-    """Under a limit of time: how many steps the run has, once its cool-down has begun."""
-    falling: int = 0
-    """Steps of that cool-down."""
 
 
 @dataclass
@@ -89,20 +65,22 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.network, self.arguments)
-        self.wrapped, self.prepared = self._prepare()
-        share = -(-self.plan.batch_size // self.accelerator.num_processes)
-        self.micro_batch = self.arguments.micro_batch_size or share
+        self.stepper = TrainStep(
+            self.network,
+            self.optimizer,
+            self.rows,
+            self.plan,
+            self.arguments,
+            self.accelerator,
+            self.served,
+            self._note,
+        )
         self.average = WeightAverage(self.network, self.arguments.ema) if self.arguments.ema else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
         self.task_losses: list[float] = []
         self.seconds_per_step = 0.0
         """Of the last `run` or `branch`, its first step left out: that has waited for the data."""
-
-    def _prepare(self) -> tuple[nn.Module, Any]:
-        if any(parameter.requires_grad for parameter in self.network.parameters()):
-            return self.accelerator.prepare(self.network, self.optimizer)
-        raise TuningError("Nothing is left to train: the whole network is frozen.")
 
     def run(self, until: int | None = None) -> None:
         """Train from where the run stands to its end, or to the step `until`; it can go on from there."""
@@ -145,7 +123,7 @@ class Loop:
         try:
             began = time.perf_counter()
             for number, share in enumerate(self._shares(first, first + len(factors))):
-                losses = self._step(first + number, share, factor=factors[number])
+                losses = self.stepper.take(first + number, share, factors[number])
                 if number == 0:
                     _wait_for(losses)
                     self.seconds_per_step, began = time.perf_counter() - began, time.perf_counter()
@@ -188,99 +166,18 @@ class Loop:
             if late:
                 return
 
+    def _step(self, step: int, share: Share) -> dict[str, Tensor]:
+        chosen = self.arguments
+        return self.stepper.take(
+            step, share, rate_factor(step, self.steps, chosen.schedule, chosen.warmup, chosen.cooldown)
+        )
+
     def _late(self) -> bool:
         if self.deadline is None:
             return False
         late = time.perf_counter() > self.deadline
         # Clocks differ between processes: all stop at the same step, when that of the main one says so.
         return late if self.accelerator.num_processes == 1 else share_from_main(self.accelerator)(lambda: late)
-
-    def _step(self, step: int, share: Share, factor: float | None = None) -> dict[str, Tensor]:
-        if factor is None:
-            chosen = self.arguments
-            factor = rate_factor(step, self.steps, chosen.schedule, chosen.warmup, chosen.cooldown)
-        while True:
-            try:
-                return self._try_step(step, share, factor)
-            except torch.OutOfMemoryError as error:
-                self._make_room(error)
-
-    def _try_step(self, step: int, share: Share, factor: float) -> dict[str, Tensor]:
-        accelerator, processes = self.accelerator, self.accelerator.num_processes
-        # All of a step's randomness comes from its number: a resumed run needs no memory of earlier draws.
-        torch.manual_seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index))
-        set_rates(self.optimizer, factor)
-        self.prepared.zero_grad()
-        total_rows = self.rows.count(self.plan.batch(step))
-        if self.arguments.mixup is not None:
-            share = mix(share, self.arguments.mixup, mixed_seed(self.arguments.seed, 11, step))
-        micro_batches = list(share.slices(self.micro_batch))
-        # Of a method that has cached several views: the rows of the one that is shown now.
-        first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
-        first_row = first_row if self.network.method.views else 0
-        logged: dict[str, Tensor] = {}
-        for number, micro in enumerate(micro_batches):
-            if number + 1 < len(micro_batches):
-                with accelerator.no_sync(self.wrapped):
-                    parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
-            else:
-                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
-            for name, value in parts.items():
-                logged[name] = logged[name] + value if name in logged else value
-        if self.arguments.gradient_clip is not None:
-            accelerator.clip_grad_norm_(self.network.parameters(), self.arguments.gradient_clip)
-        self.prepared.step()
-        return logged
-
-    def _backward(self, micro: Share, first_row: int, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
-        """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
-        device, processes = self.accelerator.device, self.accelerator.num_processes
-        rows = self.rows.of_samples(micro.samples)
-        placed = micro.to(device)
-        views = {name: placed.views[served] for name, served in self.served.items()}
-        with torch.no_grad(), self.accelerator.autocast():
-            references = self.network.method.references(first_row + rows, views)
-        partners = self._partners(placed, first_row, references)
-        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references, partners)
-        loss = sum(parts["rows"].values()) * row_weight
-        if parts["penalties"]:
-            loss = loss + sum(parts["penalties"].values()) * penalty_weight
-        self.accelerator.backward(loss)
-        logged = {name: value.detach() * (row_weight / processes) for name, value in parts["rows"].items()}
-        for name, value in parts["penalties"].items():
-            logged[name] = value.detach() * (penalty_weight / processes)
-        return logged
-
-    def _partners(
-        self, micro: Share, first_row: int, references: Mapping[str, Tensor]
-    ) -> tuple[Tensor, Mapping[str, Tensor], float] | None:
-        """Of the samples that these were mixed with: targets and what teachers say; and the weight of these."""
-        if micro.partners is None:
-            return None
-        rows = self.rows.of_samples(micro.partners)
-        if not self.network.method.live_teachers():  # those have seen the mixture
-            with torch.no_grad():
-                references = self.network.method.references(first_row + rows, {})
-        return self.rows.targets[rows], references, micro.weight
-
-    def _make_room(self, error: torch.OutOfMemoryError) -> None:
-        """Halve the micro-batch, to go on by accumulating."""
-        if self.accelerator.num_processes > 1:
-            raise TuningError(
-                f"Out of memory at micro-batches of {self.micro_batch} samples. With several processes this cannot be "
-                f"mended on the way: resume with micro_batch_size={max(self.micro_batch // 2, 1)}."
-            ) from error
-        if self.micro_batch == 1:
-            raise TuningError("Out of memory with a single sample: choose a smaller model or a larger device.") from (
-                error
-            )
-        self.micro_batch = (self.micro_batch + 1) // 2
-        self.prepared.zero_grad()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        text = f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated."
-        self.observer(Message("", text))
-        self.journal.add("note", step=self.train_state.step, text=text)
 
     def _report(self) -> None:
         """Read the losses back, stop where one is not finite, write them down."""
@@ -348,6 +245,10 @@ class Loop:
         self.observer(Validated("", train_state.step, epoch, metrics, improved))
         self.accelerator.log({f"validation/{name}": value for name, value in metrics.items()}, step=train_state.step)
         self.reported_at = time.perf_counter()
+
+    def _note(self, text: str) -> None:
+        self.observer(Message("", text))
+        self.journal.add("note", step=self.train_state.step, text=text)
 
     def _write(self, kind: str, **values: Any) -> None:
         if self.accelerator.is_main_process:

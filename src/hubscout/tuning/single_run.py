@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,20 +28,18 @@ from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.batches import MODEL, Batches, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
 from hubscout.tuning.companions.head import new_head, start_from_posterior
-from hubscout.tuning.companions.lora import merge_adapters
 from hubscout.tuning.companions.mixup import check_mixable
 from hubscout.tuning.companions.restricting import restrict
 from hubscout.tuning.decoded_batches import HeldBatches
-from hubscout.tuning.evaluation_details import details
 from hubscout.tuning.evaluator import Evaluator
 from hubscout.tuning.fixed_views import answers_of_views
 from hubscout.tuning.frozen_features import FrozenFeatures
-from hubscout.tuning.frozen_probe import FrozenProbe
-from hubscout.tuning.guessing import Verdict, null_loss
+from hubscout.tuning.frozen_probe import measure_probes
+from hubscout.tuning.guessing import null_loss
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
-from hubscout.tuning.methods.zoo import is_mixture, merge
+from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
 from hubscout.tuning.opened_models import (
     feature_width,
@@ -58,9 +54,9 @@ from hubscout.tuning.processes import end_run, make_accelerator, plain_values, s
 from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.run_result import finish
 from hubscout.tuning.time_budget import TimePlan, fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
-from hubscout.tuning.tuned_folder import save_record
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -72,7 +68,7 @@ class SingleRun:
     """The parts of one run, put together.
 
     `restarts` says of each earlier run why it diverged: this one has learning rates that much lower. `begin` makes
-    the `loop`, which can then be run in parts; `finish` ends it.
+    the `loop`, which can then be run in parts; `finish` of `run_result` ends it.
     """
 
     loop: Loop
@@ -139,14 +135,14 @@ class SingleRun:
         searches = self._searches()
         wanted = self.asked.linear_probe
         if self.loop.train_state.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
-            self._probe()
+            measure_probes(self)
         plan = self._plan_time(searches)
         if searches and steps_per_rate(self.loop.steps):
             self._search()
         if plan is not None:
             fit_to_time(self, plan.end, plan.pace)
         self.loop.run()
-        return self.finish()
+        return finish(self)
 
     def _plan_time(self, searches: bool) -> TimePlan | None:
         """Give the run the length that its budget has time for."""
@@ -157,31 +153,6 @@ class SingleRun:
         self.note(plan.summary)
         self._announce()
         return plan
-
-    def _probe(self) -> None:
-        """Measure the probes of the model and of its teachers; the model's is the best network so far."""
-        network, train_state, frozen_features = self.loop.network, self.loop.train_state, self.frozen_features
-
-        def measured() -> tuple[FrozenProbe, list[FrozenProbe], dict[str, torch.Tensor]]:
-            head = new_head(feature_width(self.model, self.task), network.loss, self.arguments.seed)
-            posterior, features = frozen_features.posterior(self.model), frozen_features.features(self.model)
-            start_from_posterior(head, posterior, features, self.loop.rows.targets, network.loss)
-            own, others = (
-                FrozenProbe.of(frozen_features, self.model),
-                [FrozenProbe.of(frozen_features, t) for t in self.teachers],
-            )
-            return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
-
-        own, others, head = self.shared(measured)
-        frozen_features.forget()
-        train_state.probes = {"model": asdict(own)}
-        if others:
-            train_state.probes["teacher"] = asdict(max(others, key=lambda probe: probe.merit))
-        value = own.metric("validation")
-        # A mixture is not the model alone, not even before its first step.
-        if value is not None and np.isfinite(value) and self.arguments.keep_best and not is_mixture(network.body):
-            body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
-            train_state.floor, train_state.best_step, train_state.best_state = value, 0, body | head
 
     def _searches(self) -> bool:
         """Whether a learning rate is still to be found."""
@@ -371,89 +342,6 @@ class SingleRun:
             pid=os.getpid(),
             host=platform.node(),
         )
-
-    def finish(self) -> Tuned:
-        """Take the best weights, save them and measure them."""
-        loop, network, train_state = self.loop, self.loop.network, self.loop.train_state
-        loop.end()
-        if train_state.best < train_state.floor:
-            self.note(
-                f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
-                f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
-            )
-        network.eval()
-        if self.arguments.lora_rank is not None:
-            merge_adapters(network.body)
-        self.method.finish(self.model)
-        tuned = self.snapshot()
-        folder = self.folder if self.accelerator.is_main_process else None
-        if folder is not None:
-            try:
-                tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
-            except NotImplementedError as error:
-                self.note(f"The model itself is not written: {error}")
-        tuned = self._measured(tuned, network, loop, self.validation)
-        end_run(self.accelerator)
-        if folder is not None:
-            save_record(tuned, folder)
-        return tuned
-
-    def snapshot(self) -> Tuned:
-        """The network as it stands, without having been measured."""
-        loop, network = self.loop, self.loop.network
-        return Tuned(
-            backbone=self.model,
-            head=network.head,
-            loss=network.loss,
-            task_name=self.task.name,
-            task_fingerprint=self.task.fingerprint,
-            target_names=self.task.target_names,
-            method=self.method.name,
-            model=self.model.card.identifier,
-            teachers=tuple(teacher.card.identifier for teacher in self.teachers),
-            arguments=self.arguments,
-            curves=tuple(loop.journal.lines),
-            best_step=loop.train_state.best_step if loop.train_state.best_state is not None else loop.train_state.step,
-            steps=loop.train_state.step,
-            notes=tuple(self.notes),
-            sizes={name: len(split) for name, split in self.task.splits.items()},
-            environment=self.environment,
-        )
-
-    def _measured(self, tuned: Tuned, network: Network, loop: Loop, validation: Batches) -> Tuned:
-        """The tuned model with its metrics, and with a warning where they are worse than guessing."""
-        test = self.batches_of(self.task.test, {MODEL: self.model.preprocessing}, augment=False)
-        parts = {"validation": (self.task.validation, validation), "test": (self.task.test, test)}
-        outcomes = self.evaluator.outcomes(network, parts)
-        metrics, merged = self.evaluator.measure(outcomes), None
-        if is_mixture(network.body):
-            plain = copy.deepcopy(self.model)
-            assert plain.module is not None
-            merge(plain.module)
-            outcomes = self.evaluator.outcomes(Network(plain, network.head, network.loss, self.method), parts)
-            merged = self.evaluator.measure(outcomes)
-        # What is saved of a mixture is the merged network.
-        verdict = Verdict(self.task)
-        warning = verdict.warning(merged if merged is not None else metrics)
-        if warning:
-            self.note(warning)
-        tuned = replace(
-            tuned,
-            metrics=metrics,
-            merged_metrics=merged,
-            guess={split: verdict.guess(split) for split in metrics},
-            warning=warning,
-            notes=tuple(self.notes),
-            seconds=time.perf_counter() - self.began,
-        )
-        split = next((name for name in ("test", "validation") if name in outcomes), None)
-        if split is not None and self.accelerator.is_main_process:
-            shown = self.arguments.shown_samples
-            tuned = replace(tuned, evaluation=details(self.task, split, *outcomes[split], shown))
-        if self.accelerator.is_main_process:
-            probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
-            loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)
-        return replace(tuned, curves=tuple(loop.journal.lines))
 
     def clear(self) -> None:
         """Give up this run, for one that starts anew in its place."""

@@ -1,0 +1,134 @@
+"""One step of training: the gradient of a batch, by micro-batches that fit into memory, and the optimiser's move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hubscout.errors import TuningError
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.batches import MODEL, Share, view_of
+from hubscout.tuning.companions.mixup import mix
+from hubscout.tuning.network import Network
+from hubscout.tuning.plan import BatchPlan, mixed_seed
+from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.schedule import set_rates
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+@dataclass
+class TrainStep:
+    """Takes steps, each the same whether or not its batch is cut into micro-batches or shared by processes."""
+
+    network: Network
+    optimizer: torch.optim.Optimizer
+    rows: Rows
+    plan: BatchPlan
+    arguments: TuningArguments
+    accelerator: Accelerator
+    served: Mapping[str, str]
+    """View of a name → the view that really is there."""
+    note: Callable[[str], None]
+    """Tells the user."""
+
+    def __post_init__(self) -> None:
+        self.wrapped, self.prepared = self._prepare()
+        share = -(-self.plan.batch_size // self.accelerator.num_processes)
+        self.micro_batch = self.arguments.micro_batch_size or share
+
+    def _prepare(self) -> tuple[nn.Module, Any]:
+        if any(parameter.requires_grad for parameter in self.network.parameters()):
+            return self.accelerator.prepare(self.network, self.optimizer)
+        raise TuningError("Nothing is left to train: the whole network is frozen.")
+
+    def take(self, step: int, share: Share, factor: float) -> dict[str, Tensor]:
+        """Move the network by one step, at `factor` times its rates; the parts of the loss before it.
+
+        Where memory runs out, micro-batches become smaller.
+        """
+        while True:
+            try:
+                return self._try_step(step, share, factor)
+            except torch.OutOfMemoryError as error:
+                self._make_room(error)
+
+    def _try_step(self, step: int, share: Share, factor: float) -> dict[str, Tensor]:
+        accelerator, processes = self.accelerator, self.accelerator.num_processes
+        # All of a step's randomness comes from its number: a resumed run needs no memory of earlier draws.
+        torch.manual_seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index))
+        set_rates(self.optimizer, factor)
+        self.prepared.zero_grad()
+        total_rows = self.rows.count(self.plan.batch(step))
+        if self.arguments.mixup is not None:
+            share = mix(share, self.arguments.mixup, mixed_seed(self.arguments.seed, 11, step))
+        micro_batches = list(share.slices(self.micro_batch))
+        # Of a method that has cached several views: the rows of the one that is shown now.
+        first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
+        first_row = first_row if self.network.method.views else 0
+        logged: dict[str, Tensor] = {}
+        for number, micro in enumerate(micro_batches):
+            if number + 1 < len(micro_batches):
+                with accelerator.no_sync(self.wrapped):
+                    parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
+            else:
+                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
+            for name, value in parts.items():
+                logged[name] = logged[name] + value if name in logged else value
+        if self.arguments.gradient_clip is not None:
+            accelerator.clip_grad_norm_(self.network.parameters(), self.arguments.gradient_clip)
+        self.prepared.step()
+        return logged
+
+    def _backward(self, micro: Share, first_row: int, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
+        """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
+        device, processes = self.accelerator.device, self.accelerator.num_processes
+        rows = self.rows.of_samples(micro.samples)
+        placed = micro.to(device)
+        views = {name: placed.views[served] for name, served in self.served.items()}
+        with torch.no_grad(), self.accelerator.autocast():
+            references = self.network.method.references(first_row + rows, views)
+        partners = self._partners(placed, first_row, references)
+        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references, partners)
+        loss = sum(parts["rows"].values()) * row_weight
+        if parts["penalties"]:
+            loss = loss + sum(parts["penalties"].values()) * penalty_weight
+        self.accelerator.backward(loss)
+        logged = {name: value.detach() * (row_weight / processes) for name, value in parts["rows"].items()}
+        for name, value in parts["penalties"].items():
+            logged[name] = value.detach() * (penalty_weight / processes)
+        return logged
+
+    def _partners(
+        self, micro: Share, first_row: int, references: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor], float] | None:
+        """Of the samples that these were mixed with: targets and what teachers say; and the weight of these."""
+        if micro.partners is None:
+            return None
+        rows = self.rows.of_samples(micro.partners)
+        if not self.network.method.live_teachers():  # those have seen the mixture
+            with torch.no_grad():
+                references = self.network.method.references(first_row + rows, {})
+        return self.rows.targets[rows], references, micro.weight
+
+    def _make_room(self, error: torch.OutOfMemoryError) -> None:
+        """Halve the micro-batch, to go on by accumulating."""
+        if self.accelerator.num_processes > 1:
+            raise TuningError(
+                f"Out of memory at micro-batches of {self.micro_batch} samples. With several processes this cannot be "
+                f"mended on the way: resume with micro_batch_size={max(self.micro_batch // 2, 1)}."
+            ) from error
+        if self.micro_batch == 1:
+            raise TuningError("Out of memory with a single sample: choose a smaller model or a larger device.") from (
+                error
+            )
+        self.micro_batch = (self.micro_batch + 1) // 2
+        self.prepared.zero_grad()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        self.note(f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated.")
