@@ -49,7 +49,7 @@ def _short(identifier: str) -> str:
 
 
 def _taught(run: TuningRun) -> str:
-    words = f"tuned by {run.method}" if run.method else "tuned"
+    words = {"fine-tune": "fine-tuned", "": "tuned"}.get(run.method, f"tuned by {run.method}")
     return f"{words}, taught by {listing(short_names(list(run.teachers)))}" if run.teachers else words
 
 
