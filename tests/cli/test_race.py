@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,27 @@ def test_rank_race_and_teach_in_one_command(hubscout: Run, images: Path, network
     assert record["deployed"]["model"] == small
     assert record["deployed"]["teachers"] == [big]
     assert set(record["seconds"]) == {"evidence", "rungs", "winner", "deploy"}
+
+
+def test_without_out_a_race_goes_to_runs_and_says_each_thing_once(
+    hubscout: Run, images: Path, networks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = hubscout("race", images, "-m", networks, *QUICK)
+    assert result.exit_code == 0, result.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    place = folder.relative_to(tmp_path)
+    assert f"Saved in {place}. Next:\n  hubscout report {place}\n" in result.stderr
+    command = re.search(r"^  hubscout (predict \S+) INPUTS(.*)$", result.stderr, re.MULTILINE)
+    assert command is not None
+    told = hubscout(*command[1].split(), next(images.glob("red/*")), *command[2].split())
+    assert told.exit_code == 0, told.stderr
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert notes
+    assert len(set(notes)) == len(notes)
+    refused = hubscout("race", images, "-m", networks, "--overwrite", *QUICK)
+    assert refused.exit_code == 2
+    assert "give --out" in refused.stderr
 
 
 def test_a_pattern_races_all_that_it_matches_and_limits_hold(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hubscout.ranking import Ranking
-from hubscout.ranking.terminal_table import as_text, columns, lay_out
+from hubscout.ranking.terminal_table import as_text, cells, columns, lay_out
 from hubscout.runs.model_names import short_names
-from hubscout.runs.row import Dropped, Expected, Failure
+from hubscout.runs.row import Dropped, Expected, Failure, LayerScore
 
 Make = Callable[..., Any]
 ZOO = "python:/home/somebody/work/zoo/shared_hub.py:build?name="
@@ -174,3 +174,27 @@ def test_a_reference_may_call_models_as_the_table_does(wide: Ranking) -> None:
     found = wide.evaluate({"mobilenetv2_coral_in1k": 0.9, f"{ZOO}mobilenetv2_coral_inat_bird": 0.8, "other": 0.1})
     assert found.models == tuple(f"{ZOO}mobilenetv2_coral_{data}" for data in ("in1k", "inat_bird"))
     assert found.unused == ("other",)
+
+
+def test_a_best_layer_that_is_ranked_by_is_named_without_its_score(make_row: Make, make_ranking: Make) -> None:
+    layers = tuple(
+        LayerScore(name=name, score=score, standard_error=None, gain=0.0, feature_dim=8)
+        for name, score in (("", 0.1), ("layer.5", 0.3))
+    )
+    by_best = make_row("hf/a", 0.3, layer="layer.5", layers=layers)
+    by_final = make_row("hf/b", 0.1, layer="", layers=layers)
+    ranking = make_ranking(by_best, by_final)
+    assert cells(by_best, ranking)["best layer"] == "layer.5"
+    assert cells(by_final, ranking)["best layer"] == "layer.5 0.3000"
+
+
+def test_a_line_is_spoken_of_only_where_one_is_drawn(make_row: Make, make_ranking: Make) -> None:
+    # "b" differs from "a" by the same in every block, so that they are told apart; "c" is noisy, and cannot be.
+    noisy = make_row("hf/c", 0.28, seed=1, spread=0.1)
+    rows = [make_row("hf/a", 0.3), make_row("hf/b", 0.29), noisy, make_row("hf/d", 0.1)]
+    some = make_ranking(*rows)
+    assert "├" in as_text(some)
+    assert "above the line are statistically tied with the best, except hf/b: P(better" in as_text(some)
+    every = make_ranking(*rows[:3])
+    assert "├" not in as_text(every)
+    assert "All models are statistically tied with the best, except hf/b: P(better" in as_text(every)

@@ -10,7 +10,7 @@ from tuning_networks import make_task, perceptron
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone
-from hubscout.runs.events import Progress, Validated
+from hubscout.runs.events import Event, Finished, Progress, Validated
 from hubscout.tuning import TuningArguments, tune
 
 OPTIONS = {"batch_size": 16, "method": "fine-tune", "learning_rate": 1e-3, "bootstrap_resamples": 10, "workers": 0}
@@ -122,3 +122,11 @@ def test_what_a_budget_does_not_go_with():
         TuningArguments(budget=60, schedule="cosine")
     with pytest.raises(InputError, match=r"budget must be a time"):
         TuningArguments(budget="soon")
+
+
+def test_the_end_is_told_once_with_the_time_of_all_steps():
+    told: list[Event] = []
+    tuned = tune(make_task(), slow(0.01), budget=4, observer=told.append, **OPTIONS)
+    ends = [event for event in told if isinstance(event, Finished) and event.steps is not None]
+    assert [end.steps for end in ends] == [tuned.steps]
+    assert ends[0].seconds >= 0.01 * tuned.steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -53,6 +54,13 @@ def print_table(
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     print_result(table)
+
+
+def say_saved(run: Path, model: Path, *, by_code: bool, quiet: bool) -> None:
+    """Where a run is, and what to type next: for its page, and to predict with its model."""
+    allowed = " --allow-code" if by_code else ""
+    page, predict = f"hubscout report {shlex.quote(str(run))}", f"hubscout predict {shlex.quote(str(model))} INPUTS"
+    say(f"Saved in {run}. Next:\n  {page}\n  {predict}{allowed}", quiet=quiet)
 
 
 def say(text: str, *, quiet: bool = False) -> None:

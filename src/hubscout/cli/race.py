@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.shared_options import (
     AccelerateOption,
     AddressOption,
@@ -49,15 +50,18 @@ hubscout predict run/winner/ new/*.jpg
 
 hubscout report run/
 
-Run the same command again to resume a race that was stopped; the best so far is in OUT/winner. `hubscout serve` over
-the folder that OUT lies in shows it live."""
+Run the same command with the same --out again to resume a race that was stopped; the best so far is in OUT/winner.
+`hubscout serve` over the folder that OUT lies in shows it live."""
 
 
 @app.command(epilog=EPILOG)
 def race(
     data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the race; the winner is in OUT/winner.")],
     models: ModelsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the race, with the winner in OUT/winner; a new one in runs/."),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for everything, the winner's tuning included, such as 30min.")
     ] = None,
@@ -112,10 +116,15 @@ def race(
     Every model is ranked by its evidence, then tuned a little at several learning rates. Those without a chance are
     given up, the others go on from where they are, and the winner is tuned to its end.
     """
+    from hubscout.errors import InputError
     from hubscout.racing import race as run
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
+    from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+    from hubscout.tuning.tuned_folder import opens_by_code
 
+    if out is None and (resume or overwrite):
+        raise InputError("--resume and --overwrite need the folder of the race: give --out.")
     check_amounts(budget=budget, max_latency=max_latency)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
@@ -125,12 +134,15 @@ def race(
     candidates = find_candidates(named, task.modality, device)
     for note in candidates.notes:
         say(note, quiet=quiet)
-    with display(len(candidates.models), quiet=quiet, title="race") as observer:
+    with (
+        run_folder(out, f"{task.name}-race", quiet=quiet) as place,
+        display(len(candidates.models), quiet=quiet, title="race") as observer,
+    ):
         found = run(
             task,
             candidates.models,
             budget=budget,
-            out=out,
+            out=place,
             resume=resume,
             overwrite=overwrite,
             max_params=max_params,
@@ -150,15 +162,19 @@ def race(
             **options,
         )
     if as_json:
-        print_json({**found.record(), "out": out})
+        print_json({**found.record(), "out": place})
         return
     print_result(found.table())
     print_result(found.answer)
     for note in found.notes:
-        say(f"note: {note}", quiet=quiet)
+        if note not in task.notes:  # those were said when the data were opened
+            say(f"note: {note}", quiet=quiet)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
-    place = out / ("winner" if found.deployed is None else "deployed")
-    say(f"Spent: {spent}. `hubscout predict {place} INPUTS`, `hubscout report {out}`", quiet=quiet)
+    say(f"Spent: {spent}.", quiet=quiet)
+    tuned, model = found.tuned, place / RACE_WINNER
+    if found.deployed is not None:
+        tuned, model = found.deployed, place / RACE_DEPLOYED
+    say_saved(place, model, by_code=tuned is not None and opens_by_code(tuned, model), quiet=quiet)
     if deploy is not None and found.deployed is None:
         from hubscout.cli.app import EXIT_SOME_FAILED
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
 from hubscout.cli.shared_options import (
     DataArgument,
     ImageOption,
@@ -63,9 +63,8 @@ def soup(
     made = run(task, models, out=out, allow_code=allow_code)
     for note in made.notes:
         say(note, quiet=quiet)
-    allowed = " --allow-code" if opens_by_code(made, out) else ""
-    say(f"Saved in {out}: `hubscout predict {out} INPUTS{allowed}`", quiet=quiet)
     if as_json:
         print_json({**made.record(), "out": out})
     else:
         print_result(str(made))
+    say_saved(out, out, by_code=opens_by_code(made, out), quiet=quiet)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
 from hubscout.cli.run_folders import run_folder
 from hubscout.cli.shared_options import (
     AddressOption,
@@ -244,9 +243,7 @@ def _tune(
     else:
         print_result(str(tuned))
         print_result(conclusion(tuned.tuning_run()))
-    allowed = " --allow-code" if opens_by_code(tuned, out) else ""
-    folder = shlex.quote(str(out))
-    say(f"Saved in {out}. Next:\n  hubscout report {folder}\n  hubscout predict {folder} INPUTS{allowed}", quiet=quiet)
+    say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=quiet)
     return [tuned.warning]
 
 

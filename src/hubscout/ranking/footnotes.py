@@ -44,10 +44,10 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[
     if len(tied) > 1 and ranking.explains_labels is not False:
         above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
         told_apart = [name(identifier) for identifier in above if identifier not in tied]
-        but = f", but {listing(told_apart, MOST_NAMES)} can" if told_apart else ""
-        lines.append(
-            f"The models above the line are statistically tied with the best: P(better than the best) ≥ 5%{but}."
-        )
+        # No line is drawn below the last row.
+        which = "All models" if len(above) == len(ranking.rows) else "The models above the line"
+        but = f", except {listing(told_apart, MOST_NAMES)}" if told_apart else ""
+        lines.append(f"{which} are statistically tied with the best{but}: P(better than the best) ≥ 5%.")
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
     if any(row.latency_busy for row in ranking.rows):
         lines.append("Latency with ~ was measured while the machine had other work; it may be shorter.")

@@ -35,6 +35,15 @@ def _score(row: Row) -> str:
     return f"{row.score:.4f}" + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else "")
 
 
+def _best_layer(row: Row) -> str:
+    """Its name, and its score unless that is the score of the row."""
+    best = row.best_layer
+    if best is None:
+        return "–"
+    name = best.name or "final"
+    return name if best.name == row.layer else f"{name} {best.score:.4f}"
+
+
 def _expected_heads(ranking: Ranking) -> list[str]:
     """The metric of the task that samples left out have, where it is known."""
     return [row.expected[0].title for row in ranking.rows if row.expected][:1]
@@ -64,14 +73,13 @@ def columns(ranking: Ranking) -> list[str]:
 
 def cells(row: Row, ranking: Ranking) -> dict[str, str]:
     """The texts of one row by the headings of `columns`; the model by its whole identifier."""
-    best_layer = row.best_layer
     texts = {
         "#": str(row.rank),
         "model": row.identifier,
         ranking.metrics[0]: _score(row),
         "gain": "–" if row.gain is None else f"{row.gain:+.3f}",
         "P(best)": human_probability(row.p_best),
-        "best layer": f"{best_layer.name or 'final'} {best_layer.score:.4f}" if best_layer else "–",
+        "best layer": _best_layer(row),
         "params": human_count(row.params),
         "FLOPs": human_count(row.flops),
         "samples/s": "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}",

@@ -79,6 +79,8 @@ class Loop:
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
         self.task_losses: list[float] = []
+        self.seconds_trained = 0.0
+        """By all calls of `run`."""
         self.seconds_per_step = 0.0
         """Of the last `run` or `branch`, its first step left out: that has waited for the data."""
 
@@ -92,7 +94,9 @@ class Loop:
             raise InterruptedRunError(
                 f"stopped after step {self.train_state.step}. {self._last_checkpoint()}"
             ) from error
-        self.observer(Finished("", time.perf_counter() - started, steps=self.train_state.step))
+        self.seconds_trained += time.perf_counter() - started
+        if until is None:
+            self.observer(Finished("", self.seconds_trained, steps=self.train_state.step))
 
     @property
     def validation_interval(self) -> int:
