@@ -193,3 +193,11 @@ def test_rows_that_are_all_marked_train_are_not_split_without_a_word(tmp_path: P
     whole = Task.from_table(path, validation_size=0, test_size=0)
     assert len(whole.train) == 40
     assert not any("every row as train" in note for note in whole.notes)
+
+
+@pytest.mark.parametrize("record", ["ranking.json", "tuning.json", "race.json"])
+def test_the_folder_of_a_run_is_no_data(tmp_path: Path, record: str) -> None:
+    for name in (record, "events.jsonl"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(TaskError, match=r"is the folder of a run \(it has \w+\.json\): give the data first"):
+        Task.from_table(tmp_path)

@@ -340,3 +340,9 @@ def test_a_budget_and_a_soup_of_two_runs(folder, tmp_path):
     assert len(found) == len(images)
     told = run("tune", folder, *alone, "--budget", "2s", "--steps", "3", "--out", tmp_path / "both", status=2).output
     assert "--steps 3 and --budget 2" in " ".join(told.split()) or "steps=3 and budget=2" in " ".join(told.split())
+
+
+def test_a_run_has_one_length(folder, tmp_path):
+    length = ("--budget", "60s", "--epochs", "4")
+    told = run("tune", folder, "--model", MODEL, *length, "--out", tmp_path, status=2).stderr
+    assert told.splitlines() == ["Error: --budget and --epochs both say how long the run is: give one of them."]

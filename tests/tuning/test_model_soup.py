@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 from tuning_networks import convolutional, image_task, make_task, perceptron, weights_of
 
 from hubscout.errors import InputError
+from hubscout.report.sections.provenance import repeat_command
 from hubscout.tasks import task_metrics
 from hubscout.tuning import Tuned, soup, tune
 
@@ -110,3 +113,14 @@ def test_what_has_no_average_is_refused(task):
         soup(task, [first, tune(task, perceptron(0, width=24), **QUICK)])
     with pytest.raises(InputError, match=r"other targets"):
         soup(make_task("regression"), [first, first])
+
+
+def test_a_soup_says_what_made_it_and_not_what_made_its_first_run(monkeypatch):
+    task = make_task()
+    monkeypatch.setattr(sys, "argv", ["hubscout", "tune", "data/"])
+    runs = runs_of(task, seeds=(0, 1))
+    monkeypatch.setattr(sys, "argv", ["hubscout", "soup", "data/", "a/", "b/"])
+    began = time.perf_counter()
+    made = soup(task, runs)
+    assert made.seconds <= time.perf_counter() - began
+    assert repeat_command(made.environment) == "hubscout soup data/ a/ b/"

@@ -154,8 +154,11 @@ def tune(
     learning rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
     """
     from hubscout.amounts import parse_limit
+    from hubscout.errors import InputError
     from hubscout.features import FeatureCache
 
+    if budget is not None and epochs is not None:
+        raise InputError("--budget and --epochs both say how long the run is: give one of them.")
     options: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,

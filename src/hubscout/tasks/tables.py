@@ -90,6 +90,10 @@ def from_table(
     return task_from_tables(tables, name=name or _name(source, files), source=origin, **options)
 
 
+_RUN_RECORDS = ("ranking.json", "tuning.json", "race.json")
+"""Tables by their endings, but what a ranking, a tuning and a race leave in their folders."""
+
+
 def table_files(source: Any) -> dict[str | None, list[Any]]:
     """The files or frames of each split; under None where the files do not say."""
     if isinstance(source, Mapping):
@@ -117,6 +121,8 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
         return {part: list(paths) for part, paths in by_split.items()}
     if len(tables) == 1:
         return {None: list(tables)}
+    if record := next((table.name for table in tables if table.name in _RUN_RECORDS), None):
+        raise TaskError(f"{str(path)!r} is the folder of a run (it has {record}): give the data first.")
     raise TaskError(
         f"The folder {str(path)!r} has {len(tables)} tables, and their names do not say which split they are: "
         f"{', '.join(table.name for table in tables[:8])}. Name one of them, or give a mapping from splits to files."

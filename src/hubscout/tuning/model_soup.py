@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.errors import InputError
+from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.losses import TaskLoss
@@ -46,6 +48,7 @@ def soup(
         `hs.soup(task, ["runs/seed-0", "runs/seed-1", "runs/seed-2"], out="my-model")`
 
     """
+    began = time.perf_counter()
     task = open_task(task)
     if isinstance(models, str | Path | Tuned) or len(models) < 2:
         raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
@@ -84,6 +87,8 @@ def soup(
         notes=(note,),
         warning="",
         sizes={name: len(split) for name, split in task.splits.items()},
+        environment=describe_environment(device=made.environment.get("device")),
+        seconds=time.perf_counter() - began,
     )
     if out is not None:
         made.save(out)

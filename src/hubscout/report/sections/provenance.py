@@ -61,7 +61,8 @@ def repeat_command(environment: Mapping[str, Any]) -> str:
     if len(command) < 2 or PurePath(command[0]).name not in {"hubscout", "__main__.py"}:
         return ""
     # Another package's __main__ has other commands.
-    return shell_command(["hubscout", *command[1:]]) if command[1] in {"rank", "race", "tune", "demo"} else ""
+    known = {"rank", "race", "tune", "soup", "demo"}
+    return shell_command(["hubscout", *command[1:]]) if command[1] in known else ""
 
 
 def repeat_code(ranking: Ranking) -> str:
