@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from hubscout.engines import Job, RayEngine
+from hubscout.engines import Job, RayEngine, ray_run
 from hubscout.engines.ray_engine import check_reachable
 from hubscout.errors import EngineError, InputError, MissingDependencyError, ModelError
 
@@ -141,6 +141,14 @@ def test_a_job_that_hangs_is_ended(engine: RayEngine, work: ModuleType) -> None:
     assert "no sign of life for 1.5 seconds" in found["hang"].reason
     assert found["fine"].value[0] == 1
     assert time.monotonic() - started < 30
+
+
+def test_a_job_that_hangs_on_a_machine_too_busy_to_answer_is_ended(
+    engine: RayEngine, work: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_run, "_SECONDS_TO_ASK", 0.0001)
+    found = by_key(engine, Job("hang", work.hang, seconds_limit=1.5))
+    assert "no sign of life for 1.5 seconds" in found["hang"].reason
 
 
 def test_a_job_that_waits_for_another_process_is_not_taken_for_one_that_hangs(

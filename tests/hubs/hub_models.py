@@ -13,7 +13,7 @@ from hubscout.hubs import Backbone, Output
 def run(backbone: Backbone, samples: list[Any], layers: tuple[str, ...] = ()) -> Output:
     """One batch of raw samples through a backbone."""
     batch = backbone.preprocessing.collate([backbone.preprocessing(sample) for sample in samples])
-    with torch.inference_mode():
+    with torch.no_grad():
         return backbone(batch, layers)
 
 

@@ -126,7 +126,12 @@ class RayRun:
         elif self._starts[job.key] > self._engine.attempts:  # Ray does not count deaths for want of memory
             return died(self._engine.attempts)
         elif job.seconds_limit is not None and now - self._heard[job.key] > job.seconds_limit:
-            if self._is_running(self._begun[job.key]):
+            silent_since = self._heard[job.key]
+            running = self._is_running(self._begun[job.key])
+            self._read_events()  # of all jobs, which have gone on while the machine was asked
+            if self._heard[job.key] > silent_since:
+                return None
+            if running:
                 return hung(job.seconds_limit)
             del self._begun[job.key]  # its process died, and Ray has it wait for another one
         return None
@@ -142,10 +147,13 @@ class RayRun:
         self._no_room_since = {shape: self._no_room_since.get(shape, now) for shape in full}
 
     def _is_running(self, where: Begun) -> bool:
+        """Whether a process is there; one whose machine is too busy to say so counts as there."""
         here = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(where.node, soft=False)
         ask = self._ray.remote(is_alive).options(num_cpus=0, max_retries=0, scheduling_strategy=here)
         try:
             return bool(self._ray.get(ask.remote(where.pid), timeout=_SECONDS_TO_ASK))
+        except self._ray.exceptions.GetTimeoutError:
+            return True
         except self._ray.exceptions.RayError:
             return False
 
