@@ -62,6 +62,10 @@ def test_the_next_commands_can_be_typed_as_they_are(hubscout: Run, images: Path,
 def test_a_ranking_of_which_nothing_came_leaves_no_folder(hubscout: Run, images: Path, zoo: str) -> None:
     assert hubscout("rank", images, "-m", f"{zoo}:colours", "--metrics", "logmee").exit_code == 2
     assert not Path("runs").exists()
+    wrong = hubscout("rank", images, "-m", f"{zoo}:coolers")
+    assert wrong.exit_code == 1
+    assert "Saved in" not in wrong.stderr
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from shutil import rmtree
 from textwrap import indent
 from typing import Annotated
 
@@ -214,7 +215,11 @@ def rank(
         print_result(ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
-    if place is not None:
+    if place is not None and out is None and not len(ranking):
+        rmtree(place)  # no model could be ranked: there is nothing to come back to
+        with suppress(OSError):
+            place.parent.rmdir()
+    elif place is not None:
         commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
         say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
