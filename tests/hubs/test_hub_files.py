@@ -83,7 +83,6 @@ def command(hub, home: Path, table: Path) -> tuple[list[str], dict[str, str]]:
     return [*words, "-m", "hf/evil/remote"], environment(hub.url, home, TRAP=str(home / "executed"))
 
 
-@pytest.mark.slow
 def test_a_yes_from_a_pipe_runs_nothing(hub, tmp_path):
     words, settings = command(hub, tmp_path, tmp_path / "data.csv")
     done = subprocess.run(words, input="y\n" * 9, capture_output=True, text=True, env=settings, timeout=200)
@@ -92,7 +91,6 @@ def test_a_yes_from_a_pipe_runs_nothing(hub, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.slow
 def test_a_yes_on_a_terminal_runs_nothing(hub, tmp_path):
     words, settings = command(hub, tmp_path, tmp_path / "data.csv")
     ours, theirs = pty.openpty()

@@ -98,7 +98,6 @@ def test_a_hub_that_refuses_to_search_says_why(client, hub):
     assert "asked too often (429)" in said
 
 
-@pytest.mark.slow
 def test_the_command_lists_by_size(shelf, tmp_path):
     words = [sys.executable, "-m", "hubscout", "models", "hf/shelf/*", "--max-params", "30", "--limit", "300", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(shelf.url, tmp_path), timeout=100)

@@ -38,6 +38,7 @@ def test_a_budget_is_kept_within_a_twentieth(task: Task, networks: Path, tmp_pat
     Tuned.load(tmp_path / "run" / "winner", allow_code=True)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_far_slower_than_its_evidence_said_does_not_break_the_budget(
     task: Task, networks: Path, tmp_path: Path
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_budget_that_is_too_short_still_leaves_a_model(task: Task, networks: P
     Tuned.load(tmp_path / "run" / "winner", allow_code=True)
 
 
+@pytest.mark.slow
 def test_what_was_spent_before_a_stop_counts(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "width=8&pace=0.005", "width=9&pace=0.005")
 
@@ -67,6 +69,7 @@ def test_what_was_spent_before_a_stop_counts(task: Task, networks: Path, tmp_pat
     assert time.perf_counter() - began < 1.15 * 20  # what a second start takes is not in the lines
 
 
+@pytest.mark.slow
 def test_more_time_can_be_given_later(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "width=8&pace=0.005", "width=9&pace=0.005")
     first = race(task, models, budget=6, out=tmp_path / "run", **LONG)

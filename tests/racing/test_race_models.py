@@ -85,6 +85,7 @@ def test_a_model_that_breaks_down_is_out_and_the_race_goes_on(task: Task, networ
     assert "DivergedError" in found.order[-1].failure
 
 
+@pytest.mark.slow
 def test_evidence_alone_puts_no_model_out(networks: Path, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     inputs = draw.normal(size=(2500, 6)).astype(np.float32)
@@ -161,6 +162,7 @@ def test_a_race_in_a_folder_that_was_removed_starts_anew(task: Task, networks: P
     assert [look.metric for look in again.looks] == [look.metric for look in first.looks]
 
 
+@pytest.mark.slow
 def test_a_model_that_could_not_be_ranked_in_time_does_not_make_it_another_race(
     task: Task, networks: Path, tmp_path: Path
 ) -> None:
@@ -211,6 +213,7 @@ def test_samples_that_cannot_be_read_are_left_out_of_all_stages(networks: Path, 
     assert any("bad sector" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_an_arm_whose_process_dies_is_out_and_the_race_goes_on(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "dies=true", "width=16")
     with closing(LocalEngine(workers=1)) as engine:

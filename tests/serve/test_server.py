@@ -166,6 +166,7 @@ def test_a_ranking_is_started_and_its_events_followed_to_the_end(serve: Serve, r
     assert ranking.environment["command"][1] == "rank"
 
 
+@pytest.mark.slow
 def test_killing_the_server_loses_nothing(serve: Serve, runs: Path, zoo: str) -> None:
     served = serve(runs)
     models = [f"{zoo}:colours", f"{zoo}:endless"]
@@ -246,6 +247,7 @@ def test_a_tuning_with_teachers_of_a_ranking_is_started_and_followed(serve: Serv
     assert "Confusion matrix" in report
 
 
+@pytest.mark.slow
 def test_a_race_is_started_followed_and_stopped(serve: Serve, runs: Path, zoo: str) -> None:
     served = serve(runs)
     models = [f"{zoo}:{name}" for name in ("red", "colours", "steady")]

@@ -47,6 +47,7 @@ def test_the_run_goes_on_with_the_best_rate_as_if_it_had_been_given():
     assert not [note for note in given.notes if "Short runs" in note]
 
 
+@pytest.mark.slow
 def test_a_network_with_dropout_and_norms_is_left_by_the_search_as_it_was():
     task = large_task()
     found = tune(task, perceptron(0, norm=True, dropout=0.2), **LONG)
