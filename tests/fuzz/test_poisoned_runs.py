@@ -13,6 +13,7 @@ import platform
 import random
 import shutil
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,8 @@ def wrong(site: Site, client: TestClient, said: str) -> list[str]:
             found.append(f"{said}: {page} does not list both runs")
     for stream in (lines_stream, panel_stream):
         try:
-            asyncio.run(whole(stream(site, "poisoned"))).encode("utf-8")
+            with ThreadPoolExecutor(1) as pool:  # the browser of other tests may have left its loop in this thread
+                pool.submit(asyncio.run, whole(stream(site, "poisoned"))).result().encode("utf-8")
         except Exception as error:
             found.append(f"{said}: {stream.__name__}: {error!r}")
     try:
