@@ -1,7 +1,7 @@
 """What a sceptic would try in place of B-Tuning, on equal terms.
 
     python experiments/teaching/run.py --workers 16 --seconds 480 --out results/runs.jsonl   # goes on where it stopped
-    python experiments/teaching/run.py --try --out /tmp/try.jsonl    # one short run of each method on each case
+    python experiments/teaching/run.py --try --out scratch/try.jsonl # one short run of each method on each case
     python experiments/teaching/table.py                                                     # table.md, figure.png
 
 For each case (a set, how many of its train samples, a student, its teachers by LogME) and each method: four settings,
