@@ -1,4 +1,4 @@
-"""The samples to look at: those that are probably mislabelled, and those that a tuned model predicts worst."""
+"""The samples to look at: those that are possibly mislabelled, and those that a tuned model predicts worst."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section
 from hubscout.report.tuning_runs import evaluated, whose
 from hubscout.runs.data_check import Sample
+from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.tasks.kinds import kind_of
 
+TRUSTED = 0.75
+"""Below this accuracy a model's certainty says little of a label (measured: `hubscout.checking.mislabelled`)."""
 SHOWN = 12
 """Of each sort; the others are folded away."""
 
@@ -24,17 +27,16 @@ def samples_section(run: Run) -> Section | None:
     parts: list[Markup] = []
     if found.suspects:
         are = "is" if found.suspected == 1 else "are"
-        parts += [
-            tag("h3", "Likely mislabelled"),
-            tag(
-                "p",
-                f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
-                "certainty as samples that are labelled so. The weaker the model, the more of them are hard and not "
-                "wrong: look at them.",
-                class_="note",
-            ),
-            *_grid(found.suspects),
-        ]
+        accuracy = _accuracy(found)
+        title, warning = "Possibly mislabelled", "Some of them are hard and not wrong: look at them."
+        if accuracy is not None and accuracy < TRUSTED:
+            title = "Surest mistakes"
+            warning = f"At an accuracy of {accuracy:.0%} most of them are hard samples, not wrong labels."
+        said = (
+            f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
+            f"certainty as samples that are labelled so. {warning}"
+        )
+        parts += [tag("h3", title), tag("p", said, class_="note"), *_grid(found.suspects)]
     if found.worst:
         worst = "Largest errors" if kind_of(found.kind).is_real_valued else "Worst predicted"
         beside = "Beside those above: " if found.suspects else ""
@@ -42,6 +44,14 @@ def samples_section(run: Run) -> Section | None:
         parts += [tag("h3", worst), tag("p", note, class_="note"), *_grid(found.worst)]
     lead = f"From {found.split}{whose(run.tuning, chosen)}."
     return Section(anchor="samples", title="Samples to look at", short="Samples", lead=lead, body=join(parts))
+
+
+def _accuracy(found: EvaluationRecord) -> float | None:
+    """The share of samples whose class is right; None where samples have no classes."""
+    seen = sum(one.seen for one in found.targets)
+    if not kind_of(found.kind).classes_of_samples or not seen:
+        return None
+    return sum(one.right for one in found.targets) / seen
 
 
 def _grid(samples: Sequence[Sample]) -> list[Markup]:
