@@ -19,7 +19,7 @@ from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import CHECKPOINTS
 from hubscout.tuning.methods import METHODS
-from hubscout.tuning.rate_search import RateChoice
+from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 
