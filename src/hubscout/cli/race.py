@@ -120,7 +120,7 @@ def race(
     from hubscout.racing import race as run
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
-    from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+    from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
     from hubscout.tuning.tuned_folder import opens_by_code
 
     if out is None and (resume or overwrite):

@@ -223,7 +223,7 @@ def rank(
         commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
         say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
-        from hubscout.runs.explained import NOTHING_EXPLAINED
+        from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
 
         say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)

@@ -7,9 +7,9 @@ import re
 import shutil
 from pathlib import Path
 
-from hubscout.runs.file_names import RACE, RACE_LINES
-from hubscout.runs.model_names import short_names
 from hubscout.runs.race_record import Arm
+from hubscout.runs.run_folder import RACE, RACE_LINES
+from hubscout.runs.texts import short_names
 
 BEST = "best"
 """In the folder of an arm: its cooled-down network, as it can be used."""

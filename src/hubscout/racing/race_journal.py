@@ -13,9 +13,9 @@ from hubscout.errors import RunError
 from hubscout.racing.race_clock import Clock
 from hubscout.racing.rungs import Field, Rung
 from hubscout.runs.events import Observer, Raced
-from hubscout.runs.file_names import RACE_LINES
-from hubscout.runs.json_files import append_line, read_lines
+from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
+from hubscout.runs.run_folder import RACE_LINES
 
 
 @dataclass

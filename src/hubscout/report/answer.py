@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.report.shell import shell_command
-from hubscout.runs.explained import failed_words
+from hubscout.runs.paired_comparison import failed_words
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_bytes, human_count, human_seconds

@@ -10,8 +10,8 @@ from hubscout.report.markup import Markup, asset, json_script, report_script, st
 from hubscout.report.page import policy
 from hubscout.report.sections.samples_section import sample_card
 from hubscout.report.sections.section import Section
-from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.data_check import DataCheck, Finding
+from hubscout.runs.files import write_atomically
 
 TITLES = {
     "unreadable": "Unreadable files",

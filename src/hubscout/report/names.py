@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hubscout.runs.model_names import listing, short_names, shorten
+from hubscout.runs.texts import listing, short_names, shorten
 
 __all__ = ["listing", "short_names", "shorten", "significant"]
 

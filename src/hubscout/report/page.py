@@ -29,7 +29,7 @@ from hubscout.report.sections.true_predicted_section import true_predicted_secti
 from hubscout.report.sections.tuning import tuning_section
 from hubscout.report.sections.tuning_provenance import tuning_provenance_section
 from hubscout.report.tuning_runs import evaluated
-from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.files import write_atomically
 from hubscout.tasks.kinds import kind_of
 
 ORDER: tuple[Callable[[Run], Section | None], ...] = (

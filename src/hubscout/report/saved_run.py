@@ -10,11 +10,10 @@ from pathlib import Path
 from hubscout.errors import RunError
 from hubscout.evaluation.correlation import Better
 from hubscout.report.view import View
-from hubscout.runs.file_names import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
 from hubscout.runs.race_record import RaceRecord, read_race
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.ranking_storage import load_ranking
-from hubscout.runs.reference_file import read_reference
+from hubscout.runs.ranking_storage import load_ranking, read_reference
+from hubscout.runs.run_folder import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
 from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 

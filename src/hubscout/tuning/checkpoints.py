@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hubscout.errors import CheckpointError, TuningError
-from hubscout.runs.atomic_files import temporary_file, why_not_written
+from hubscout.runs.files import temporary_file, why_not_written
 
 _FORMAT = 3
 

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hubscout.engines import Engine, Job, report
-from hubscout.runs.events import Message, Validated
-from hubscout.runs.texts import metrics_text
+from hubscout.runs.events import Message, Validated, metrics_text
 
 if TYPE_CHECKING:
     from hubscout.runs.events import Event

@@ -9,7 +9,7 @@ from hubscout.report.sections.race_answer import race_answer
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.sections.tuning_answer import tuning_answer
 from hubscout.report.view import View
-from hubscout.runs.explained import NOTHING_EXPLAINED
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability
 

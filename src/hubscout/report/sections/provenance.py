@@ -12,7 +12,7 @@ from hubscout.report.markup import Markup, details, join, scrolling, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
-from hubscout.runs.profile_table import cells, notes
+from hubscout.runs.profiler import profile_cells, profile_notes
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds
 from hubscout.tasks.kinds import kind_of
@@ -40,10 +40,10 @@ def provenance_section(run: Run) -> Section | None:
         ]
         stages = table(("Samples", "Models", "Dropped afterwards", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
-    heads, spent = cells(ranking)
+    heads, spent = profile_cells(ranking)
     if spent:
         seconds = table(tuple(heads), [tuple(line) for line in spent])
-        said = (tag("p", text) for text in notes(ranking))
+        said = (tag("p", text) for text in profile_notes(ranking))
         parts += [tag("h3", "Where the time went"), scrolling(seconds, "Seconds of each step of each model"), *said]
     commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]
     if commits:

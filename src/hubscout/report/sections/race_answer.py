@@ -8,9 +8,8 @@ from hubscout.report.markup import Markup, join, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
-from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
-from hubscout.runs.race_record import RaceRecord
-from hubscout.runs.race_table import race_status
+from hubscout.runs.race_record import RaceRecord, race_status
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds
 
 STAGES = {

@@ -8,9 +8,8 @@ from hubscout.report.markup import Markup, breakable, join, scrolling, table, ta
 from hubscout.report.names import short_names
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section
-from hubscout.runs.file_names import RACE_WINNER
-from hubscout.runs.race_record import Arm, RaceRecord
-from hubscout.runs.race_table import rung_cell, rung_titles
+from hubscout.runs.race_record import Arm, RaceRecord, rung_cell, rung_titles
+from hubscout.runs.run_folder import RACE_WINNER
 
 FEW_ARMS = 12
 """So many are listed below their curves; more are a table that opens."""

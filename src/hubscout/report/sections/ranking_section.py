@@ -12,7 +12,7 @@ from hubscout.report.saved_run import Run
 from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
 from hubscout.report.sections.section import Section
 from hubscout.report.view import GROUPS, View
-from hubscout.runs.explained import failed_words
+from hubscout.runs.paired_comparison import failed_words
 from hubscout.runs.row import Expected, Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
 from hubscout.tasks.kinds import kind_of

@@ -12,8 +12,8 @@ from hubscout.report.saved_run import Run
 from hubscout.report.sections.section import Section, copyable
 from hubscout.report.shell import shell_command
 from hubscout.report.tuning_runs import by_method
+from hubscout.runs.evaluation_record import achieved, conclusion
 from hubscout.runs.texts import human_seconds
-from hubscout.runs.tuning_conclusion import achieved, conclusion
 from hubscout.runs.tuning_record import TuningRun
 
 
