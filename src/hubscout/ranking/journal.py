@@ -15,7 +15,7 @@ from typing import Any
 
 from hubscout.errors import RunError
 from hubscout.runs.events import Advanced, Event, Observer, Started
-from hubscout.runs.files import append_line, why_not_written
+from hubscout.runs.files import append_line, uninterrupted, why_not_written
 from hubscout.runs.profiler import step
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking, save_ranking
@@ -122,7 +122,7 @@ class Journal:
         if self.problem is not None:
             return
         try:
-            with step("write"):
+            with uninterrupted(), step("write"):
                 self._write(ranking, self.folder)
         except Exception as error:  # whatever it is, hours of work on other models must not end with it
             self.problem = why_not_written(error)
