@@ -8,8 +8,8 @@ from typing import Any
 from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.report.answer import shell_command
 from hubscout.report.saved_run import Run
-from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking_storage import to_json
+from hubscout.runs.run_folder import RANKING
 from hubscout.serve.following import RunFollower
 from hubscout.serve.pages.run_page import run_page
 from hubscout.serve.progress import Progress
