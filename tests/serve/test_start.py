@@ -2,7 +2,7 @@
 
 import re
 
-from hubscout.serve.pages.start import start_page
+from hubscout.serve.start import start_page
 from hubscout.serve.starting import Request
 
 

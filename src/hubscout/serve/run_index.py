@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from hubscout.errors import HubscoutError, RunError
 from hubscout.report import Run, open_run, render
-from hubscout.serve.served_folder import DEEPEST, Folder, NotHereError, links_in, real_files
-from hubscout.serve.summary import Summary, is_run, summarise
+from hubscout.serve.served_folder import DEEPEST, Folder, NotHereError, is_run, links_in, real_files
+from hubscout.serve.summary import Summary, summarise
 
 T = TypeVar("T")
 MOST_RUNS = 5000

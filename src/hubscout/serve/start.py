@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hubscout.report.markup import Markup, tag
 from hubscout.runs.model_names import short_names
-from hubscout.serve.pages.page_frame import alert, page
+from hubscout.serve.pages import alert, page
 from hubscout.serve.starting import TEACHERS, Request
 
 CHOICES = (
