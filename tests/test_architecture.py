@@ -112,6 +112,7 @@ def late():
 LONG = 150
 """Lines. A shorter module may be tested through those that use it."""
 TESTED_BY = {
+    "checking/samples.py": "checking/test_check_data.py",
     "cli/tune.py": "tuning/test_commands.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
     "engines/worker_pool.py": "engines/test_local.py",
@@ -125,7 +126,6 @@ TESTED_BY = {
     "racing/arms.py": "racing/test_race_models.py",
     "racing/contest.py": "racing/test_race_models.py",
     "racing/outcome.py": "racing/test_race_models.py",
-    "racing/race_journal.py": "racing/test_race_models.py",
     "ranking/assessor.py": "ranking/test_rank_models.py",
     "report/charts/chart.py": "report/test_charts.py",
     "report/charts/label_placement.py": "report/test_charts.py",
@@ -144,6 +144,7 @@ TESTED_BY = {
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
+    "tuning/losses.py": "tuning/test_kinds.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
     "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
@@ -168,9 +169,7 @@ TOPICS = {
     "serve/test_browser.py",
     "tasks/test_fuzz.py",
     "tasks/test_shared_data.py",
-    "tuning/test_companions.py",
     "tuning/test_distributed.py",
-    "tuning/test_kinds.py",
     "tuning/test_texts.py",
 }
 """Tests of several modules together, named after what they hold for."""

@@ -20,10 +20,9 @@ from hubscout.racing.contest import Contest
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
-from hubscout.racing.placing import WORKING, clear, drop_checkpoints
 from hubscout.racing.prior import add_to_store, with_prior
-from hubscout.racing.race_clock import Clock
-from hubscout.racing.race_journal import evidence_seconds
+from hubscout.racing.race_journal import WORKING, clear, drop_checkpoints, evidence_seconds
+from hubscout.racing.rungs import Clock
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.candidates import find_candidates
 from hubscout.runs.display import shown

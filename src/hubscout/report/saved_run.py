@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hubscout.errors import RunError
-from hubscout.evaluation.pairs import Better
+from hubscout.evaluation.correlation import Better
 from hubscout.runs.file_names import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
 from hubscout.runs.model_names import short_names
 from hubscout.runs.race_record import RaceRecord, read_race

@@ -22,7 +22,7 @@ from hubscout.runs.run_folder import check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.readable import read_through
-from hubscout.tuning.spreading import options_elsewhere, trial_job
+from hubscout.tuning.trials import options_elsewhere, trial_job
 
 if TYPE_CHECKING:
     from rich.table import Table

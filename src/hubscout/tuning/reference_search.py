@@ -156,7 +156,7 @@ def _search_grid(
 ) -> None:
     from hubscout.engines import Job, open_engine
     from hubscout.ranking.task_reference import TaskReference
-    from hubscout.tuning.spreading import options_elsewhere, trial_job
+    from hubscout.tuning.trials import options_elsewhere, trial_job
 
     runner = open_engine(engine, **engine_options)
     try:

@@ -16,7 +16,7 @@ from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import CHECKPOINTS
-from hubscout.tuning.rate_search import RateChoice
+from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 

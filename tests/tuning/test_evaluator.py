@@ -12,7 +12,7 @@ from hubscout.runs.evaluation_record import Confusion, read_evaluation
 from hubscout.runs.file_names import EVALUATION
 from hubscout.tasks import Split, Task, task_metrics
 from hubscout.tuning import tune
-from hubscout.tuning.evaluation_details import MOST_MISTAKES, MOST_PAIRS, details
+from hubscout.tuning.evaluator import MOST_MISTAKES, MOST_PAIRS, details
 
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 5, "learning_rate": 1e-2}
 
