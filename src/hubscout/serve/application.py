@@ -9,8 +9,8 @@
 | `GET /api/events/NAME` | server-sent events: `line` (`{"file", "line"}`) for every line of `events.jsonl` or |
 |  | `metrics.jsonl`, old ones first; `reset` where the run began anew; `end` (`{"state"}`) when it is over |
 | `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `command` (`rank`, `race`, `tune`), |
-|  | `label`, `text`, `image`, `limit`, `metrics`, `budget`, `epochs`, as for the command line; `teachers` is the |
-|  | name of a run with a ranking; 201 with the summary |
+|  | `label`, `text`, `image`, `limit`, `metrics`, `budget`, `deploy`, `method`, `learning_rate`, `epochs`, as for |
+|  | the command line; `teachers` is the name of a run with a ranking; 201 with the summary |
 | `POST /api/stop/NAME` | interrupt a run that was started here, as Ctrl-C does; `{"force": true}` kills it |
 
 Errors are `{"error": …}` with status 401 (token), 403 (not from our page), 404 (no such run), 422 (bad request).

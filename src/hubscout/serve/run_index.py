@@ -79,10 +79,8 @@ class RunIndex:
             if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                 continue
             path = Path(entry.path)
-            try:
-                self.folder.find(self.folder.name_of(path))
-            except NotHereError:
-                continue  # a name that cannot be asked for, such as one with a backslash
+            if not self.folder.holds(path):
+                continue
             if is_run(path):
                 yield path
             elif deeper > 0:

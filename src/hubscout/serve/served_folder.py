@@ -85,6 +85,13 @@ class Folder:
         """The inverse of `find`."""
         return path.relative_to(self.path).as_posix()
 
+    def holds(self, path: Path) -> bool:
+        """Whether a path in the folder can be asked for: no link, no odd name such as one with a backslash."""
+        try:
+            return self.find(self.name_of(path)) == path
+        except NotHereError:
+            return False
+
 
 def _is_real(path: Path) -> bool:
     try:
