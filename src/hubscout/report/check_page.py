@@ -19,7 +19,7 @@ TITLES = {
     "few-samples": "Classes with few samples",
     "imbalance": "Imbalance",
     "endings": "File endings",
-    "mislabelled": "Probably mislabelled",
+    "mislabelled": "Possibly mislabelled",
 }
 
 
