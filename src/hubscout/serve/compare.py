@@ -16,7 +16,7 @@ from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.texts import listing, short_names, shorten
 from hubscout.runs.tuning_record import TuningRun
-from hubscout.serve.pages.page_frame import address, page
+from hubscout.serve.pages import address, page
 from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts
 
 MOST_DRAWN = 24
