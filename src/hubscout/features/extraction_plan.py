@@ -11,7 +11,7 @@ import numpy as np
 from hubscout.errors import InputError, TaskError
 from hubscout.features.feature_keys import describe, identity
 from hubscout.features.sharding import assign_blocks, check_indices, cut, kept_samples
-from hubscout.hubs.taps import check_layers
+from hubscout.hubs.pooling import check_layers
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hubscout.errors import CacheError
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.hub_registry import Identifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

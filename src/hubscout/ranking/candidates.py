@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
-from hubscout.hubs.default_models import SIZES, default_models
-from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.model_listing import SIZES, ModelListing, default_models
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
