@@ -51,7 +51,7 @@ def measure(n: int, dim: int, classes: int, device: str) -> Cell:
     import torch
 
     from hubscout.evidence import Statistics, maximize_evidence
-    from hubscout.features.accumulate import BlockAccumulator
+    from hubscout.features.result import BlockAccumulator
 
     cuda = device.startswith("cuda")
     kind = "classification"

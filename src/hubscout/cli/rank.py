@@ -153,7 +153,7 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
-    from hubscout.features.backend import check_acceleration
+    from hubscout.features.options import check_acceleration
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates

@@ -33,7 +33,7 @@ class Candidate:
         """The backbone, loaded if need be; `observer` hears of its download."""
         if self.backbone is not None:
             return self.backbone
-        from hubscout.features.model_opening import open_backbone
+        from hubscout.features.extraction import open_backbone
 
         return open_backbone(self.identifier, observer)
 
