@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError, UnknownNameError
+from hubscout.features.precision import check_precision
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class ExtractionOptions:
 
     def __post_init__(self) -> None:
         check_acceleration(self.accelerate)
+        check_precision(self.precision)
 
     @classmethod
     def of(cls, **options: Any) -> ExtractionOptions:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.report.names import short_names
 from hubscout.runs.file_names import RACE, RACE_EVIDENCE, RACE_LINES, RANKING
 from hubscout.runs.folder_lock import NOTE as HOLDER
 from hubscout.runs.json_files import parse_json, parse_lines
+from hubscout.runs.model_names import short_names
 from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.record_types import is_number
 from hubscout.serve.run_processes import was_running_at

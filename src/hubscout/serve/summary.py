@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.report.names import short_names
 from hubscout.runs.file_names import CURVES, EVENTS, GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
 from hubscout.runs.folder_lock import NOTE as HOLDER
 from hubscout.runs.json_files import parse_json, parse_lines
+from hubscout.runs.model_names import short_names
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
 from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run

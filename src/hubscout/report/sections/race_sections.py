@@ -1,21 +1,71 @@
-"""A race: learning curves by arm, and the order of the models before and after."""
+"""A race: who won and what was spent, learning curves by arm, and the order of the models before and after."""
 
 from __future__ import annotations
 
-from hubscout.report.charts.axes import figure
+from hubscout.report.answer import shell_command
+from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, lines
-from hubscout.report.markup import Markup, breakable, join, scrolling, table, tag
-from hubscout.report.names import short_names
+from hubscout.report.markup import (
+    Markup,
+    Section,
+    breakable,
+    copyable,
+    definitions,
+    join,
+    scrolling,
+    table,
+    tag,
+)
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.section import Section
-from hubscout.runs.file_names import RACE_WINNER
+from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.model_names import short_names
 from hubscout.runs.race_record import Arm, RaceRecord
-from hubscout.runs.race_table import rung_cell, rung_titles
+from hubscout.runs.race_table import race_status, rung_cell, rung_titles
+from hubscout.runs.texts import human_probability, human_seconds
 
 FEW_ARMS = 12
 """So many are listed below their curves; more are a table that opens."""
 MOST_NAMED = 25
 """Models that have their names in the chart of places."""
+STAGES = {
+    "evidence": "Evidence of all models",
+    "rungs": "Rungs: a little tuning of each arm",
+    "winner": "The winner, to its end",
+    "refit": "The winner again, on train and validation",
+    "deploy": "The model to deploy, taught by the winners",
+}
+
+
+def race_answer(run: Run, race: RaceRecord) -> Section:
+    """The answer in a sentence; while the race goes on, where it stands."""
+    parts: list[object] = [tag("p", race.answer or race_status(race), class_="answer"), definitions(_facts(race))]
+    if race.seconds:
+        total = sum(race.seconds.values()) or 1.0
+        rows = [
+            (STAGES.get(name, name), human_seconds(seconds), f"{seconds / total:.0%}")
+            for name, seconds in race.seconds.items()
+        ]
+        parts.append(tag("div", table(("What was spent", "Time", "Share"), rows), style="margin-top:22px"))
+    if race.notes:
+        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in race.notes))]
+    if run.folder is not None and race.complete:
+        model = run.folder / (RACE_DEPLOYED if race.deploy else RACE_WINNER)
+        parts.append(copyable(shell_command(["hubscout", "predict", f"{model}/", "INPUTS"]), "Run next"))
+    return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
+
+
+def _facts(race: RaceRecord) -> list[tuple[str, str, str]]:
+    facts: list[tuple[str, str, str]] = []
+    first = race.order[0] if race.order else None
+    if first is not None and first.metric is not None:
+        facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps} of {race.steps} steps"))
+    if first is not None and first.p_best is not None:
+        raced = len({look.arm.model for look in race.looks})
+        facts.append(("P(best once tuned)", human_probability(first.p_best), f"{raced} models raced"))
+    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} looks"))
+    if race.seconds:
+        facts.append(("Time", human_seconds(sum(race.seconds.values())), "in all"))
+    return facts
 
 
 def race_section(run: Run) -> Section | None:
@@ -89,8 +139,8 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
                 dots=True,
             )
         )
-    return figure(
-        lambda frame: lines(
+    return Chart(
+        draw=lambda frame: lines(
             frame,
             curves,
             label=f"Held-out {race.metric} of {len(curves)} arms by rung",
@@ -102,7 +152,7 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
         caption="Each point is the network after a cool-down. A curve ends where its arm was given up; grey are those "
         "that did not reach the last rung.",
         numbers=None if few else _table(race),
-    )
+    ).html()
 
 
 def _tip(race: RaceRecord, arm: Arm, name: str, steps: int, metric: float, last: bool) -> str:
@@ -155,8 +205,8 @@ def _places(race: RaceRecord) -> Markup:
                 dots=True,
             )
         )
-    return figure(
-        lambda frame: lines(
+    return Chart(
+        draw=lambda frame: lines(
             frame,
             curves,
             label=f"Places of {len(curves)} models by evidence and in the race",
@@ -173,4 +223,4 @@ def _places(race: RaceRecord) -> Markup:
                 for one in known
             ],
         ),
-    )
+    ).html()

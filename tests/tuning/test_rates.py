@@ -11,8 +11,7 @@ from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import difference_error
 from hubscout.tuning import tune
-from hubscout.tuning.rate_search import FACTORS, SHARE, round_rate, steps_per_rate
-from hubscout.tuning.rates import rates_of
+from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate
 
 DEFAULT = rates_of("sgd", "array").default
 FASTER = round_rate(3 * DEFAULT)
@@ -112,7 +111,7 @@ def test_a_killed_run_goes_on_with_the_rate_that_it_had_chosen(tmp_path, monkeyp
 
 def test_a_run_that_diverges_at_the_chosen_rate_starts_anew_below_it(tmp_path, monkeypatch):
     from hubscout.tuning import single_run
-    from hubscout.tuning.rate_search import RateChoice
+    from hubscout.tuning.rates import RateChoice
 
     searches = []
     monkeypatch.setattr(single_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))

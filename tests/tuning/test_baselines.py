@@ -8,7 +8,7 @@ from tuning_networks import make_task, perceptron, weights_of
 from hubscout.runs.events import Validated
 from hubscout.runs.tuning_conclusion import conclusion
 from hubscout.tuning import tune
-from hubscout.tuning.frozen_probe import read_probes
+from hubscout.tuning.baselines import read_probes
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
 GOOD = {"epochs": 40, "batch_size": 16, "optimizer": "adamw", "learning_rate": 3e-3, "linear_probe": True}

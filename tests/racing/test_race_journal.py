@@ -15,7 +15,7 @@ import pytest
 from racing_networks import QUICK, names
 
 from hubscout.racing import race
-from hubscout.racing.placing import put_in_place
+from hubscout.racing.race_journal import put_in_place
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -57,7 +57,7 @@ def test_a_kill_at_any_call_leaves_one_whole_copy(
 
         return call
 
-    import hubscout.racing.placing as module
+    import hubscout.racing.race_journal as module
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", counted(Path.rename))
