@@ -95,7 +95,7 @@ def layer_evidence(
 
 def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray:
     """The block of each row of features: that of its sample, as the statistics count it."""
-    from hubscout.features.sharding import assign_blocks
+    from hubscout.features.extraction_plan import assign_blocks
 
     of_samples = assign_blocks(len(task.train), blocks, task.fingerprint)[extraction.rows]
     return np.repeat(of_samples, kind_of(task.kind).row_counts(task.train.targets, extraction.rows))

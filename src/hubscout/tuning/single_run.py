@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from hubscout.errors import InputError
-from hubscout.features.model_opening import downloads_told
+from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
