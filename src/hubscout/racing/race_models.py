@@ -14,7 +14,7 @@ from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
-from hubscout.features.backend import check_acceleration
+from hubscout.features.options import check_acceleration
 from hubscout.features.precision import pick_device
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.hub_registry import check_identifier
@@ -31,11 +31,9 @@ from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
-from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
-from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.race_record import write_race
 from hubscout.runs.ranking import check_limits
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
