@@ -45,7 +45,7 @@ from hubscout.tuning.opened_models import (
     own_head,
     same_model,
 )
-from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
+from hubscout.tuning.processes import end_run, make_accelerator, share_from_main, start_trackers
 from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.run_result import finish
@@ -323,7 +323,9 @@ class SingleRun:
         loop.restarts = self.restarts
         self._announce()
         if self.arguments.trackers:
-            self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
+            names = [teacher.card.identifier for teacher in self.teachers]
+            about = {"model": self.model.card.identifier, "teachers": ", ".join(names), "method": self.method.name}
+            start_trackers(self.accelerator, self.task.name, {**about, **self.arguments.decisive()})
 
     def _announce(self) -> None:
         loop = self.loop
