@@ -129,9 +129,9 @@ def race(
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
-    options: dict[str, Any] = read_settings(settings or [])
+    options: dict[str, Any] = {"budget": budget, "device": device, "seed": seed, **read_settings(settings or [])}
     named = split_models(models, allow_code=allow_code) if models else None
-    candidates = find_candidates(named, task.modality, device)
+    candidates = find_candidates(named, task.modality, options["device"])
     for note in candidates.notes:
         say(note, quiet=quiet)
     with (
@@ -141,7 +141,6 @@ def race(
         found = run(
             task,
             candidates.models,
-            budget=budget,
             out=place,
             resume=resume,
             overwrite=overwrite,
@@ -152,9 +151,7 @@ def race(
             deploy=deploy,
             folds=folds,
             prior=prior,
-            device=device,
             accelerate=accelerate,
-            seed=seed,
             skip_bad=skip_bad,
             engine=engine,
             engine_options=engine_options(engine, address),
