@@ -74,7 +74,7 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
     >>> read_settings(["augment=none"])  # a word that this argument knows
     {'augment': 'none'}
     """
-    from hubscout.hubs.identifiers import read_value
+    from hubscout.hubs.hub_registry import read_value
     from hubscout.tuning.arguments import TuningArguments
 
     words = get_type_hints(TuningArguments)

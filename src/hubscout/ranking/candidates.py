@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
-from hubscout.hubs.default_models import SIZES, default_models
-from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.model_listing import SIZES, ModelListing, default_models
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
@@ -34,7 +33,7 @@ class Candidate:
         """The backbone, loaded if need be; `observer` hears of its download."""
         if self.backbone is not None:
             return self.backbone
-        from hubscout.features.model_opening import open_backbone
+        from hubscout.features.extraction import open_backbone
 
         return open_backbone(self.identifier, observer)
 

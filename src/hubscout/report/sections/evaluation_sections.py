@@ -12,7 +12,7 @@ from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import evaluated, whose
 from hubscout.runs.data_check import Sample
 from hubscout.runs.evaluation_record import EvaluationRecord, TargetOutcome
-from hubscout.runs.model_names import shorten
+from hubscout.runs.texts import shorten
 from hubscout.tasks.kinds import kind_of
 
 ALL_SHOWN = 20
@@ -27,6 +27,8 @@ LONGEST = 24
 NUMBERS_SHOWN = 12
 """Targets of a regression."""
 SQUARE = Frame(width=640, height=540)
+TRUSTED = 0.75
+"""Below this accuracy a model's certainty says little of a label (measured: `hubscout.checking.mislabelled`)."""
 SAMPLES_SHOWN = 12
 """Of each sort; the others are folded away."""
 Column = tuple[str, Callable[[TargetOutcome], object]]
@@ -199,18 +201,22 @@ def _numbers_chart(found: EvaluationRecord, place: int) -> Chart:
 
 
 def _samples(found: EvaluationRecord, of: str) -> Section | None:
-    """The samples that are probably mislabelled and those that are predicted worst, as thumbnails or texts."""
+    """The samples that are possibly mislabelled and those that are predicted worst, as thumbnails or texts."""
     if not (found.worst or found.suspects):
         return None
     parts: list[Markup] = []
     if found.suspects:
         are = "is" if found.suspected == 1 else "are"
+        title, warning = "Possibly mislabelled", "Some of them are hard and not wrong: look at them."
+        accuracy = _accuracy(found)
+        if accuracy is not None and accuracy < TRUSTED:
+            title = "Surest mistakes"
+            warning = f"At an accuracy of {accuracy:.0%} most of them are hard samples, not wrong labels."
         note = (
             f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
-            "certainty as samples that are labelled so. The weaker the model, the more of them are hard and not "
-            "wrong: look at them."
+            f"certainty as samples that are labelled so. {warning}"
         )
-        parts += [tag("h3", "Likely mislabelled"), tag("p", note, class_="note"), *_grid(found.suspects)]
+        parts += [tag("h3", title), tag("p", note, class_="note"), *_grid(found.suspects)]
     if found.worst:
         title = "Largest errors" if kind_of(found.kind).is_real_valued else "Worst predicted"
         the = "Beside those above: the" if found.suspects else "The"
@@ -218,6 +224,14 @@ def _samples(found: EvaluationRecord, of: str) -> Section | None:
         parts += [tag("h3", title), tag("p", note, class_="note"), *_grid(found.worst)]
     lead = f"From {found.split}{of}."
     return Section(anchor="samples", title="Samples to look at", short="Samples", lead=lead, body=join(parts))
+
+
+def _accuracy(found: EvaluationRecord) -> float | None:
+    """The share of samples whose class is right; None where samples have no classes."""
+    seen = sum(one.seen for one in found.targets)
+    if not kind_of(found.kind).classes_of_samples or not seen:
+        return None
+    return sum(one.right for one in found.targets) / seen
 
 
 def _grid(samples: Sequence[Sample]) -> list[Markup]:
