@@ -53,19 +53,6 @@ def test_rank_race_and_teach_in_one_command(hubscout: Run, images: Path, network
     assert set(record["seconds"]) == {"evidence", "rungs", "winner", "deploy"}
 
 
-def test_set_takes_what_has_an_option_of_its_own_and_nothing_that_is_no_tuning_argument(
-    hubscout: Run, images: Path, networks: str, tmp_path: Path
-) -> None:
-    settings = ("--set", "device=cpu", "--set", "seed=3", "--set", "steps=10", "--set", "budget=1min")
-    result = hubscout("race", images, "-m", networks, "--out", tmp_path / "run", *settings)
-    assert result.exit_code == 0, result.stderr
-    assert json.loads((tmp_path / "run" / "winner" / "tuning.json").read_text())["arguments"]["seed"] == 3
-    for command in (("race", images, "-m", networks, "--set", "folds=3"), ("tune", images, "--set", "method=kd")):
-        refused = hubscout(*command, "--model" if command[0] == "tune" else "-m", networks, "--out", tmp_path / "no")
-        assert refused.exit_code == 2, refused.stderr
-        assert f"Unknown name '{command[-1].partition('=')[0]}'." in refused.stderr
-
-
 def test_without_out_a_race_goes_to_runs_and_says_each_thing_once(
     hubscout: Run, images: Path, networks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,9 +36,6 @@ from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
-BOTH = ("budget", "device", "seed")
-"""Tuning arguments that have an option of their own here; --set says them too."""
-
 EPILOG = """Examples:
 
 hubscout race flowers/ --budget 30min --out run/
@@ -130,9 +127,8 @@ def race(
 
     if out is None and (resume or overwrite):
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
-    options: dict[str, Any] = read_settings(settings or [])
-    budget, device, seed = (options.pop(name, own) for name, own in zip(BOTH, (budget, device, seed), strict=True))
     check_amounts(budget=budget)
+    options: dict[str, Any] = read_settings(settings or [])
     arguments_of(options, device, seed)
     options_of_engine = engine_options(engine, address)
     check_wishes(engine, options_of_engine, device=device, accelerate=accelerate, deploy=deploy)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from hubscout.errors import InputError, UnknownNameError
+from hubscout.errors import InputError
 from hubscout.file_identifiers import IdentifierFromFile
 
 AllowCodeOption = Annotated[
@@ -85,12 +85,10 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
             raise InputError(f"--set {pair}: write name=value.")
         name = name.strip().replace("-", "_")
         value = value.strip()
-        if name not in words:
-            raise UnknownNameError(name, words, context="tuning arguments")
         if name == "trackers":
             found[name] = tuple(split_list([value]))
         else:
-            found[name] = value if value in get_args(words[name]) else read_value(value)
+            found[name] = value if value in get_args(words.get(name)) else read_value(value)
     return found
 
 
