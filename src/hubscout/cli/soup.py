@@ -9,6 +9,7 @@ import typer
 
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
 from hubscout.cli.shared_options import (
+    AllowCodeOption,
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -20,7 +21,6 @@ from hubscout.cli.shared_options import (
     TextOption,
     open_data,
 )
-from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)
 
