@@ -13,7 +13,7 @@ import numpy as np
 
 from hubscout.errors import EvidenceWarning
 from hubscout.evidence import logme
-from hubscout.evidence.kept_rows import KeptRows
+from hubscout.evidence.statistics import KeptRows
 from hubscout.ranking.expected import left_out
 from hubscout.runs.paired_comparison import any_explains
 from hubscout.tasks import Task

@@ -117,7 +117,7 @@ RECORD = {
 @given(altered(ABOUT), altered(RECORD))
 def test_the_records_of_the_cache(about: Any, record: Any) -> None:
     from hubscout.features.feature_cache import FeatureCache
-    from hubscout.features.records import About, ShardRecord
+    from hubscout.features.storage import About, ShardRecord
 
     with tempfile.TemporaryDirectory() as folder:
         entry = Path(folder) / "m-key"

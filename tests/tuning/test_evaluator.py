@@ -101,7 +101,7 @@ def test_a_label_that_contradicts_a_sure_prediction_is_suspected():
     wrong[7] = (truth[7] + 1) % 3
     found = details(task, "test", predicted, wrong, None, 8)
     assert [sample.row for sample in found.suspects] == [7]
-    assert found.suspects[0].remark == f"probably {task.target_names[truth[7]]}"
+    assert found.suspects[0].remark == f"predicted {task.target_names[truth[7]]}"
     assert found.suspected == 1
     assert not found.worst  # no sample is shown twice
 

@@ -58,7 +58,7 @@ def serve(
     from it go on when it is stopped.
     """
     from hubscout.hubs import Identifier, list_models
-    from hubscout.hubs.permission import refuse_code
+    from hubscout.hubs.hub_registry import refuse_code
     from hubscout.serve import serve as run_server
 
     offered = split_models(models or [], allow_code=allow_code)

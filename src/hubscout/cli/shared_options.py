@@ -43,6 +43,18 @@ def complete_runs(incomplete: str) -> list[str]:
     return sorted(str(path.parent) for path in Path().glob(f"*/{RANKING}") if str(path.parent).startswith(incomplete))
 
 
+def check_settings(context: typer.Context, pairs: list[str] | None) -> list[str] | None:
+    """Refuse to `--set` what has an option of its own in the command: one of the two would be ignored."""
+    from hubscout.cli.app import options_by_argument
+    from hubscout.errors import InputError
+
+    options = options_by_argument(context.command.params)
+    for pair in pairs or ():
+        if option := options.get(pair.partition("=")[0].strip().replace("-", "_")):
+            raise InputError(f"{option} is an option of its own: use it instead of --set.")
+    return pairs
+
+
 DataArgument = Annotated[
     str,
     typer.Argument(
@@ -109,7 +121,11 @@ AddressOption = Annotated[
 ]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`."),
+    typer.Option(
+        "--set",
+        help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`.",
+        callback=check_settings,
+    ),
 ]
 
 
@@ -122,6 +138,21 @@ def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
     for name, value in times.items():
         if value is not None:
             parse_seconds(value, name)
+
+
+def only_for(purpose: str, **options: object) -> None:
+    """Raise for an option that was given and that only something else would heed.
+
+    >>> only_for("--method all", seeds=None)
+    >>> only_for("--method all", seeds=3)
+    Traceback (most recent call last):
+    hubscout.errors.InputError: --seeds is for --method all.
+    """
+    from hubscout.errors import InputError
+
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise InputError(f"--{name.replace('_', '-')} is for {purpose}.")
 
 
 def open_data(
@@ -137,6 +168,10 @@ def open_data(
 ) -> Task:
     """Open DATA, and say on standard error what it was taken for."""
     from hubscout.tasks import open_task
+    from hubscout.tasks.kinds import kind_of
+
+    if kind is not None:
+        kind_of(kind)  # a wrong one is said before anything is read
 
     def one_or_more(values: list[str] | None) -> str | list[str] | None:
         names = split_list(values or [])
@@ -234,7 +269,7 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
     >>> read_settings(["augment=none"])  # a word that this argument knows
     {'augment': 'none'}
     """
-    from hubscout.hubs.identifiers import read_value
+    from hubscout.hubs.hub_registry import read_value
     from hubscout.tuning.arguments import TuningArguments
 
     words = get_type_hints(TuningArguments)

@@ -32,6 +32,7 @@ from hubscout.cli.shared_options import (
     complete_models,
     engine_options,
     list_arguments,
+    only_for,
     open_data,
     read_settings,
     split_models,
@@ -59,7 +60,9 @@ def tune(
     teachers: Annotated[
         list[str] | None, typer.Option(help="The --out folder of a rank, or models, repeated or joined by commas.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many of a ranking's best models teach.")] = 3,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many of a ranking's best models teach; 3 if not given.")
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -109,8 +112,10 @@ def tune(
         ),
     ] = None,
     seed: SeedOption = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="With --method all: how many seeds.")] = 3,
-    engine: Annotated[str, typer.Option(help="With --method all: where the runs go, local or ray.")] = "local",
+    seeds: Annotated[int | None, typer.Option(min=1, help="With --method all: how many seeds; 3 if not given.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="With --method all: where the runs go, local (the default) or ray.")
+    ] = None,
     device: TuningDeviceOption = "auto",
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory, images on the device.")
@@ -150,9 +155,11 @@ def tune(
     from hubscout.amounts import parse_limit
     from hubscout.errors import InputError
     from hubscout.features import FeatureCache
+    from hubscout.tuning.arguments import TuningArguments
+    from hubscout.tuning.tuning_run import check_choices
 
-    if budget is not None and epochs is not None:
-        raise InputError("--budget and --epochs both say how long the run is: give one of them.")
+    if cache is not None and no_cache:
+        raise InputError("--cache and --no-cache exclude each other.")
     options: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,
@@ -167,6 +174,17 @@ def tune(
     }
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
+    arguments = TuningArguments.of(**options)
+    method = method or ("b-tuning" if teachers else "fine-tune")
+    if method == "all":
+        only_for("a single method", onnx=onnx, seed=seed or None)
+    else:
+        only_for("--method all", seeds=seeds, engine=engine, address=address)
+    if not teachers:
+        only_for("--teachers", top=top, trade_off=trade_off, teacher_targets=teacher_targets)
+    checked = "b-tuning" if method == "all" else method
+    check_choices(model, teachers, checked, arguments, out, resume=resume, overwrite=overwrite)
+    options_of_engine = engine_options(engine or "local", address)
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
     check_amounts(limit=limit, budget=budget)
@@ -175,13 +193,20 @@ def tune(
     )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
-    method = method or ("b-tuning" if teachers else "fine-tune")
-    taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top, allow_code=allow_code)
+    taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
     with _folder(out, task.name, model, kept=resume or overwrite, quiet=quiet) as place:
         if method == "all":
             options |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
             warnings = _compare(
-                task, model, taught_by, seeds, place, (engine, address), options, as_json=as_json, quiet=quiet
+                task,
+                model,
+                taught_by,
+                seeds or 3,
+                place,
+                (engine or "local", options_of_engine),
+                options,
+                as_json=as_json,
+                quiet=quiet,
             )
         else:
             options = {
@@ -261,7 +286,7 @@ def _compare(
     teachers: list[str],
     seeds: int,
     out: Path,
-    place: tuple[str, str | None],
+    engine: tuple[str, dict[str, Any]],
     options: dict[str, Any],
     *,
     as_json: bool,
@@ -278,8 +303,8 @@ def _compare(
             teachers,
             seeds=range(seeds),
             out=out,
-            engine=place[0],
-            engine_options=engine_options(*place),
+            engine=engine[0],
+            engine_options=engine[1],
             observer=observer,
             **options,
         )

@@ -76,7 +76,7 @@ class Contest:
     @cached_property
     def base(self) -> TuningArguments:
         """What all arms have in common."""
-        return self.asked.replace(steps=self.steps).settled(self.task.modality, self.task.kind)
+        return self.asked.replace(steps=self.steps, epochs=None).settled(self.task.modality, self.task.kind)
 
     @cached_property
     def reference(self) -> TaskReference:
@@ -182,7 +182,7 @@ class Contest:
     @property
     def longest(self) -> int:
         """Steps of a run as they were asked for; a short budget means fewer."""
-        return self.asked.steps or self.asked.epochs * math.ceil(len(self.task.train) / self.asked.batch_size)
+        return self.asked.length(math.ceil(len(self.task.train) / self.asked.batch_size))
 
     def _time(self) -> Time | None:
         if self.clock.left is None:

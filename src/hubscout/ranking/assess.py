@@ -231,7 +231,7 @@ def _score(
     extractions: Sequence[Extraction], layer: str, evidence: Evidence | None, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str]]:
     """The scores of a layer by metric, the parts of metrics that need the whole zoo, and remarks."""
-    from hubscout.evidence.evidence_table import caveats
+    from hubscout.evidence.evidence import caveats
     from hubscout.metrics import lookup, score, score_parts
 
     wanted = needs(settings, task.kind)

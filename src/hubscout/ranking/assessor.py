@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.engines import Engine, Job, JobResult
-from hubscout.features.sharding import cut
+from hubscout.features.extraction_plan import cut
 from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import AheadModel, Candidate, LoadAhead
 from hubscout.ranking.jobs import (

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.features.decoded import free_bytes
-from hubscout.hubs.default_models import SIZES, default_models
-from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.model_listing import SIZES, ModelListing, default_models
 from hubscout.runs.profiler import step
 from hubscout.runs.row import Row
 
@@ -40,7 +39,7 @@ class Candidate:
         """The backbone, loaded if need be; `observer` hears of its download."""
         if self.backbone is not None:
             return self.backbone
-        from hubscout.features.model_opening import open_backbone
+        from hubscout.features.extraction import open_backbone
 
         return open_backbone(self.identifier, observer)
 

@@ -15,7 +15,7 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, Statistics
-    from hubscout.evidence.kept_rows import KeptRows
+    from hubscout.evidence.statistics import KeptRows
     from hubscout.features import Extraction
     from hubscout.tasks import Task
 
@@ -68,7 +68,7 @@ def layer_evidence(
     in place of a D×D one, and no digits are lost to sums of squares when the labels are fitted without residue.
     """
     from hubscout.evidence import logme, maximize_evidence
-    from hubscout.evidence.kept_rows import KeptRows
+    from hubscout.evidence.statistics import KeptRows
 
     n = sum(extraction.n for extraction in extractions)
     if n <= FEW_ROWS and all(_kept(extraction, layer) for extraction in extractions):
@@ -96,7 +96,7 @@ def layer_evidence(
 
 def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray:
     """The block of each row of features: that of its sample, as the statistics count it."""
-    from hubscout.features.sharding import assign_blocks
+    from hubscout.features.extraction_plan import assign_blocks
 
     of_samples = assign_blocks(len(task.train), blocks, task.fingerprint)[extraction.rows]
     return np.repeat(of_samples, kind_of(task.kind).row_counts(task.train.targets, extraction.rows))

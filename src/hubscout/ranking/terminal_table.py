@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubscout.credentials import strip_credentials
-from hubscout.features.backend import ONNXRUNTIME
+from hubscout.features.options import ONNXRUNTIME
 from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.profiler import profile_renderables
 from hubscout.runs.row import Row

@@ -20,6 +20,7 @@ from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
+from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import options_elsewhere, trial_job
 
@@ -192,7 +193,7 @@ def _run(
 
     started = time.perf_counter()
     settings = {"bootstrap_resamples": 1, "progress": False, **options, "seed": seed}
-    tuned = tune(reference.open(), model, teachers, method, **settings)
+    tuned = tune(reference.open(), model, teachers if METHODS[method].uses_teachers else (), method, **settings)
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.tasks import Task
@@ -43,7 +43,7 @@ def own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
 
     Its outputs are logits, or numbers in the targets' own units.
     """
-    from hubscout.hubs.headed_saving import read_description
+    from hubscout.hubs.saving import read_description
     from hubscout.tuning.tuned_folder import find_head, head_in_target_units
 
     if isinstance(getattr(model, "backbone", None), Backbone):

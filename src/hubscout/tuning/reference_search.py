@@ -19,6 +19,7 @@ from hubscout.errors import InputError, TuningError
 from hubscout.optional import require
 from hubscout.runs.files import write_atomically
 from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
+from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.trials import Trial, TrialJournal
 
@@ -110,16 +111,11 @@ def reference(
         options: fields of `TuningArguments` that all trials share.
 
     """
-    if search not in ("grid", "tpe"):
-        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
-    for name in ("learning_rate", "weight_decay"):
-        if name in options:
-            raise InputError(f"{name} is what the search is over: give grid= instead.")
     from hubscout.tasks.task_metrics import primary
     from hubscout.tuning.readable import read_through
 
     folder = Path(out)
-    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
+    check_choices(search, folder, options, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
     if overwrite:
         (folder / TRIALS).unlink(missing_ok=True)
@@ -141,6 +137,19 @@ def reference(
         raise TuningError("No trial finished: " + "; ".join(f"{m}: {why}" for m, why in result.failures.items()))
     result.save(folder / REFERENCE)
     return result
+
+
+def check_choices(
+    search: str, folder: Path, options: Mapping[str, Any], *, resume: bool = False, overwrite: bool = False
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    if search not in ("grid", "tpe"):
+        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
+    for name in ("learning_rate", "weight_decay"):
+        if name in options:
+            raise InputError(f"{name} is what the search is over: give grid= instead.")
+    TuningArguments.of(**{name: value for name, value in options.items() if name not in ("cache", "observer")})
+    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
 
 
 def _search_grid(

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from hubscout.errors import InputError
-from hubscout.features.model_opening import downloads_told
+from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
@@ -88,8 +88,6 @@ class SingleRun:
         self.began = began if began is not None else time.perf_counter()
         self.method: Method = METHODS[method]()
         check_trainable(task)
-        if self.method.uses_teachers and not teachers:
-            raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
         self.asked, self.restarts = arguments, tuple(restarts)
         self._take_rate(rate)
         self.folder = out
@@ -205,7 +203,7 @@ class SingleRun:
             train,
             rows,
             plan,
-            arguments.steps or arguments.epochs * plan.batches_per_epoch,
+            arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
             partial(self.evaluator.values, network, self.validation, self.task.validation)

@@ -15,8 +15,7 @@ from safetensors import SafetensorError
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.permission import code_wanted
+from hubscout.hubs.hub_registry import Identifier, code_wanted
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
 from hubscout.runs.files import read_lines, why_not_written, write_atomically
 from hubscout.runs.run_folder import CURVES, TUNING
@@ -66,7 +65,7 @@ def opens_by_code(tuned: Tuned, folder: Path) -> bool:
 
 def save_record(tuned: Tuned, folder: Path) -> None:
     """What is known of a model whose weights lie in the folder: record, curves and model card."""
-    from hubscout.hubs.headed_saving import read_description
+    from hubscout.hubs.saving import read_description
     from hubscout.tuning.tuned_folder import model_card
 
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
@@ -77,7 +76,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
 
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
-    from hubscout.hubs.headed_saving import read_description
+    from hubscout.hubs.saving import read_description
     from hubscout.tasks.task_metrics import MetricValue
     from hubscout.tuning.tuned import Tuned
 
@@ -170,7 +169,7 @@ def _load_parts(folder: Path, model: str, outputs: int) -> tuple[Backbone, nn.Mo
     from torch import nn
 
     from hubscout.hubs import load as load_backbone
-    from hubscout.hubs.headed_saving import HEAD_WEIGHTS
+    from hubscout.hubs.saving import HEAD_WEIGHTS
     from hubscout.hubs.weight_files import fit_state, read_state
 
     backbone = load_backbone(model)
