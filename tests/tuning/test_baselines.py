@@ -5,8 +5,8 @@ import pytest
 import torch
 from tuning_networks import make_task, perceptron, weights_of
 
+from hubscout.runs.evaluation_record import conclusion
 from hubscout.runs.events import Validated
-from hubscout.runs.tuning_conclusion import conclusion
 from hubscout.tuning import tune
 from hubscout.tuning.baselines import read_probes
 

@@ -9,7 +9,7 @@ import pytest
 from tuning_networks import image_task, images, make_task, perceptron
 
 from hubscout.runs.evaluation_record import Confusion, read_evaluation
-from hubscout.runs.file_names import EVALUATION
+from hubscout.runs.run_folder import EVALUATION
 from hubscout.tasks import Split, Task, task_metrics
 from hubscout.tuning import tune
 from hubscout.tuning.evaluator import MOST_MISTAKES, MOST_PAIRS, details

@@ -121,9 +121,8 @@ def race(
     from hubscout.racing.race_models import TRACES, arguments_of, check_wishes
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
-    from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
     from hubscout.runs.ranking import check_limits
-    from hubscout.runs.run_folder import check_folder
+    from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
     from hubscout.tuning.tuned_folder import opens_by_code
 
     if out is None and (resume or overwrite):

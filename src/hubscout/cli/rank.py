@@ -160,8 +160,7 @@ def rank(
     from hubscout.ranking.rank_models import check_choices
     from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
-    from hubscout.runs.file_names import RANKING
-    from hubscout.runs.run_folder import check_folder
+    from hubscout.runs.run_folder import RANKING, check_folder
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
@@ -228,7 +227,7 @@ def rank(
         commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
         say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
-        from hubscout.runs.explained import NOTHING_EXPLAINED
+        from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
 
         say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)

@@ -12,7 +12,7 @@ import typer
 
 from hubscout.cli.output import say
 from hubscout.cli.values import split_list
-from hubscout.runs.file_names import RANKING
+from hubscout.runs.run_folder import RANKING
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task

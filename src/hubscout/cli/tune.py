@@ -233,7 +233,7 @@ def _folder(out: Path | None, task: str, model: str, *, kept: bool, quiet: bool)
     import os
 
     from hubscout.errors import InputError
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     if out is None and (kept or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
@@ -255,7 +255,7 @@ def _tune(
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.runs.display import display
-    from hubscout.runs.tuning_conclusion import conclusion
+    from hubscout.runs.evaluation_record import conclusion
     from hubscout.tuning import tune as run
     from hubscout.tuning.tuned_folder import opens_by_code
 
@@ -325,7 +325,7 @@ def _compare(
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, or the best of a ranking where its folder is given."""
     from hubscout.ranking import Ranking
-    from hubscout.runs.file_names import RANKING
+    from hubscout.runs.run_folder import RANKING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):

@@ -25,8 +25,8 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.errors import CacheError, CorruptCacheError
 from hubscout.features.shards import ShardData
-from hubscout.runs.atomic_files import TEMPORARY, is_full
-from hubscout.runs.atomic_files import write_atomically as write_file
+from hubscout.runs.files import TEMPORARY, is_full
+from hubscout.runs.files import write_atomically as write_file
 
 _STALE_SECONDS = 3600.0
 _REQUESTS_AT_ONCE = 16

@@ -30,8 +30,8 @@ from hubscout.racing.rungs import (
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Observer
-from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import plain
+from hubscout.runs.run_folder import RACE_WINNER
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:

@@ -31,11 +31,9 @@ from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
-from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
-from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.race_record import write_race
 from hubscout.runs.ranking import check_limits
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task

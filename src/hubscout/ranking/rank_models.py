@@ -21,10 +21,9 @@ from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
-from hubscout.runs.file_names import RANKING
 from hubscout.runs.profiler import profiled
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.run_folder import RANKING, check_folder
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:

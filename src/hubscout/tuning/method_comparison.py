@@ -16,9 +16,8 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.file_names import TRIALS
-from hubscout.runs.json_files import append_line, read_lines
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.files import append_line, read_lines
+from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.methods import METHODS

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
 from hubscout.optional import require
-from hubscout.runs.atomic_files import write_atomically
-from hubscout.runs.file_names import REFERENCE, TRIALS
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.files import write_atomically
+from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.trials import Trial, TrialJournal

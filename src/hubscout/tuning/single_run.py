@@ -19,7 +19,7 @@ from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.file_names import CURVES
+from hubscout.runs.run_folder import CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.engines import Engine, Job, report
 from hubscout.errors import RunError
-from hubscout.runs.events import Message, Validated
-from hubscout.runs.json_files import append_line, read_lines
-from hubscout.runs.texts import metrics_text
+from hubscout.runs.events import Message, Validated, metrics_text
+from hubscout.runs.files import append_line, read_lines
 
 if TYPE_CHECKING:
     from hubscout.runs.events import Event

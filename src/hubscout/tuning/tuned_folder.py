@@ -16,10 +16,9 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.hub_registry import Identifier, code_wanted
-from hubscout.runs.atomic_files import why_not_written, write_atomically
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
-from hubscout.runs.file_names import CURVES, TUNING
-from hubscout.runs.json_files import read_lines
+from hubscout.runs.files import read_lines, why_not_written, write_atomically
+from hubscout.runs.run_folder import CURVES, TUNING
 from hubscout.runs.tuning_record import read_tuning, write_tuning
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
