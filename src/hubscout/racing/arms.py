@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from hubscout.runs.race_record import Arm, Look
 
 if TYPE_CHECKING:
     from hubscout.ranking.task_reference import TaskReference
-    from hubscout.tasks import Task
     from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun
 
@@ -174,13 +172,7 @@ def step_of(checkpoint: Path) -> int:
 
 def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    from hubscout.tasks import task_metrics
-
-    task: Task = run.task
+    task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
-    predicted, targets, groups = run.evaluator.outcome(run.loop.network, run.validation, some)
-    values: Mapping[str, float] = task_metrics.values(
-        task.kind, predicted, targets, groups=groups, target_names=task.target_names
-    )
-    scale = run.loop.network.loss.scale
-    return next(iter(values.values())), log_likelihoods(task.kind, predicted, targets, groups, scale)
+    found, scale = run.outcome(run.validation, some), run.loop.network.loss.scale
+    return found.primary, log_likelihoods(task.kind, found.predicted, found.targets, found.groups, scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -26,14 +26,59 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
-Outcome = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""Predictions and targets by row, and the sample of each row where that is a word."""
+MOST_CLASSES = 100
+"""Of more classes only the most frequent mistakes are kept."""
+MOST_MISTAKES = 200
+MOST_PAIRS = 1000
+LONGEST_TEXT = 400
+WORDS_NAMED = 6
+DECIDES = 0.5
+"""The probability from which one of several labels is predicted."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Decoded predictions for samples of a task beside the truth, by row: a sample, or a word of a tagging task."""
+
+    task: Task
+    predicted: np.ndarray
+    targets: np.ndarray
+    groups: np.ndarray | None
+    """The sample of each row, where rows are words."""
+
+    @classmethod
+    def of(cls, task: Task, split: Split, predicted: np.ndarray) -> Outcome:
+        """Predictions (rows, C) for the samples of a split."""
+        kind = kind_of(task.kind)
+        return cls(task, predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets))
+
+    def values(self) -> dict[str, float]:
+        """The metrics, the one that validation goes by first."""
+        task, names = self.task, self.task.target_names
+        return task_metrics.values(task.kind, self.predicted, self.targets, groups=self.groups, target_names=names)
+
+    @property
+    def primary(self) -> float:
+        """The metric that validation goes by."""
+        return next(iter(self.values().values()))
+
+    def with_intervals(self, arguments: TuningArguments) -> dict[str, task_metrics.MetricValue]:
+        """The metrics with their intervals."""
+        return task_metrics.values_with_intervals(
+            self.task.kind,
+            self.predicted,
+            self.targets,
+            groups=self.groups,
+            target_names=self.task.target_names,
+            resamples=arguments.bootstrap_resamples,
+            confidence=arguments.confidence,
+        )
 
 
 def predict_split(
     network: Network, batches: Batches, samples: int, accelerator: Accelerator, batch_size: int
 ) -> np.ndarray:
-    """(rows, outputs) decoded predictions of the first `samples` samples.
+    """(rows, C) decoded predictions of the first `samples` samples.
 
     Each process takes a range of them: nothing is padded, so nothing is counted twice.
     """
@@ -47,57 +92,6 @@ def predict_split(
     network.train(was_training)
     part = network.loss.decode(torch.cat(outputs)) if outputs else None
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
-
-
-@dataclass(frozen=True)
-class Evaluator:
-    """Measures a network on the splits of a task."""
-
-    task: Task
-    arguments: TuningArguments
-    accelerator: Accelerator
-
-    def values(self, network: Network, batches: Batches, split: Split) -> dict[str, float]:
-        """The metrics on a split, the one that validation goes by first."""
-        predicted, targets, groups = self.outcome(network, batches, split)
-        names = self.task.target_names
-        return task_metrics.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
-
-    def outcomes(self, network: Network, parts: Mapping[str, tuple[Split, Batches]]) -> dict[str, Outcome]:
-        """What the network makes of every split that has samples."""
-        return {name: self.outcome(network, batches, split) for name, (split, batches) in parts.items() if len(split)}
-
-    def measure(self, outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, task_metrics.MetricValue]]:
-        """The metrics with their intervals, by split."""
-        return {
-            name: task_metrics.values_with_intervals(
-                self.task.kind,
-                predicted,
-                targets,
-                groups=groups,
-                target_names=self.task.target_names,
-                resamples=self.arguments.bootstrap_resamples,
-                confidence=self.arguments.confidence,
-            )
-            for name, (predicted, targets, groups) in outcomes.items()
-        }
-
-    def outcome(self, network: Network, batches: Batches, split: Split) -> Outcome:
-        """Predictions and targets by row, and the sample of each row where that is a word."""
-        size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
-        predicted = predict_split(network, batches, len(split), self.accelerator, size)
-        kind = kind_of(self.task.kind)
-        return predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets)
-
-
-MOST_CLASSES = 100
-"""Of more classes only the most frequent mistakes are kept."""
-MOST_MISTAKES = 200
-MOST_PAIRS = 1000
-LONGEST_TEXT = 400
-WORDS_NAMED = 6
-DECIDES = 0.5
-"""The probability from which one of several labels is predicted."""
 
 
 def details(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hubscout.errors import InputError
 from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
-from hubscout.tasks.kinds import kind_of
+from hubscout.tuning.evaluator import Outcome
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
 
@@ -58,14 +58,14 @@ def soup(
     names = [str(model) if isinstance(model, str | Path) else f"run {n}" for n, model in enumerate(models, start=1)]
     for name, run in zip(names, runs, strict=True):
         _check(run, name, runs[0], names[0], task)
-    alone = [_metric(run, task) for run in runs]
+    alone = [_outcome(run, task.validation, task).primary for run in runs]
     order = sorted(range(len(runs)), key=lambda k: -alone[k])
     states = [_state(run) for run in runs]
     chosen, best = [order[0]], alone[order[0]]
     made = copy.deepcopy(runs[order[0]])
     for candidate in order[1:]:
         _fill(made, average([states[k] for k in (*chosen, candidate)]))
-        value = _metric(made, task)
+        value = _outcome(made, task.validation, task).primary
         if value >= best:
             chosen, best = [*chosen, candidate], value
     _fill(made, average([states[k] for k in chosen]))
@@ -82,7 +82,7 @@ def soup(
         method="soup",
         task_name=task.name,
         task_fingerprint=task.fingerprint,
-        metrics={name: _measured(made, split, task) for name, split in splits.items()},
+        metrics={name: _outcome(made, split, task).with_intervals(made.arguments) for name, split in splits.items()},
         curves=(),
         notes=(note,),
         warning="",
@@ -146,27 +146,5 @@ def _check(run: Tuned, name: str, first: Tuned, first_name: str, task: Task) -> 
         )
 
 
-def _metric(tuned: Tuned, task: Task) -> float:
-    kind, split = kind_of(task.kind), task.validation
-    predicted, targets = tuned.predict(split.inputs).values, split.targets
-    found = task_metrics.values(
-        task.kind,
-        predicted,
-        kind.rows_of(targets),
-        groups=kind.sample_of_row(targets),
-        target_names=task.target_names,
-    )
-    return next(iter(found.values()))
-
-
-def _measured(tuned: Tuned, split: Split, task: Task) -> dict[str, task_metrics.MetricValue]:
-    kind = kind_of(task.kind)
-    return task_metrics.values_with_intervals(
-        task.kind,
-        tuned.predict(split.inputs).values,
-        kind.rows_of(split.targets),
-        groups=kind.sample_of_row(split.targets),
-        target_names=task.target_names,
-        resamples=tuned.arguments.bootstrap_resamples,
-        confidence=tuned.arguments.confidence,
-    )
+def _outcome(tuned: Tuned, split: Split, task: Task) -> Outcome:
+    return Outcome.of(task, split, tuned.predict(split.inputs).values)

@@ -39,10 +39,8 @@ def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
     return head
 
 
-def start_from_posterior(
-    head: nn.Linear, evidence: Evidence, features: np.ndarray, targets: torch.Tensor, loss: TaskLoss
-) -> float:
-    """Set the head to the posterior weights m of the frozen features, and return the factor they were stretched by.
+def posterior_head(evidence: Evidence, features: np.ndarray, targets: Tensor, loss: TaskLoss) -> nn.Linear:
+    """A head at the posterior weights m of frozen features.
 
     m predicts the targets themselves: for regression it is the head, in the units of the loss. For classes fᵀm lies
     near 0 and 1, far too flat for logits, so it is centred and stretched by the factor that the train split likes best.
@@ -55,13 +53,14 @@ def start_from_posterior(
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
     bias = bias - loss.likelihood.middle
     stretch = 1.0 if loss.likelihood.to_values is None else best_stretch(values @ weights.T + bias, targets.cpu(), loss)
+    head = nn.Linear(weights.shape[1], weights.shape[0])
     with torch.no_grad():
         head.weight.copy_(stretch * weights)
         head.bias.copy_(stretch * bias)
-    return stretch
+    return head
 
 
-def best_stretch(outputs: torch.Tensor, targets: torch.Tensor, loss: TaskLoss) -> float:
+def best_stretch(outputs: Tensor, targets: Tensor, loss: TaskLoss) -> float:
     """The factor with the least loss on a grid: the loss is convex in it."""
     grid = np.geomspace(1.0, 64.0, 49)
     return float(min(grid, key=lambda factor: float(loss(factor * outputs, targets).mean())))
@@ -85,10 +84,7 @@ class Network(nn.Module):
         frozen_norm_statistics: bool = False,
     ) -> None:
         super().__init__()
-        if backbone.module is None:
-            raise InputError(
-                f"model={backbone.card.identifier!r} is not a torch module and cannot be tuned; it can be a teacher."
-            )
+        assert backbone.module is not None
         self.body = backbone.module
         self.head = head
         self.extra = method.extra if method.extra is not None else nn.Module()

@@ -176,20 +176,18 @@ def search_rate(run: SingleRun) -> RateChoice:
     The default is left only for a rate whose metric is ahead by more than its standard error: a small validation split
     cannot tell the rates apart, and short runs flatter high ones.
     """
-    loop, arguments, split = run.loop, run.arguments, run.task.validation
+    loop, arguments, names = run.loop, run.arguments, run.task.target_names
     steps = steps_per_rate(loop.steps)
     assert arguments.learning_rate is not None
     shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
-    name = task_metrics.primary(run.task.kind, run.task.target_names)
-    names = run.task.target_names
+    name = task_metrics.primary(run.task.kind, names)
     values, predictions, told = {}, {}, []
     for factor in FACTORS:
         rate = round_rate(factor * arguments.learning_rate)
         with loop.branch([factor * height for height in shape]):
-            predicted, targets, groups = run.evaluator.outcome(loop.network, run.validation, split)
-        if np.isfinite(predicted).all():
-            found = task_metrics.values(run.task.kind, predicted, targets, groups=groups, target_names=names)
-            values[rate], predictions[rate] = found[name], predicted
+            outcome = run.outcome(run.validation, run.task.validation)
+        if np.isfinite(outcome.predicted).all():
+            values[rate], predictions[rate] = outcome.primary, outcome.predicted
         told.append((rate, f"{values[rate]:.4f} at {rate:g}" if rate in values else f"divergence at {rate:g}"))
     tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(text for _, text in sorted(told))}."
     default = round_rate(arguments.learning_rate)
@@ -199,7 +197,12 @@ def search_rate(run: SingleRun) -> RateChoice:
     best = max(values, key=lambda rate: values[rate])  # the default, where it is as good as the best
     if best != default and default in values:
         error = task_metrics.difference_error(
-            run.task.kind, predictions[best], predictions[default], targets, groups=groups, target_names=names
+            run.task.kind,
+            predictions[best],
+            predictions[default],
+            outcome.targets,
+            groups=outcome.groups,
+            target_names=names,
         )
         if values[best] - values[default] <= error:
             return RateChoice(

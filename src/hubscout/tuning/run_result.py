@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.baselines import Verdict
+from hubscout.tuning.baselines import guess_metric, worse_than_guessing
 from hubscout.tuning.batches import MODEL
 from hubscout.tuning.companions import merge_adapters
-from hubscout.tuning.evaluator import details
+from hubscout.tuning.evaluator import Outcome, details
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run
@@ -18,6 +18,7 @@ from hubscout.tuning.tuned import Tuned
 from hubscout.tuning.tuned_folder import save_record
 
 if TYPE_CHECKING:
+    from hubscout.tasks.task_metrics import MetricValue
     from hubscout.tuning.single_run import SingleRun
 
 
@@ -73,35 +74,39 @@ def snapshot(run: SingleRun) -> Tuned:
 
 def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     """The tuned model with its metrics, and with a warning where they are worse than guessing."""
-    loop, network = run.loop, run.loop.network
-    test = run.batches_of(run.task.test, {MODEL: run.model.preprocessing}, augment=False)
-    parts = {"validation": (run.task.validation, run.validation), "test": (run.task.test, test)}
-    outcomes = run.evaluator.outcomes(network, parts)
-    metrics, merged = run.evaluator.measure(outcomes), None
+    loop, network, task = run.loop, run.loop.network, run.task
+    test = run.batches_of(task.test, {MODEL: run.model.preprocessing}, augment=False)
+    parts = {"validation": run.validation, "test": test}
+
+    def measured(network: Network) -> tuple[dict[str, Outcome], dict[str, dict[str, MetricValue]]]:
+        found = {n: run.outcome(part, task.splits[n], network) for n, part in parts.items() if len(task.splits[n])}
+        return found, {name: outcome.with_intervals(run.arguments) for name, outcome in found.items()}
+
+    outcomes, metrics = measured(network)
+    merged = None
     if is_mixture(network.body):
         plain = copy.deepcopy(run.model)
         assert plain.module is not None
         merge(plain.module)
-        outcomes = run.evaluator.outcomes(Network(plain, network.head, network.loss, run.method), parts)
-        merged = run.evaluator.measure(outcomes)
+        outcomes, merged = measured(Network(plain, network.head, network.loss, run.method))
     # What is saved of a mixture is the merged network.
-    verdict = Verdict(run.task)
-    warning = verdict.warning(merged if merged is not None else metrics)
+    guesses = {split: guess_metric(task, split) for split in metrics}
+    warning = worse_than_guessing(task, merged or metrics, guesses)
     if warning:
         run.note(warning)
     tuned = replace(
         tuned,
         metrics=metrics,
         merged_metrics=merged,
-        guess={split: verdict.guess(split) for split in metrics},
+        guess=guesses,
         warning=warning,
         notes=tuple(run.notes),
         seconds=time.perf_counter() - run.began,
     )
-    split = next((name for name in ("test", "validation") if name in outcomes), None)
-    if split is not None and run.accelerator.is_main_process:
-        shown = run.arguments.shown_samples
-        tuned = replace(tuned, evaluation=details(run.task, split, *outcomes[split], shown))
+    if outcomes and run.accelerator.is_main_process:
+        split, found = list(outcomes.items())[-1]
+        told = details(task, split, found.predicted, found.targets, found.groups, run.arguments.shown_samples)
+        tuned = replace(tuned, evaluation=told)
     if run.accelerator.is_main_process:
         probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
         loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)

@@ -44,14 +44,11 @@ class JointAnswers:
 
     def cached(self) -> Tensor:
         """(rows, C) answers for the train split, unaugmented."""
-        return self._as_outputs(self._cached)
+        return as_outputs(self._cached, self.stretch, self.loss)
 
     def live(self, views: Mapping[str, Batch]) -> Tensor:
         """(rows, C) answers for the inputs that the teachers are shown now."""
-        return self._as_outputs(self.panel.live_predictions(views))
-
-    def _as_outputs(self, predictions: Tensor) -> Tensor:
-        return as_outputs(predictions, self.stretch, self.loss)
+        return as_outputs(self.panel.live_predictions(views), self.stretch, self.loss)
 
 
 def as_outputs(predictions: Tensor, stretch: float, loss: TaskLoss) -> Tensor:

@@ -15,9 +15,12 @@ from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.baselines import measure_probes
 from hubscout.tuning.checkpoints import CHECKPOINTS
-from hubscout.tuning.rates import RateChoice
+from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
+from hubscout.tuning.run_result import finish
 from hubscout.tuning.single_run import SingleRun
+from hubscout.tuning.time_budget import fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
@@ -102,7 +105,7 @@ def tune(
             began=began,
         )
         try:
-            tuned = run.execute(resume=not overwrite)
+            tuned = _execute(run, resume=not overwrite)
             break
         except DivergedError as error:
             tried = len(run.restarts)
@@ -112,7 +115,9 @@ def tune(
                 raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
             rate = run.rate
             found = settled.at_rate(rate.learning_rate if rate else None)
-            restarts = (*run.restarts, _restarted(error, found.slower(tried + 1)))
+            lower = found.slower(tried + 1).learning_rate
+            told_so = f"{error.what} The run starts anew with learning_rate={lower:g}, a fifth of what it was."
+            restarts = (*run.restarts, told_so)
             run.clear()
         told(Message("", restarts[-1]))
     if tuned.warning and observer is None:
@@ -120,5 +125,23 @@ def tune(
     return tuned
 
 
-def _restarted(error: DivergedError, slower: TuningArguments) -> str:
-    return f"{error.what} The run starts anew with learning_rate={slower.learning_rate:g}, a fifth of what it was."
+def _execute(run: SingleRun, *, resume: bool) -> Tuned:
+    """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
+    run.begin(resume)
+    asked, loop, state = run.asked, run.loop, run.loop.train_state
+    long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
+    fresh = run.rate is None and state.step == 0
+    searches = fresh and asked.rate_search and len(run.task.validation) > 0 and long_enough
+    probes = searches or run.rate is not None if asked.linear_probe is None else asked.linear_probe
+    if state.step == 0 and probes:
+        measure_probes(run)
+    limit = None
+    if asked.budget is not None and not state.step >= state.length > 0:
+        limit = plan_time(run, float(asked.budget), searches=searches)
+    if searches and (short := steps_per_rate(loop.steps)):
+        run.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
+        run.go_on_at(search_rate(run))
+    if limit is not None:
+        fit_to_time(run, *limit)
+    loop.run()
+    return finish(run)

@@ -51,7 +51,7 @@ class BTuning(Method):
         # what it is for 100 classes with the 100 of the authors' code. 100 for three classes makes tuning diverge.
         default = float(len(preparation.task.target_names))
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
-        self.panel = TeacherPanel.of(preparation)
+        self.panel = TeacherPanel(preparation)
         self.panel.study()
         own, intercept, mixed = preparation.frozen_features.shared(lambda: self._study(preparation))
         scale = 1.0 / target_scale(preparation)

@@ -52,7 +52,7 @@ class LogitDistillation(Method):
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.kd_temperature = arguments.kd_temperature
         self.loss = TaskLoss.of(preparation.task)
-        self.panel = TeacherPanel.of(preparation)
+        self.panel = TeacherPanel(preparation)
         self.panel.study()
         self.answers = self.answers_of(preparation)
         self.cached: Tensor | None = None
