@@ -70,6 +70,22 @@ def test_an_arm_goes_on_where_it_stopped(task: Task, networks: Path, tmp_path: P
     assert {(look.arm, look.rung): look.metric for look in resumed.looks} == seen
 
 
+def test_of_tied_arms_the_one_ahead_so_far_wins_though_the_other_was_looked_at_first(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=32", "width=33&seed=1")
+    race(task, models, out=tmp_path / "whole", learning_rate=0.05, **QUICK)
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "race.jsonl").open()]
+    ahead, behind = next(line for line in lines if line["event"] == "rung" and line["rung"] == 1)["going_on"]
+    seen = next(line for line in lines if line["event"] == "look" and line["rung"] == 2 and line["arm"] == behind)
+    seen |= {"metric": 1.0, "log_likelihoods": [-5.0] * len(seen["log_likelihoods"])}  # often right and never sure
+    kept = [line for line in lines if line.get("rung", 0) < 2 and line["event"] in ("race", "look", "rung")]
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*kept, seen]))
+    found = race(task, models, out=tmp_path / "cut", learning_rate=0.05, **QUICK)
+    assert found.winner.model == ahead["model"]
+
+
 def test_ctrl_c_in_the_middle_of_training_puts_no_arm_out(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "width=8", "stops=true")
     with pytest.raises(InterruptedRunError, match="Run the same command again"):

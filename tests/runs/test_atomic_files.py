@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hubscout.runs.atomic_files import temporary_file, why_not_written, write_atomically
+from hubscout.runs.atomic_files import temporary_file, uninterrupted, why_not_written, write_atomically
 
 
 @pytest.mark.parametrize("content", ["new ä", "new ä".encode(), lambda path: path.write_text("new ä", "utf-8")])
@@ -68,3 +69,24 @@ def test_runs_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_ctrl_c_waits_for_what_is_being_saved() -> None:
+    steps = []
+
+    def save(presses: int) -> None:
+        with uninterrupted():
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            steps.append(presses)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        save(0)
+        for presses in (1, 2):  # the second one does not wait
+            with pytest.raises(KeyboardInterrupt):
+                save(presses)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert steps == [0, 1]

@@ -99,7 +99,9 @@ class Contest:
             if not width:
                 continue
             arms = arms[:width]
-            looks = list(self.climb(arms, rung))
+            # Looks come as they end, and those of an earlier run first: the order so far is that of the arms.
+            places = {arm: place for place, arm in enumerate(arms)}
+            looks = sorted(self.climb(arms, rung), key=lambda look: places[look.arm])
             if not looks:
                 break
             share = rung.steps / self.steps

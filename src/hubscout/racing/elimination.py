@@ -74,7 +74,10 @@ def chances(looks: Sequence[Look], evidence: Mapping[str, float], share: float, 
 def survivors(
     looks: Sequence[Look], evidence: Mapping[str, float], share: float, most: int, seed: int = 0, fewest: int = 1
 ) -> list[Arm]:
-    """The arms that go on, the best first: at most `most`, and after the first `fewest` none without a chance."""
+    """The arms that go on, the best first: at most `most`, and after the first `fewest` none without a chance.
+
+    Of arms that are alike, the one that came first stays ahead.
+    """
     found, chance = scores(looks, evidence), chances(looks, evidence, share, seed)
     order = [place for place in np.argsort(-found, kind="stable") if not looks[place].failure]
     kept = [place for number, place in enumerate(order) if number < fewest or chance[place] >= OUT_BELOW]
@@ -104,7 +107,8 @@ def _posterior(looks: Sequence[Look], evidence: Mapping[str, float]) -> tuple[np
     """
     metric = np.array([np.nan if look.metric is None else look.metric for look in looks])
     likelihood = np.array([np.mean(look.log_likelihoods) if look.log_likelihoods else np.nan for look in looks])
-    seen = (standardised(metric) + standardised(likelihood)) / 2
+    # Between two arms the two can cancel: a tie, in which rounding must not decide but the order so far.
+    seen = np.round((standardised(metric) + standardised(likelihood)) / 2, 6)
     trust = np.ones(len(looks))
     told = np.array([evidence.get(look.arm.model, np.nan) for look in looks])
     known = np.array([not look.failure for look in looks]) & np.isfinite(told)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hubscout.evaluation import Agreement
-    from hubscout.evaluation.pairs import Better
+    from hubscout.evaluation.correlation import Better
     from hubscout.runs.ranking import Ranking
 
 BASELINES = {"params": "params", "flops": "flops"}

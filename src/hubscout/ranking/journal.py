@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.runs.atomic_files import why_not_written
+from hubscout.runs.atomic_files import uninterrupted, why_not_written
 from hubscout.runs.events import Advanced, Event, Observer, Started
 from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
 from hubscout.runs.folder_lock import FolderLock
@@ -124,7 +124,7 @@ class Journal:
         if self.problem is not None:
             return
         try:
-            with step("write"):
+            with uninterrupted(), step("write"):
                 self._write(ranking, self.folder)
         except Exception as error:  # whatever it is, hours of work on other models must not end with it
             self.problem = why_not_written(error)

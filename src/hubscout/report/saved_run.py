@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubscout.errors import RunError
-from hubscout.evaluation.pairs import Better
+from hubscout.evaluation.correlation import Better
 from hubscout.report.view import View
 from hubscout.runs.file_names import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
 from hubscout.runs.race_record import RaceRecord, read_race

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from hubscout.evaluation.pairs import Better
+    from hubscout.evaluation.correlation import Better
     from hubscout.ranking.evaluate_ranking import Evaluation, MetricAgreement
     from hubscout.report.charts.chart import Chart
 

@@ -213,7 +213,7 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = 
         "",
         "## Metrics",
         "",
-        f"With {tuned.arguments.confidence:.0%} bootstrap intervals over samples.",
+        f"With {tuned.arguments.confidence:.0%} intervals over samples.",
         "",
         *_table(tuned),
         "",
