@@ -17,6 +17,7 @@ from hubscout.racing.race_journal import BEST
 from hubscout.runs.race_record import Arm, Look
 
 if TYPE_CHECKING:
+    from hubscout.racing.rungs import Rung
     from hubscout.ranking.task_reference import TaskReference
     from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun
@@ -66,11 +67,7 @@ class Climb:
     """The work of an arm on one rung: a job that any process can do."""
 
     runner: Runner
-    rung: int
-    stable: int
-    """The step up to which the rate is constant, and from which the next rung goes on."""
-    steps: int
-    """Steps with the cool-down."""
+    rung: Rung
     rows: int
     """Held-out samples that are looked at."""
     keep_above: float = -math.inf
@@ -85,18 +82,18 @@ class Climb:
         except InterruptedRunError as error:  # Ctrl-C in the middle of training: the race stops, the arm is not out
             raise KeyboardInterrupt from error
         except Exception as error:  # an arm that diverges, or a model that cannot be trained, is out; the race goes on
-            return failed_look(self.runner.arm, self.rung, self.steps, time.perf_counter() - started, error)
+            return failed_look(self.runner.arm, self.rung, time.perf_counter() - started, error)
 
     def _look(self, started: float) -> Look | None:
         from hubscout.tuning.run_result import snapshot
 
-        run = self.runner.live()
+        run, rung = self.runner.live(), self.rung
         run.loop.deadline = None if self.seconds is None else started + self.seconds
-        run.loop.run(until=self.stable)
-        if run.loop.train_state.step < self.stable:
+        run.loop.run(until=rung.stable)
+        if run.loop.train_state.step < rung.stable:
             return None
         pace = run.loop.seconds_per_step
-        with run.loop.cooled_down(self.steps - self.stable):
+        with run.loop.cooled_down(rung.steps - rung.stable):
             trained = time.perf_counter()
             metric, values = evaluate_arm(run, self.rows)
             judged = time.perf_counter()
@@ -104,8 +101,8 @@ class Climb:
                 snapshot(run).save(self.runner.folder / BEST)
         return Look(
             arm=self.runner.arm,
-            rung=self.rung,
-            steps=self.steps,
+            rung=rung.number,
+            steps=rung.steps,
             metric=metric,
             log_likelihoods=tuple(round(float(value), 4) for value in values),
             seconds=time.perf_counter() - started,
@@ -146,13 +143,13 @@ class Probe:
         return Speed(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step))
 
 
-def failed_look(arm: Arm, rung: int, steps: int, seconds: float, error: Exception) -> Look:
+def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     """What is seen of an arm that could not be trained: why."""
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     return Look(
         arm=arm,
-        rung=rung,
-        steps=steps,
+        rung=rung.number,
+        steps=rung.steps,
         metric=None,
         log_likelihoods=(),
         seconds=seconds,

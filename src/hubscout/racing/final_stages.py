@@ -160,14 +160,8 @@ class FinalStages:
 
     def _look(self, arm: Arm, rung: Rung, teachers: tuple[str, ...]) -> Look:
         contest = self.contest
-        climb = Climb(
-            self._lesson(arm.learning_rate, teachers),
-            rung.number,
-            rung.stable,
-            rung.steps,
-            rung.rows(contest.base.batch_size),
-            keep_above=math.inf,
-        )
+        lesson = self._lesson(arm.learning_rate, teachers)
+        climb = Climb(lesson, rung, rung.rows(contest.base.batch_size), keep_above=math.inf)
         look = self._done(f"lesson-{arm}", climb, arm)
         assert look is not None  # it has no limit of time
         contest.journal.look(look, "lesson")

@@ -36,7 +36,7 @@ USABLE = 0.85
 
 @dataclass(frozen=True)
 class Rung:
-    """Up to `stable` the rate is constant; then it falls until `steps`."""
+    """Up to `stable` the rate is constant, and the next rung goes on from there; then it falls until `steps`."""
 
     number: int
     stable: int

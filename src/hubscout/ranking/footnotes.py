@@ -29,9 +29,7 @@ def title(ranking: Ranking) -> str:
     return f"{task.name}: {task.kind}, {kind.count_targets(len(task.target_names))}, {n:,} training {kind.unit}"
 
 
-def footnotes(
-    ranking: Ranking, names: Mapping[str, str] | None = None, *, without: Collection[str] = ()
-) -> list[str]:
+def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, without: Collection[str] = ()) -> list[str]:
     """What must be said below the table. `names` are what it calls the models, `without` the columns it lacks."""
     called = dict(names or {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -178,8 +179,6 @@ def _run(
     options: Mapping[str, Any],
 ) -> tuple[Trial, dict[str, bytes]]:
     """The trial, and the files of its model: the caller may be another machine."""
-    import time
-
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()

@@ -26,17 +26,10 @@ def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
 
     Random weights times large features miss the numbers by many deviations, and the first steps spoil the backbone.
     """
-    head = nn.Linear(feature_dim, loss.outputs)
-    if loss.likelihood.to_values is None:
-        nn.init.zeros_(head.weight)
-        nn.init.zeros_(head.bias)
-        return head
-    generator = torch.Generator().manual_seed(mixed_seed(seed, 1))
-    bound = feature_dim**-0.5
-    with torch.no_grad():
-        head.weight.uniform_(-bound, bound, generator=generator)
-        head.bias.zero_()
-    return head
+    weight, bound = torch.zeros(loss.outputs, feature_dim), feature_dim**-0.5
+    if loss.likelihood.to_values is not None:
+        weight.uniform_(-bound, bound, generator=torch.Generator().manual_seed(mixed_seed(seed, 1)))
+    return _linear(weight, torch.zeros(loss.outputs))
 
 
 def posterior_head(evidence: Evidence, features: np.ndarray, targets: Tensor, loss: TaskLoss) -> nn.Linear:
@@ -53,10 +46,14 @@ def posterior_head(evidence: Evidence, features: np.ndarray, targets: Tensor, lo
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
     bias = bias - loss.likelihood.middle
     stretch = 1.0 if loss.likelihood.to_values is None else best_stretch(values @ weights.T + bias, targets.cpu(), loss)
-    head = nn.Linear(weights.shape[1], weights.shape[0])
+    return _linear(stretch * weights, stretch * bias)
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    head = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
-        head.weight.copy_(stretch * weights)
-        head.bias.copy_(stretch * bias)
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
     return head
 
 
@@ -64,6 +61,16 @@ def best_stretch(outputs: Tensor, targets: Tensor, loss: TaskLoss) -> float:
     """The factor with the least loss on a grid: the loss is convex in it."""
     grid = np.geomspace(1.0, 64.0, 49)
     return float(min(grid, key=lambda factor: float(loss(factor * outputs, targets).mean())))
+
+
+def head_in_target_units(head: nn.Module, loss: TaskLoss) -> nn.Linear:
+    """A copy of the head that gives regression targets in their own units."""
+    (layer,) = (part for part in head.modules() if isinstance(part, nn.Linear))
+    weight, bias = layer.weight.detach().double().cpu(), layer.bias.detach().double().cpu()
+    if loss.offset is not None and loss.scale is not None:
+        scale = torch.as_tensor(loss.scale)
+        weight, bias = weight * scale[:, None], bias * scale + torch.as_tensor(loss.offset)
+    return _linear(weight, bias)
 
 
 LossParts = dict[str, dict[str, Tensor]]

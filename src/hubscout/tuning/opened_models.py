@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
+from hubscout.hubs.headed_saving import read_description
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.network import head_in_target_units
+from hubscout.tuning.tuned_folder import find_head
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,9 +46,6 @@ def own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
 
     Its outputs are logits, or numbers in the targets' own units.
     """
-    from hubscout.hubs.headed_saving import read_description
-    from hubscout.tuning.tuned_folder import find_head, head_in_target_units
-
     if isinstance(getattr(model, "backbone", None), Backbone):
         same = (tuple(model.target_names), model.kind) == (task.target_names, task.kind)
         return head_in_target_units(model.head, model.loss) if same else None

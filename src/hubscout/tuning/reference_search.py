@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,17 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import InputError, TuningError
+from hubscout.engines import LocalEngine
+from hubscout.errors import DivergedError, InputError, TuningError
 from hubscout.optional import require
+from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.events import Validated
 from hubscout.runs.file_names import REFERENCE, TRIALS
 from hubscout.runs.run_folder import check_folder
+from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.rates import Grid
+from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
 
 if TYPE_CHECKING:
     from hubscout.engines import JobResult
-    from hubscout.ranking.task_reference import TaskReference
     from hubscout.tasks import Task
 
 
@@ -131,9 +136,6 @@ def reference(
     for name in ("learning_rate", "weight_decay"):
         if name in options:
             raise InputError(f"{name} is what the search is over: give grid= instead.")
-    from hubscout.tasks.task_metrics import primary
-    from hubscout.tuning.readable import read_through
-
     folder = Path(out)
     check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
@@ -200,9 +202,6 @@ def _merit(trial: Trial) -> tuple[float, float]:
 
 def _trial(model: str, rate: float, decay: float, sent: TaskReference, options: Mapping[str, Any]) -> Trial:
     """Fine-tune once. Divergence is a result of the hyper-parameters, not a failure of the search."""
-    import time
-
-    from hubscout.errors import DivergedError
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
@@ -225,10 +224,6 @@ def _search_tpe(
     options: Mapping[str, Any],
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
-    from hubscout.engines import LocalEngine
-    from hubscout.ranking.task_reference import TaskReference
-    from hubscout.runs.events import Validated
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     rates = (*grid.learning_rates, *grid.beyond)
     floats = optuna.distributions.FloatDistribution
