@@ -68,8 +68,8 @@ class Contest:
 
     def __post_init__(self) -> None:
         restore(self.folder / RACE_WINNER)
-        self.journal = RaceJournal(self.folder, self.clock, self.observer)
-        contenders = self.journal.resume(self._identity(), self.ranking.identifiers, self.deploy) or self._start()
+        self.journal = RaceJournal(self.folder, self.clock, self.observer, self.deploy)
+        contenders = self.journal.resume(self._identity(), self.ranking.identifiers) or self._start()
         self.steps, self.widths = contenders.steps, contenders.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
         self.arms = self._arms(contenders)
@@ -257,7 +257,7 @@ class Contest:
     def _keep(self, look: Look, fold: int | None) -> None:
         """Write a look down at once; the best so far becomes the model that can be used."""
         if fold is not None:
-            self.journal.look(look, "fold", fold)
+            self.journal.look(look, "fold", fold=fold)
             return
         before = [one.metric for one in self.journal.looks if one.rung >= look.rung and one.metric is not None]
         self.journal.look(look)

@@ -121,12 +121,29 @@ class Race:
         return text + "."
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:
-        """Who teaches the model to deploy: the winner and those that are tied with it, at most so many."""
+        """Who teaches the model to deploy: the winner and those that are tied with it.
+
+        Args:
+            deploy: the model to deploy, which does not teach itself.
+            most: how many there are at most.
+
+        Returns:
+            Identifiers, the best first.
+
+        """
         tied = [one.model for one in self.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE]
         return [model for model in tied if model != deploy][:most]
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page; it loads nothing and opens from a file."""
+        """Write one self-contained HTML page; it loads nothing and opens from a file.
+
+        Args:
+            path: the page.
+
+        Returns:
+            The path.
+
+        """
         tuned = {"winner": self.tuned, "deployed": self.deployed}
         runs = [
             tuning_run(name, one.tuning_record(), one.curves)
@@ -158,6 +175,9 @@ class Race:
 
     def record(self) -> dict[str, Any]:
         """Everything but the network, as plain values."""
+        deployed = None
+        if (one := self.deployed) is not None:
+            deployed = {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}
         return {
             "task": self.task_name,
             "metric": self.metric,
@@ -166,15 +186,9 @@ class Race:
             "seconds": dict(self.seconds),
             "notes": list(self.notes),
             "tuned": self.tuned.metrics_record() if self.tuned is not None else None,
-            "deployed": self._deployed(),
+            "deployed": deployed,
             "answer": self.answer,
         }
-
-    def _deployed(self) -> dict[str, Any] | None:
-        if self.deployed is None:
-            return None
-        one = self.deployed
-        return {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}
 
     def __rich__(self) -> Table:
         return self.table()

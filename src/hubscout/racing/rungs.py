@@ -85,21 +85,17 @@ def work(widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> float:
     >>> work((34, 17, 12), rungs_of(300, 0.2), 300)
     2293.0
     """
-    total, before = float(rungs[-1].steps) if rungs and widths[0] else 0.0, 0
-    for rung, width in zip(rungs, widths, strict=False):
-        if width:
-            total += width * (rung.steps - before)
-            before = rung.stable
-    return total + steps - before
+    in_rungs, end = work_after(widths, rungs, steps)
+    return in_rungs + end + (rungs[-1].steps if rungs and widths[0] else 0)
 
 
-def work_after(widths: Sequence[int], rungs: Sequence[Rung], steps: int, number: int) -> tuple[float, int]:
+def work_after(widths: Sequence[int], rungs: Sequence[Rung], steps: int, number: int = -1) -> tuple[float, int]:
     """Steps of the rungs after one, and of the winner's end after the last of them.
 
     >>> work_after((34, 17, 12), rungs_of(300, 0.2), 300, 1)
     (900.0, 211)
     """
-    total, before = 0.0, rungs[number].stable
+    total, before = 0.0, rungs[number].stable if number >= 0 else 0
     for rung, width in list(zip(rungs, widths, strict=False))[number + 1 :]:
         if width:
             total += width * (rung.steps - before)
@@ -134,7 +130,7 @@ class Time:
     def allows(self, models: Sequence[str], widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> bool:
         """Whether a race of these models fits."""
         mean = sum(self.per_step[model] for model in models) / len(models)
-        end = steps - max((rung.stable for rung, width in zip(rungs, widths, strict=False) if width), default=0)
+        _, end = work_after(widths, rungs, steps)
         in_rungs = (work(widths, rungs, steps) - end) * mean + sum(widths) * self.per_look
         return in_rungs / self.side_by_side + (end + (self.ends - 1) * steps) * mean <= USABLE * self.seconds
 

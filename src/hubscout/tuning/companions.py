@@ -115,19 +115,18 @@ def freeze(body: nn.Module, upto: str) -> int:
     else:
         inside = [place for place, name in enumerate(parameters) if name == upto or name.startswith(f"{upto}.")]
         if not inside:
-            raise InputError(_unknown(body, upto))
+            names = [name for name, module in body.named_modules() if name and any(True for _ in module.parameters())]
+            near = difflib.get_close_matches(upto, names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            top = ", ".join(name for name in names if "." not in name)
+            raise InputError(
+                f"freeze={upto!r}: the model has no such layer with parameters.{hint} Allowed are 'all' and layers: "
+                f"{top}, …"
+            )
         frozen = list(parameters)[: inside[-1] + 1]
     for name in frozen:
         parameters[name].requires_grad_(False)
     return sum(parameters[name].numel() for name in frozen)
-
-
-def _unknown(body: nn.Module, upto: str) -> str:
-    names = [name for name, module in body.named_modules() if name and any(True for _ in module.parameters())]
-    near = difflib.get_close_matches(upto, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    top = ", ".join(name for name in names if "." not in name)
-    return f"freeze={upto!r}: the model has no such layer with parameters.{hint} Allowed are 'all' and layers: {top}, …"
 
 
 def add_adapters(body: nn.Module, rank: int, *, without: set[str]) -> int:

@@ -129,10 +129,34 @@ def compare(
 ) -> Comparison:
     """Tune by each method with each seed and the same arguments.
 
-    Every finished run is a line of `out`/trials.jsonl at once, and its model with its curves is in `out`/METHOD-SEED/,
-    as `Tuned.save` writes it; the same call goes on where it stopped. `resume` refuses to start where there is no such
-    run, `overwrite` starts anew. A method that cannot run here (Zoo-Tuning over
-    several architectures, say) is named with its reason.
+    A method that cannot run here (Zoo-Tuning over several architectures, say) is named with its reason.
+
+    Args:
+        task: chosen on `validation`, reported on `test`.
+        model: the model to tune, as for `tune`.
+        teachers: models to learn from, as for `tune`.
+        methods: names of methods.
+        seeds: each method runs once with each.
+        out: a folder: `trials.jsonl` gets a line for each finished run, METHOD-SEED/ its model with its curves. The
+            same call goes on where it stopped.
+        resume: refuse to start where `out` holds no runs to go on with.
+        overwrite: start anew, and replace the runs that `out` holds.
+        skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
+        engine: where the runs are made: "local" or "ray".
+        engine_options: for the engine, such as `address`.
+        options: fields of `TuningArguments`, and `observer`, which hears of each run's progress.
+
+    Returns:
+        The trials, with their `table()`.
+
+    Raises:
+        InputError: no method or no seed was given.
+        RunError: `out` holds runs of another comparison.
+        TuningError: no method could run.
+
+    Example:
+        `compare(task, model, teachers=ranking.top(3), methods=("fine-tune", "b-tuning"), epochs=5).table()`
+
     """
     if not seeds or not methods:
         raise InputError("compare needs at least one method and one seed.")

@@ -144,10 +144,9 @@ class Network(nn.Module):
         super().train(mode)
         if mode:
             for module in self.body.modules():
-                parameters = list(module.parameters(recurse=False))
-                if not _keeps_statistics(module):
-                    continue
-                if self.frozen_norm_statistics or (parameters and not any(p.requires_grad for p in parameters)):
+                trained = [parameter.requires_grad for parameter in module.parameters(recurse=False)]
+                keeps_statistics = getattr(module, "running_mean", None) is not None
+                if keeps_statistics and (self.frozen_norm_statistics or (trained and not any(trained))):
                     module.eval()
         return self
 
@@ -156,10 +155,6 @@ class Network(nn.Module):
         yield from self.head.parameters()
         yield from self.extra.parameters()
         yield from self.method.new_parameters(self.body)
-
-
-def _keeps_statistics(module: nn.Module) -> bool:
-    return getattr(module, "running_mean", None) is not None
 
 
 def has_batch_norm(module: nn.Module) -> bool:

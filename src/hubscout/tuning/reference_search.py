@@ -127,8 +127,20 @@ def reference(
         overwrite: start anew, and replace the trials that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
         engine: where the trials run; `tpe` runs one after the other.
+        engine_options: for the engine, such as `address`.
         observer: hears of each run's progress.
         options: fields of `TuningArguments` that all trials share.
+
+    Returns:
+        The trials, and of each model the best.
+
+    Raises:
+        InputError: an unknown search, or what is searched over among the options.
+        RunError: `out` holds trials of another search.
+        TuningError: no trial finished.
+
+    Example:
+        `reference(task, ["timm/resnet18.a1_in1k"], out="reference/", epochs=5).to_mapping()`
 
     """
     if search not in ("grid", "tpe"):

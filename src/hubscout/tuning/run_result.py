@@ -105,8 +105,7 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     )
     if outcomes and run.accelerator.is_main_process:
         split, found = list(outcomes.items())[-1]
-        told = details(task, split, found.predicted, found.targets, found.groups, run.arguments.shown_samples)
-        tuned = replace(tuned, evaluation=told)
+        tuned = replace(tuned, evaluation=details(found, split, run.arguments.shown_samples))
     if run.accelerator.is_main_process:
         probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
         loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)

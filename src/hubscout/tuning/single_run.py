@@ -16,7 +16,6 @@ import torch
 from hubscout.errors import InputError
 from hubscout.features.model_opening import downloads_told
 from hubscout.hubs import Backbone
-from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.file_names import CURVES
@@ -37,14 +36,7 @@ from hubscout.tuning.losses import Rows, TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import Network, check_batches, check_width, new_head, posterior_head, silence_unused
-from hubscout.tuning.opened_models import (
-    feature_width,
-    fingerprint,
-    open_model,
-    open_model_to_tune,
-    own_head,
-    same_model,
-)
+from hubscout.tuning.opened_models import feature_width, fingerprint, open_model_to_tune, open_teacher
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
 from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.readable import find_unreadable, without
@@ -97,15 +89,9 @@ class SingleRun:
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
-            self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
-        self.teacher_heads = [own_head(t, b, task) for t, b in zip(teachers, self.teachers, strict=False)]
-        for role, backbone in (("model", self.model), *(("teacher", teacher) for teacher in self.teachers)):
-            check_modality(backbone.card, task.modality, called=f"The {role} {backbone.card.identifier!r}")
-        if self.model.module is None:
-            raise InputError(
-                f"model={self.model.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
-            )
-        if any(same_model(teacher, self.model) for teacher in self.teachers):
+            opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
+        self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
+        if any(fingerprint(teacher) == fingerprint(self.model) for teacher in self.teachers):
             self.note(f"The model {self.model.card.identifier} is among its own teachers.")
         if note is not None:
             self.note(note)

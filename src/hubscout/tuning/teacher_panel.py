@@ -17,12 +17,21 @@ if TYPE_CHECKING:
 
 
 def mixing_weights(posteriors: Sequence[Evidence], rule: str, temperature: float = 0.1) -> np.ndarray:
-    """How much each teacher counts for each target: (K, C), columns that sum to one.
+    """How much each teacher counts for each target.
 
     `softmax`: π_k = softmax(LogME_k / temperature), the paper's, the same for all targets. `bayes-factor`: per target,
     the posterior probability of each teacher under equal priors, softmax(n · log evidence per sample): with much data
     each target listens to the one teacher that explains it best. `uniform`: all teachers alike. `precision` has no
     fixed weights: see `precision_weights`.
+
+    Args:
+        posteriors: of each of the K teachers.
+        rule: `softmax`, `bayes-factor` or `uniform`.
+        temperature: of the softmax.
+
+    Returns:
+        (K, C) weights, columns that sum to one.
+
     """
     if rule == "uniform":
         exponents = np.zeros((len(posteriors), len(posteriors[0].weights)))

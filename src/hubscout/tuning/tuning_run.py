@@ -66,8 +66,9 @@ def tune(
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
-    A model that is worse than guessing (the mean, the most frequent class) has a `warning`, which is also a Python
-    warning where no observer hears of it.
+    Returns:
+        The tuned model. One that is worse than guessing (the mean, the most frequent class) has a `warning`, which is
+        also a Python warning where no observer hears of it.
 
     Raises:
         InputError: arguments that do not go together, a method without its teachers.
@@ -75,6 +76,9 @@ def tune(
         DivergedError: the loss became NaN or far larger than that of the null model, at the first learning rate and
             at all lower ones that `restarts` allows; the last good checkpoint is kept.
         CheckpointError: `out` holds a checkpoint of another run.
+
+    Example:
+        `tune("flowers/", "timm/resnet18.a1_in1k", teachers=ranking.top(3), epochs=10, out="my-model")`
 
     """
     began = time.perf_counter()

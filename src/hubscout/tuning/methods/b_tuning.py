@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.hubs import Backbone, Batch
-from hubscout.tasks.kinds import kind_of
+from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.teacher_panel import TeacherPanel
 
@@ -105,8 +105,5 @@ def b_tuning_loss(features: Tensor, target_weights: Tensor, teacher_predictions:
 
 def target_scale(preparation: Preparation) -> np.ndarray:
     """The standard deviation of each regression column on the train split; ones for classes."""
-    task = preparation.task
-    if not kind_of(task.kind).is_real_valued:
-        return np.ones(len(task.target_names))
-    deviation = np.asarray(task.train.targets, dtype=np.float64).std(axis=0)
-    return np.where(deviation > 0, deviation, 1.0)
+    scale = TaskLoss.of(preparation.task).scale
+    return np.ones(len(preparation.task.target_names)) if scale is None else scale

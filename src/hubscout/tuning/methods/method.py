@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from hubscout.tuning.frozen_features import FrozenFeatures
 
 
+def _no_views(*arguments: Any) -> Tensor:
+    raise NotImplementedError("There are no batches to make views of.")
+
+
 @dataclass(frozen=True)
 class Preparation:
     """What a method may look at before the first step."""
@@ -33,19 +37,12 @@ class Preparation:
     """Frozen features and posteriors of models on the train split, computed once and shared."""
     teacher_heads: Sequence[nn.Linear | None] = ()
     """The head of each teacher that was tuned for the task's targets; None for the others."""
-    of_views: Callable[[Mapping[str, Backbone], Callable[[Mapping[str, Batch]], Tensor]], Tensor] | None = None
-    """(views · rows, C): what a function of the teachers' inputs gives for each of the `teacher_views` views."""
+    answers_of_views: Callable[[Mapping[str, Backbone], Callable[[Mapping[str, Batch]], Tensor]], Tensor] = _no_views
+    """(views · rows, C): what teachers say, by a function of their inputs, of each of the `teacher_views` views."""
 
     def __post_init__(self) -> None:
         if not self.teacher_heads:
             object.__setattr__(self, "teacher_heads", (None,) * len(self.teachers))
-
-    def answers_of_views(
-        self, teachers: Mapping[str, Backbone], answer: Callable[[Mapping[str, Batch]], Tensor]
-    ) -> Tensor:
-        """(views · rows, C): what teachers say of each of the `teacher_views` views of each sample."""
-        assert self.of_views is not None
-        return self.of_views(teachers, answer)
 
 
 class Method:
