@@ -24,7 +24,7 @@ FEW = 10
 """A class with fewer samples in train is pointed out."""
 MOST_SHOWN = 60
 """Groups of samples that a finding keeps."""
-CHECKS = (
+CHECKS: tuple[str, ...] = (
     "unreadable",
     "empty",
     "duplicates",

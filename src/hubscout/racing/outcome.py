@@ -52,27 +52,21 @@ class Race:
     @property
     def order(self) -> tuple[Contestant, ...]:
         """All models, the best first: by the rung that they reached, then by their score there, then by evidence."""
-        evidence = self.evidence
         places = {row.identifier: row.rank for row in self.ranking}
         best: dict[str, tuple[tuple[float, ...], Look]] = {}
-        final: dict[Arm, float] = {}
+        p_best: dict[str, float] = {}
         last = max((look.rung for look in self.looks), default=-1)
         for rung in sorted({look.rung for look in self.looks}):
             looks = [look for look in self.looks if look.rung == rung]
-            found = scores(looks, evidence)
-            if rung == last:
-                final = dict(
-                    zip((look.arm for look in looks), chances(looks, evidence, self.shares[rung]), strict=True)
-                )
-            for look, score in zip(looks, found, strict=True):
+            for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
+            if rung == last and len(self._tried) > 1:  # one alone was compared with nothing
+                for look, chance in zip(looks, chances(looks, self.evidence, self.shares[rung]), strict=True):
+                    p_best[look.arm.model] = p_best.get(look.arm.model, 0.0) + float(chance)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
         raced = sorted(best, key=lambda model: (model != self.winner.model, *(-part for part in best[model][0])))
-        p_best: dict[str, float] = {}
-        for arm, chance in final.items() if len(self._tried) > 1 else ():  # one alone was compared with nothing
-            p_best[arm.model] = p_best.get(arm.model, 0.0) + float(chance)
         contestants = []
         for number, model in enumerate([*raced, *rest], start=1):
             seen = best[model][1] if model in best else None
@@ -112,12 +106,12 @@ class Race:
         if tied:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
         if self.tuned is not None and self.tuned.metrics:
-            split = "test" if "test" in self.tuned.metrics else next(iter(self.tuned.metrics))
+            split = _told_split(self.tuned)
             text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
         if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
-            split = "test" if "test" in self.deployed.metrics else next(iter(self.deployed.metrics))
             target, *teachers = short_names([self.deployed.model, *self.deployed.teachers])
-            text += f"; {target}, taught by {listing(teachers)}, has {self.deployed.metric(split)}"
+            told = self.deployed.metric(_told_split(self.deployed))
+            text += f"; {target}, taught by {listing(teachers)}, has {told}"
         return text + "."
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:
@@ -144,12 +138,8 @@ class Race:
             The path.
 
         """
-        tuned = {"winner": self.tuned, "deployed": self.deployed}
-        runs = [
-            tuning_run(name, one.tuning_record(), one.curves)
-            for name, one in tuned.items()
-            if one is not None and not (name == "deployed" and one is self.tuned)
-        ]
+        tuned = {"winner": self.tuned, "deployed": self.deployed if self.deployed is not self.tuned else None}
+        runs = [tuning_run(name, one.tuning_record(), one.curves) for name, one in tuned.items() if one is not None]
         outcome = replace(self.told, order=self.order, seconds=self.seconds, notes=self.notes, answer=self.answer)
         return call("write_report", call("Run", ranking=self.ranking, race=outcome, tuning=tuple(runs)), path)
 
@@ -201,3 +191,7 @@ class Race:
         text = io.StringIO()
         Console(file=text, width=120, color_system=None).print(self.table())
         return text.getvalue() + self.answer
+
+
+def _told_split(tuned: Tuned) -> str:
+    return "test" if "test" in tuned.metrics else next(iter(tuned.metrics))
