@@ -63,7 +63,8 @@ def test_every_fault_is_found_by_name(folder: Path) -> None:
     assert "'daisy'" in found["imbalance"].words
     assert "1 .docx" in found["endings"].words
     assert found["endings"].groups[0][0].remark == "is .jpg"
-    assert "\n" not in repr(found)
+    counts = "unreadable (1), duplicates (4), conflicts (2), near-duplicates (2), few-samples (1), imbalance (1)"
+    assert repr(found) == f"DataCheck({found.task!r}: {counts}, endings (2))"
     assert "005.png" in str(found)
     assert len(found.to_frame()) == 1 + 4 + 2 + 2 + 1
 

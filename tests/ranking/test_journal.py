@@ -17,7 +17,7 @@ import pytest
 from hubscout.errors import InterruptedRunError, RunError
 from hubscout.ranking import Ranking, rank
 from hubscout.runs.events import Event, Started
-from hubscout.runs.file_names import RANKING, SCORES
+from hubscout.runs.run_folder import RANKING, SCORES
 from hubscout.tasks import Task
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from tuning_networks import make_task, perceptron, weights_of
 
+from hubscout.runs.evaluation_record import conclusion
 from hubscout.runs.events import Validated
-from hubscout.runs.tuning_conclusion import conclusion
 from hubscout.tuning import tune
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}

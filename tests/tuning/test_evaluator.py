@@ -9,7 +9,7 @@ import pytest
 from tuning_networks import image_task, images, make_task, perceptron
 
 from hubscout.runs.evaluation_record import Confusion, read_evaluation
-from hubscout.runs.file_names import EVALUATION
+from hubscout.runs.run_folder import EVALUATION
 from hubscout.tasks import Split, Task, task_metrics
 from hubscout.tuning import tune
 from hubscout.tuning.evaluator import MOST_MISTAKES, MOST_PAIRS, Outcome, details
@@ -101,7 +101,7 @@ def test_a_label_that_contradicts_a_sure_prediction_is_suspected():
     wrong[7] = (truth[7] + 1) % 3
     found = details(Outcome(task, predicted, wrong, None), "test", 8)
     assert [sample.row for sample in found.suspects] == [7]
-    assert found.suspects[0].remark == f"probably {task.target_names[truth[7]]}"
+    assert found.suspects[0].remark == f"predicted {task.target_names[truth[7]]}"
     assert found.suspected == 1
     assert not found.worst  # no sample is shown twice
 

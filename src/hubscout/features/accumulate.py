@@ -47,7 +47,7 @@ class BlockAccumulator:
         self, features: np.ndarray, targets: np.ndarray, blocks: np.ndarray, kept: np.ndarray | None = None
     ) -> None:
         """Add rows; `blocks` has the block of each, `kept` its sample where the row stays, and -1 where it does not."""
-        from hubscout.evidence.kept_rows import KeptRows
+        from hubscout.evidence.statistics import KeptRows
 
         if kept is not None and (stays := kept >= 0).any():
             self._statistics.kept.append(KeptRows(features[stays], targets[stays], kept[stays]))

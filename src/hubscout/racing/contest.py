@@ -30,8 +30,8 @@ from hubscout.racing.rungs import (
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Observer
-from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import plain
+from hubscout.runs.run_folder import RACE_WINNER
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.rates import rates_of
 from hubscout.tuning.trials import trial_job
@@ -81,7 +81,7 @@ class Contest:
     @cached_property
     def base(self) -> TuningArguments:
         """What all arms have in common."""
-        return self.asked.replace(steps=self.steps).settled(self.task.modality, self.task.kind)
+        return self.asked.replace(steps=self.steps, epochs=None).settled(self.task.modality, self.task.kind)
 
     @cached_property
     def reference(self) -> TaskReference:
@@ -179,7 +179,7 @@ class Contest:
     @property
     def longest(self) -> int:
         """Steps of a run as they were asked for; a short budget means fewer."""
-        return self.asked.steps or self.asked.epochs * math.ceil(len(self.task.train) / self.asked.batch_size)
+        return self.asked.length(math.ceil(len(self.task.train) / self.asked.batch_size))
 
     def _time(self) -> Time | None:
         if self.clock.left is None:

@@ -15,10 +15,10 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.racing.rungs import Clock, Field, Rung
 from hubscout.runs.events import Observer, Raced
-from hubscout.runs.file_names import RACE, RACE_LINES
-from hubscout.runs.json_files import append_line, read_lines
-from hubscout.runs.model_names import short_names
+from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
+from hubscout.runs.run_folder import RACE, RACE_LINES
+from hubscout.runs.texts import short_names
 
 _PARTS = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}
 """Event → the part of the race that its line tells the time of."""

@@ -14,9 +14,12 @@ from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
+from hubscout.features.backend import check_acceleration
+from hubscout.features.precision import pick_device
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
+from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
@@ -26,12 +29,12 @@ from hubscout.racing.race_journal import WORKING, clear, drop_checkpoints, evide
 from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
+from hubscout.ranking.rank_models import check_choices
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
-from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
-from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.race_record import write_race
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.ranking import check_limits
+from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 from hubscout.tasks import Task, open_task
 from hubscout.tuning import TuningArguments
 from hubscout.tuning.readable import read_through
@@ -44,6 +47,8 @@ SETTINGS = {
     "keep_checkpoints": 1,
 }
 """Of every arm: a rate that stays constant can be prolonged; short runs do better with the norms' own statistics."""
+TRACES = (RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}")
+"""Files that a race leaves from its first result on."""
 EVIDENCE_SHARE = 0.25
 """Of the budget, at most: a ranking that would take longer goes by growing subsets."""
 
@@ -123,9 +128,10 @@ def race(
     if folds < 1:
         raise InputError(f"folds must be at least 1, not {folds}.")
     clock = Clock(None if budget is None else parse_seconds(budget))
-    check_folder(out, RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
-    # Before anything runs: a wrong name is said at once.
-    arguments = TuningArguments.of(**{**SETTINGS, **options, "device": device, "seed": seed})
+    check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
+    arguments = arguments_of(options, device, seed)
+    check_wishes(engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
+    check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     opened = open_task(task)
     if deploy is not None:
         _check_deployable(deploy, opened)
@@ -247,3 +253,20 @@ def _check_deployable(model: str, task: Task) -> None:
     check_modality(backbone.card, task.modality, called=f"The model to deploy {model!r}")
     if backbone.module is None:
         raise InputError(f"deploy={model!r} is not a torch module and cannot be tuned.")
+
+
+def check_wishes(
+    engine: str | Engine, engine_options: Mapping[str, Any] | None, *, device: str, accelerate: str, deploy: str | None
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    check_choices((), engine=engine, engine_options=engine_options)
+    check_acceleration(accelerate)
+    if engine == "local":
+        pick_device(device)
+    if deploy is not None:
+        check_identifier(deploy)
+
+
+def arguments_of(options: Mapping[str, Any], device: str, seed: int) -> TuningArguments:
+    """What the arms have in common, with the settings of a race; a wrong name or value is an error."""
+    return TuningArguments.of(**{**SETTINGS, **options, "device": device, "seed": seed})

@@ -215,7 +215,7 @@ def _without_cached(observer: Observer) -> Observer:
 def _score(
     extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], LayerEvidence | None]:
-    from hubscout.evidence.evidence_table import caveats
+    from hubscout.evidence.evidence import caveats
     from hubscout.metrics import lookup, score, score_parts
 
     layers: tuple[LayerScore, ...] = ()

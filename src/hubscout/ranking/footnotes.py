@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
 from hubscout.features.backend import ONNXRUNTIME
-from hubscout.runs.explained import NOTHING_EXPLAINED, failed_words
-from hubscout.runs.model_names import listing
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
+from hubscout.runs.texts import listing
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:

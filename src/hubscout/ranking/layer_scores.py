@@ -15,7 +15,7 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence, Statistics
-    from hubscout.evidence.kept_rows import KeptRows
+    from hubscout.evidence.statistics import KeptRows
     from hubscout.features import Extraction
     from hubscout.tasks import Task
 
@@ -67,7 +67,7 @@ def layer_evidence(
     in place of a D×D one, and no digits are lost to sums of squares when the labels are fitted without residue.
     """
     from hubscout.evidence import logme, maximize_evidence
-    from hubscout.evidence.kept_rows import KeptRows
+    from hubscout.evidence.statistics import KeptRows
 
     n = sum(extraction.n for extraction in extractions)
     if n <= FEW_ROWS and all(_kept(extraction, layer) for extraction in extractions):

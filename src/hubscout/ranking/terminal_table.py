@@ -15,10 +15,17 @@ from rich.text import Text
 
 from hubscout.credentials import strip_credentials
 from hubscout.ranking.footnotes import footnotes, title
-from hubscout.runs.model_names import listing, short_names, shorten
-from hubscout.runs.profile_table import profile_renderables
+from hubscout.runs.profiler import profile_renderables
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
+from hubscout.runs.texts import (
+    human_count,
+    human_probability,
+    human_seconds,
+    latency_text,
+    listing,
+    short_names,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

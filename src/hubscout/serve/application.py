@@ -9,8 +9,8 @@
 | `GET /api/events/NAME` | server-sent events: `line` (`{"file", "line"}`) for every line of `events.jsonl` or |
 |  | `metrics.jsonl`, old ones first; `reset` where the run began anew; `end` (`{"state"}`) when it is over |
 | `POST /api/runs` | start: JSON `{"name", "data", "models": […]}`, and if wanted `command` (`rank`, `race`, `tune`), |
-|  | `label`, `text`, `image`, `limit`, `metrics`, `budget`, `epochs`, as for the command line; `teachers` is the |
-|  | name of a run with a ranking; 201 with the summary |
+|  | `label`, `text`, `image`, `limit`, `metrics`, `budget`, `deploy`, `method`, `learning_rate`, `epochs`, as for |
+|  | the command line; `teachers` is the name of a run with a ranking; 201 with the summary |
 | `POST /api/stop/NAME` | interrupt a run that was started here, as Ctrl-C does; `{"force": true}` kills it |
 
 Errors are `{"error": …}` with status 401 (token), 403 (not from our page), 404 (no such run), 422 (bad request).
@@ -29,14 +29,14 @@ from starlette.exceptions import HTTPException
 
 from hubscout import __version__
 from hubscout.errors import HubscoutError, InputError
-from hubscout.serve.pages.compare import compare_page, table_page
-from hubscout.serve.pages.page_frame import address, assets, login_page, message_page
-from hubscout.serve.pages.run_list import listing_page, rows
-from hubscout.serve.pages.start import start_page
+from hubscout.report.page import policy as report_policy
+from hubscout.serve.compare import compare_page, table_page
+from hubscout.serve.pages import address, assets, listing_page, login_page, message_page, rows
 from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
 from hubscout.serve.security import Guard, Protect, Scope
 from hubscout.serve.served_folder import NotHereError
-from hubscout.serve.site import Site, report_policy
+from hubscout.serve.server import Site
+from hubscout.serve.start import start_page
 from hubscout.serve.starting import Request as Wanted
 from hubscout.serve.streams import lines_stream, panel_stream, strict_json
 
@@ -153,7 +153,8 @@ def _add_pages(app: FastAPI, site: Site) -> None:
 
     @app.get("/report/{name:path}")
     def show_report(name: str) -> Response:
-        return HTMLResponse(library.report(name), headers={"Content-Security-Policy": report_policy()})
+        policy = f"{report_policy()}; frame-ancestors 'none'"
+        return HTMLResponse(library.report(name), headers={"Content-Security-Policy": policy})
 
     @app.get("/live/{name:path}")
     def watch_run(name: str) -> Response:

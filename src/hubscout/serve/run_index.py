@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from hubscout.errors import HubscoutError, RunError
 from hubscout.report import Run, open_run, render
-from hubscout.serve.served_folder import DEEPEST, Folder, NotHereError, links_in, real_files
-from hubscout.serve.summary import Summary, is_run, summarise
+from hubscout.serve.served_folder import DEEPEST, Folder, NotHereError, is_run, links_in, real_files
+from hubscout.serve.summary import Summary, summarise
 
 T = TypeVar("T")
 MOST_RUNS = 5000
@@ -79,10 +79,8 @@ class RunIndex:
             if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                 continue
             path = Path(entry.path)
-            try:
-                self.folder.find(self.folder.name_of(path))
-            except NotHereError:
-                continue  # a name that cannot be asked for, such as one with a backslash
+            if not self.folder.holds(path):
+                continue
             if is_run(path):
                 yield path
             elif deeper > 0:

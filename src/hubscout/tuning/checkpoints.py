@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hubscout.errors import CheckpointError, TuningError
-from hubscout.runs.atomic_files import temporary_file, why_not_written
+from hubscout.runs.files import temporary_file, why_not_written
 
 
 @dataclass

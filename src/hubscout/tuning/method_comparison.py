@@ -14,10 +14,10 @@ import numpy as np
 
 from hubscout.errors import InputError, TuningError
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.file_names import TRIALS
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
+from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
 
@@ -207,7 +207,7 @@ def _run(
 
     started = time.perf_counter()
     settings = {"bootstrap_resamples": 1, "progress": False, **options, "seed": seed}
-    tuned = tune(sent.open(), model, teachers, method, **settings)
+    tuned = tune(sent.open(), model, teachers if METHODS[method].uses_teachers else (), method, **settings)
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}

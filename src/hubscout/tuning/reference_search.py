@@ -20,11 +20,11 @@ from hubscout.engines import LocalEngine
 from hubscout.errors import DivergedError, InputError, TuningError
 from hubscout.optional import require
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.events import Validated
-from hubscout.runs.file_names import REFERENCE, TRIALS
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.files import write_atomically
+from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
 from hubscout.tasks.task_metrics import primary
+from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
@@ -143,13 +143,8 @@ def reference(
         `reference(task, ["timm/resnet18.a1_in1k"], out="reference/", epochs=5).to_mapping()`
 
     """
-    if search not in ("grid", "tpe"):
-        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
-    for name in ("learning_rate", "weight_decay"):
-        if name in options:
-            raise InputError(f"{name} is what the search is over: give grid= instead.")
     folder = Path(out)
-    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
+    check_choices(search, folder, options, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
     if overwrite:
         (folder / TRIALS).unlink(missing_ok=True)
@@ -173,6 +168,19 @@ def reference(
         raise TuningError("No trial finished: " + "; ".join(f"{m}: {why}" for m, why in result.failures.items()))
     result.save(folder / REFERENCE)
     return result
+
+
+def check_choices(
+    search: str, folder: Path, options: Mapping[str, Any], *, resume: bool = False, overwrite: bool = False
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    if search not in ("grid", "tpe"):
+        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
+    for name in ("learning_rate", "weight_decay"):
+        if name in options:
+            raise InputError(f"{name} is what the search is over: give grid= instead.")
+    TuningArguments.of(**{name: value for name, value in options.items() if name not in ("cache", "observer")})
+    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
 
 
 def _search_grid(

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hubscout.errors import InputError
 from hubscout.features.model_opening import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.file_names import CURVES
+from hubscout.runs.run_folder import CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
@@ -77,8 +76,6 @@ class SingleRun:
         self.began = began if began is not None else time.perf_counter()
         self.method: Method = METHODS[method]()
         check_trainable(task)
-        if self.method.uses_teachers and not teachers:
-            raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
         self.asked, self.restarts = arguments, tuple(restarts)
         self._take_rate(rate)
         self.folder = out
@@ -154,7 +151,7 @@ class SingleRun:
             train,
             rows,
             plan,
-            arguments.steps or arguments.epochs * plan.batches_per_epoch,
+            arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
             (lambda: self.outcome(self.validation, self.task.validation).values()) if judged else None,

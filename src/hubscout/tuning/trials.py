@@ -14,9 +14,8 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult, open_engine, report
 from hubscout.errors import RunError
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.events import Message, Validated
-from hubscout.runs.json_files import append_line, read_lines
-from hubscout.runs.texts import metrics_text
+from hubscout.runs.events import Message, Validated, metrics_text
+from hubscout.runs.files import append_line, read_lines
 
 if TYPE_CHECKING:
     from hubscout.runs.events import Event

@@ -21,10 +21,9 @@ from hubscout.hubs.headed_saving import HEAD_WEIGHTS, read_description
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.permission import code_wanted
 from hubscout.hubs.weight_files import fit_state, read_state
-from hubscout.runs.atomic_files import why_not_written, write_atomically
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
-from hubscout.runs.file_names import CURVES, TUNING
-from hubscout.runs.json_files import read_lines
+from hubscout.runs.files import read_lines, why_not_written, write_atomically
+from hubscout.runs.run_folder import CURVES, TUNING
 from hubscout.runs.tuning_record import read_tuning, write_tuning
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.task_metrics import MetricValue

@@ -7,8 +7,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import DivergedError
+from hubscout.errors import DivergedError, InputError
+from hubscout.features.precision import pick_device
 from hubscout.hubs import Backbone
+from hubscout.hubs.hub_registry import check_identifier
 from hubscout.hubs.model_objects import is_model
 from hubscout.runs.display import showing
 from hubscout.runs.events import Message, Observer, silent
@@ -17,6 +19,7 @@ from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import measure_probes
 from hubscout.tuning.checkpoints import CHECKPOINTS
+from hubscout.tuning.methods import METHODS
 from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.run_result import finish
 from hubscout.tuning.single_run import SingleRun
@@ -83,13 +86,13 @@ def tune(
     """
     began = time.perf_counter()
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
-    task = open_task(task)
-    settled = chosen.settled(task.modality, task.kind)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
     method = method or ("b-tuning" if teachers else "fine-tune")
     folder = Path(out) if out is not None else None
-    check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
+    check_choices(model, teachers, method, chosen, folder, resume=resume, overwrite=overwrite)
+    task = open_task(task)
+    settled = chosen.settled(task.modality, task.kind)
     told = observer or silent
     restarts: tuple[str, ...] = ()
     rate: RateChoice | None = None
@@ -149,3 +152,25 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
         fit_to_time(run, *limit)
     loop.run()
     return finish(run)
+
+
+def check_choices(
+    model: Any,
+    teachers: Any,
+    method: str,
+    arguments: TuningArguments,
+    folder: Path | None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    uses_teachers = METHODS[method].uses_teachers
+    if uses_teachers and not teachers:
+        raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
+    if teachers and not uses_teachers:
+        raise InputError(f"method={method!r} has no teachers: leave teachers=... out, or choose another method.")
+    if isinstance(model, str):
+        check_identifier(model)
+    pick_device(arguments.device)
+    check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)

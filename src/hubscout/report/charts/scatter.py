@@ -1,17 +1,19 @@
-"""Points with names, error bars and, where asked for, the front of those that nothing beats."""
+"""Points with names and error bars: scattered, with a front where asked for, or in a column."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hubscout.report.charts.axes import Format, Frame, Keys, axes, drawing, legend, with_room
-from hubscout.report.charts.label_placement import Box, Wish, place
-from hubscout.report.charts.scale import Scale, linear, logarithmic, reach
+from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.label_placement import Box, Wish, place, text_width
+from hubscout.report.charts.scale import Scale, linear, logarithmic, reach, significant
 from hubscout.report.markup import Markup, tag
-from hubscout.report.names import shorten, significant
+from hubscout.runs.texts import shorten
 
 RADIUS = 5.0
+STEP = 22.0
+"""From a line of a column to the next."""
 LABELS_WIDE, LABELS_NARROW = 30, 22
 
 
@@ -80,17 +82,15 @@ def _staircase(front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: B
 def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
     marks = []
     for index, point in enumerate(points):
-        across, up = x(point.x), y(point.y)
-        bar: Markup | str = ""
-        if point.error:
-            top, bottom = y(min(point.y + point.error, y.high)), y(max(point.y - point.error, y.low))
-            bar = tag("path", d=f"M{across:.1f} {top:.1f}V{bottom:.1f}", class_="error")
+        place = {"cx": x(point.x), "cy": y(point.y)}
+        top, bottom = _bar(point, y)
+        bar = tag("path", d=f"M{x(point.x):.1f} {top:.1f}V{bottom:.1f}", class_="error") if point.error else ""
         marks.append(
             tag(
                 "g",
                 bar,
-                tag("circle", cx=across, cy=up, r=RADIUS, class_=f"mark {point.group}"),
-                tag("circle", cx=across, cy=up, r=14, class_="reach"),
+                tag("circle", **place, r=RADIUS, class_=f"mark {point.group}"),
+                tag("circle", **place, r=14, class_="reach"),
                 class_=f"point {point.group}",
                 data_model=point.model,
                 data_tip=point.tip,
@@ -104,49 +104,71 @@ def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
     return marks
 
 
+def _bar(point: Point, y: Scale) -> tuple[float, float]:
+    """Where the error bar of a point begins and ends, as far as it is on the paper."""
+    return y(min(point.y + point.error, y.high)), y(max(point.y - point.error, y.low))
+
+
 def _lines(points: Sequence[Point], front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: Box) -> list[Box]:
     """What names had better not cross: error bars and the steps of the front."""
-    bars = [
-        Box(x(p.x) - 1, y(min(p.y + p.error, y.high)), x(p.x) + 1, y(max(p.y - p.error, y.low)))
-        for p in points
-        if p.error
-    ]
+    boxes = []
+    for point in points:
+        top, bottom = _bar(point, y)
+        boxes += [Box(x(point.x) - 1, top, x(point.x) + 1, bottom)] if point.error else []
     corners = [(x(a), y(b)) for a, b in front]
-    ends = [*(across for across, _ in corners[1:]), area.right]
-    starts = [area.bottom, *(up for _, up in corners[:-1])]
-    flat = [Box(a, b - 2, end, b + 2) for (a, b), end in zip(corners, ends, strict=True)] if corners else []
-    steep = [Box(a - 2, b, a + 2, start) for (a, b), start in zip(corners, starts, strict=True)] if corners else []
-    return [*bars, *flat, *steep]
+    before = area.bottom
+    for (across, up), (end, _) in zip(corners, [*corners[1:], (area.right, 0.0)], strict=True) if corners else ():
+        boxes += [Box(across, up - 2, end, up + 2), Box(across - 2, up, across + 2, before)]
+        before = up
+    return boxes
 
 
 def _names(
     frame: Frame, points: Sequence[Point], x: Scale, y: Scale, front: Sequence[tuple[float, float]]
 ) -> list[Markup]:
-    area = frame.area
-    obstacles = [
-        Box(x(point.x) - RADIUS, y(point.y) - RADIUS, x(point.x) + RADIUS, y(point.y) + RADIUS) for point in points
-    ]
     longest = LABELS_NARROW if frame.narrow else LABELS_WIDE
+    places = [(x(point.x), y(point.y)) for point in points]
+    obstacles = [Box(a - RADIUS, b - RADIUS, a + RADIUS, b + RADIUS) for a, b in places]
     wishes = [
-        Wish(
-            shorten(point.name, longest),
-            x(point.x),
-            y(point.y),
-            point.priority,
-            must=point.important,
-            short=point.short,
-        )
-        for point in points
+        Wish(shorten(point.name, longest), *at, point.priority, must=point.important, short=point.short)
+        for point, at in zip(points, places, strict=True)
     ]
+    lines = _lines(points, front, x, y, frame.area)
     parts = []
-    labels = place(wishes, area, size=frame.font, obstacles=obstacles, avoid=_lines(points, front, x, y, area))
+    labels = place(wishes, frame.area, size=frame.font, obstacles=obstacles, avoid=lines)
     for point, label in zip(points, labels, strict=True):
         if label is None:
             continue
         if label.leader is not None:
             (x1, y1), (x2, y2) = label.leader, label.end
             parts.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="leader"))
-        parts.append(
-            tag("text", label.text, x=label.x, y=label.y, class_=f"name {label.anchor}", data_model=point.model)
-        )
+        look = f"name {label.anchor}"
+        parts.append(tag("text", label.text, x=label.x, y=label.y, class_=look, data_model=point.model))
     return parts
+
+
+def intervals(
+    frame: Frame,
+    entries: Sequence[tuple[str, float, float, str]],
+    *,
+    label: str,
+    x_title: str,
+    keys: Keys = (),
+) -> Markup:
+    """Names with values and error bars, from the top. Entries are name, value, half the error bar and group."""
+    names = [shorten(name, 20 if frame.narrow else 40) for name, *_ in entries]
+    widest = max(text_width(name, frame.font) for name in names)
+    frame = replace(frame, left=widest + 16, height=frame.top + frame.bottom + STEP * len(entries))
+    frame, explained = legend(frame, keys)
+    area = frame.area
+    x = linear(reach([value for _, value, *_ in entries], [error for *_, error, _ in entries]), area.left, area.right)
+    y = Scale(0.0, 1.0, area.top, area.bottom, ())
+    parts: list[Markup] = []
+    for line, (name, (_, value, error, group)) in enumerate(zip(names, entries, strict=True)):
+        up = area.top + STEP * (line + 0.5)
+        low, high = x(max(value - error, x.low)), x(min(value + error, x.high))
+        bar = tag("path", d=f"M{low:.1f} {up:.1f}H{high:.1f}", class_="error") if error else ""
+        mark = tag("circle", cx=x(value), cy=up, r=RADIUS, class_=f"mark {group}")
+        text = tag("text", name, x=area.left - 8, y=up, class_="end")
+        parts.append(tag("g", bar, mark, text, class_=f"point {group}"))
+    return drawing(frame, explained, axes(frame, x, y, x_title=x_title, y_title=""), *parts, label=label)

@@ -1,0 +1,238 @@
+"""Two runs side by side, or many in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import urlencode
+
+from hubscout.evaluation import weighted_tau
+from hubscout.report.charts.chart import Chart, Frame, drawing
+from hubscout.report.charts.label_placement import text_width
+from hubscout.report.markup import TAU, Markup, breakable, details, join, scrolling, tag
+from hubscout.report.saved_run import Run
+from hubscout.report.sections.tuning import tuning_section
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.row import Row
+from hubscout.runs.texts import listing, short_names, shorten
+from hubscout.runs.tuning_record import TuningRun
+from hubscout.serve.pages import address, page
+from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts
+
+MOST_DRAWN = 24
+LEAST_FOR_TAU = 3
+ALWAYS_DIFFER = frozenset({"Time", "Started, UTC"})
+ALWAYS_SHOWN = ALWAYS_DIFFER | {"Task", "Training samples", "Metrics", "Models", "Best"}
+ALWAYS_SHOWN |= {"Tuned model", "Methods", "Teachers"}
+
+
+def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
+    """What is the same, what differs, and how the models or the methods fared in each."""
+    first, second = runs
+    parts: list[object] = [_facts(names, runs)]
+    if first.ranking is not None and second.ranking is not None:
+        parts += _rankings(names, first.ranking, second.ranking)
+    elif (first.ranking is None) != (second.ranking is None) and not (first.tuning and second.tuning):
+        words = "One of these runs is a ranking and the other a tuning, so only their settings can be compared."
+        parts.append(tag("p", words, class_="note"))
+    if first.tuning and second.tuning:
+        labels = _labels(names)
+        both = [
+            replace(run, method=f"{run.method} ({label})", notes=tuple(f"{label}: {note}" for note in run.notes))
+            for label, opened in zip(labels, runs, strict=True)
+            for run in opened.tuning
+        ]
+        found = tuning_section(Run(tuning=tuple(both)))
+        lead = " ".join(_lead(label, opened.tuning) for label, opened in zip(labels, runs, strict=True))
+        parts.append(Markup(str(replace(found, lead=lead))) if found is not None else "")
+    heading = join([breakable(names[0]), tag("span", " and ", class_="between"), breakable(names[1])])
+    return page(f"{names[0]} and {names[1]}", *parts, download(names), heading=heading)
+
+
+def _lead(label: str, runs: Sequence[TuningRun]) -> str:
+    """What a run tuned and what taught it."""
+    models = short_names(list(dict.fromkeys(run.model for run in runs if run.model)))
+    teachers = short_names(list(dict.fromkeys(teacher for run in runs for teacher in run.teachers)))
+    words = f"{label}: {listing(models) or 'a model'}"
+    return f"{words}, taught by {listing(teachers)}." if teachers else f"{words}, without teachers."
+
+
+def download(names: Sequence[str]) -> Markup:
+    """The link to the comparison as CSV."""
+    link = f"/compare.csv?{urlencode([('run', name) for name in names])}"
+    return tag("p", tag("a", "Download as CSV", href=link, class_="button"), class_="actions")
+
+
+def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
+    """Many runs in one table: what came out, and the settings in which they differ."""
+    settings = differing_settings(found)
+    several = len({(one.task, one.metric) for one in found}) > 1
+    lead = "Sorted by score. Click a heading to sort by it."
+    if several:
+        lead = "Scores of different tasks or metrics cannot be compared with each other. Click a heading to sort by it."
+    numbers = {"Score", "Error"}
+    heads = [
+        tag(
+            "th",
+            tag("button", title, tag("i", aria_hidden="true"), type="button"),
+            scope="col",
+            aria_sort="none",
+            class_="names" if title == "Run" else "number" if title in numbers else None,
+        )
+        for title in (*RESULTS, *settings)
+    ]
+    body = [_line(one, settings) for one in found]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="models compared sortable")
+    same = "" if settings else tag("p", "All settings are the same.", class_="note")
+    content = tag("section", tag("p", lead, class_="lead"), scrolling(table, "Runs"), same, class_="close")
+    return page(f"{len(names)} runs compared", content, download(names))
+
+
+def _line(one: Result, settings: Sequence[str]) -> Markup:
+    run, kind, task, model, method, teachers, metric, *numbers = one.cells
+    return tag(
+        "tr",
+        tag("th", tag("a", breakable(run), href=address("/run", run)), scope="row", data_value=run),
+        *(_cell(cell) for cell in (kind, task, model, method, teachers, metric)),
+        *(_cell(cell, number=True) for cell in numbers),
+        *(_cell(one.settings.get(key, "")) for key in settings),
+    )
+
+
+def _cell(value: str, *, number: bool = False) -> Markup:
+    shown = f"{float(value):.4f}" if value and number else value or NONE
+    return tag(
+        "td", shown if number else breakable(shown), class_="number" if number else None, data_value=value or None
+    )
+
+
+def _labels(names: tuple[str, str]) -> tuple[str, str]:
+    short = tuple(name.rpartition("/")[2] for name in names)
+    return (short[0], short[1]) if short[0] != short[1] else names
+
+
+def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
+    told = [run_facts(run) for run in runs]
+    shown: list[Markup] = []
+    same: list[Markup] = []
+    for key in dict.fromkeys([*told[0], *told[1]]):
+        first, second = (facts.get(key, NONE) for facts in told)
+        differs = first != second and key not in ALWAYS_DIFFER
+        row = tag(
+            "tr",
+            tag("th", key, tag("span", "differs", class_="badge") if differs else "", scope="row"),
+            *(tag("td", breakable(value)) for value in (first, second)),
+            class_="differs" if differs else None,
+        )
+        (shown if differs or key in ALWAYS_SHOWN else same).append(row)
+    links = (tag("th", tag("a", breakable(name), href=address("/run", name)), scope="col") for name in names)
+    head = tag("thead", tag("tr", tag("td"), *links))
+    table = tag("table", head, tag("tbody", *shown), class_="facts-table", id="facts")
+    more = tag("table", head, tag("tbody", *same), class_="facts-table")
+    return tag(
+        "section",
+        tag("h2", "What was run"),
+        scrolling(table, "What was run"),
+        details(f"{len(same)} more settings, the same in both", more) if same else "",
+        class_="close",
+    )
+
+
+def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[object]:
+    comparable = first.metrics[0] == second.metrics[0] and first.task.fingerprint == second.task.fingerprint
+    there = {row.identifier: row for row in second.rows}
+    shared = [(row, there[row.identifier]) for row in first.rows if row.identifier in there]
+    order = [*first.identifiers, *(name for name in second.identifiers if name not in set(first.identifiers))]
+    here = {row.identifier: row for row in first.rows}
+    short = dict(zip(order, short_names(order), strict=True))
+    lead: list[object] = [_shared_words(len(shared), len(order))]
+    if len(shared) >= LEAST_FOR_TAU:
+        tau = weighted_tau([a.score for a, _ in shared], [b.score for _, b in shared])
+        lead += [" ", TAU, f" of the two orders is {tau:.3f} (1: the same, 0: unrelated)."]
+    if not comparable:
+        why = "metrics differ" if first.metrics[0] != second.metrics[0] else "data is not the same"
+        lead.append(f" The {why}, so compare ranks, not scores.")
+    rows = [_row(short[name], name, here.get(name), there.get(name), comparable) for name in order]
+    labels = _labels(names)
+    heads = [
+        tag("th", "Model", scope="col", class_="names"),
+        *(tag("th", f"#, {label}", scope="col", class_="number") for label in labels),
+        *(
+            tag("th", f"{ranking.metrics[0]}, {label}", scope="col", class_="number")
+            for label, ranking in zip(labels, (first, second), strict=True)
+        ),
+        tag("th", "Change", scope="col", class_="number") if comparable else "",
+    ]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models compared", id="models")
+    content: list[object] = [tag("h2", "Models"), tag("p", *lead, class_="lead")]
+    if len(shared) > 1:
+        content.append(_slopes(labels, [(short[a.identifier], a.rank, b.rank) for a, b in shared]))
+    content.append(scrolling(table, "Models of both runs"))
+    return [tag("section", *content)]
+
+
+def _shared_words(shared: int, models: int) -> str:
+    if shared == 0:
+        return "No model is in both runs."
+    return f"{shared} of {models} models {'is' if shared == 1 else 'are'} in both runs."
+
+
+def _row(short: str, name: str, first: Row | None, second: Row | None, comparable: bool) -> Markup:
+    change = "–"
+    if first is not None and second is not None:
+        change = f"{second.score - first.score:+.4f}"
+    return tag(
+        "tr",
+        tag("th", tag("span", breakable(short), title=name), scope="row"),
+        *(tag("td", "–" if row is None else str(row.rank), class_="number") for row in (first, second)),
+        *(tag("td", _score(row), class_="number") for row in (first, second)),
+        tag("td", change, class_="number") if comparable else "",
+        class_="best" if (first and first.rank == 1) or (second and second.rank == 1) else None,
+    )
+
+
+def _score(row: Row | None) -> Markup:
+    if row is None:
+        return join(["–"])
+    error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
+    return join([f"{row.score:.4f} ", error])
+
+
+def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> Markup:
+    """Ranks among the shared models, a line per model: lines that cross are models that changed places."""
+    drawn = list(models)[:MOST_DRAWN]
+    height = 50 + 27 * len(drawn)
+    orders = (sorted(drawn, key=lambda model: model[1]), sorted(drawn, key=lambda model: model[2]))
+    places = [{name: place for place, (name, *_) in enumerate(order)} for order in orders]
+
+    def draw(frame: Frame) -> Markup:
+        frame = replace(frame, height=height)
+        longest = 15 if frame.narrow else 40
+        widest = max(text_width(shorten(name, longest), frame.font) for name, *_ in drawn)
+        left, right = widest + 34, frame.width - widest - 34
+        step = (frame.height - 44) / max(len(drawn), 1)
+        parts = [
+            tag("text", shorten(labels[0], longest), x=left, y=10, class_="end axis-title"),
+            tag("text", shorten(labels[1], longest), x=right, y=10, class_="axis-title"),
+        ]
+        for name, *ranks in drawn:
+            y = [38 + step * places[side][name] for side in (0, 1)]
+            moved = "same" if places[0][name] == places[1][name] else "moved"
+            short = shorten(name, longest)
+            parts.append(
+                tag(
+                    "g",
+                    tag("path", d=f"M{left:.1f} {y[0]:.1f}L{right:.1f} {y[1]:.1f}", class_="slope"),
+                    tag("circle", cx=left, cy=y[0], r=3.5),
+                    tag("circle", cx=right, cy=y[1], r=3.5),
+                    tag("text", f"{short}  {ranks[0]}", x=left - 9, y=y[0], class_="end"),
+                    tag("text", f"{ranks[1]}  {short}", x=right + 9, y=y[1]),
+                    class_=f"model-slope {moved}",
+                )
+            )
+        return drawing(frame, *parts, label=f"Ranks in {labels[0]} and in {labels[1]}; the table below has them")
+
+    caption = "Ranks of the models that both runs have."
+    if len(models) > MOST_DRAWN:
+        caption += f" The first {MOST_DRAWN} of {len(models)} are drawn."
+    return Chart(draw=draw, caption=caption, wide=Frame(width=880, height=height)).html()
