@@ -105,7 +105,7 @@ def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:
     ):
         if not groups:
             continue
-        crossing = [group for group in groups if len({samples[number][0] for number in group}) > 1]
+        crossing = [group for group in groups if len({samples.places[number][0] for number in group}) > 1]
         count = sum(map(len, groups))
         words = f"{_count(count, 'input')} in {_count(len(groups), 'group')} {what}"
         if crossing:
@@ -143,7 +143,7 @@ def _classes(task: Task) -> Iterator[Finding]:
 def _endings(samples: Samples) -> Iterator[Finding]:
     if samples.task.modality != "image":
         return
-    stored = enumerate(map(samples.stored, range(len(samples))))
+    stored = enumerate(map(samples.stored, range(len(samples.places))))
     paths = {number: Path(value) for number, value in stored if isinstance(value, str | Path)}
     wrong = {number: ending for number, path in paths.items() if (ending := wrong_ending(path)) is not None}
     others: Counter[str] = Counter()

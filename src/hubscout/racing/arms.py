@@ -14,10 +14,11 @@ from hubscout.engines.job_context import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
 from hubscout.racing.race_journal import BEST
+from hubscout.racing.rungs import Pace, Rung
 from hubscout.runs.race_record import Arm, Look
+from hubscout.tuning.time_budget import PACE_STEPS
 
 if TYPE_CHECKING:
-    from hubscout.racing.rungs import Rung
     from hubscout.ranking.task_reference import TaskReference
     from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun
@@ -112,14 +113,6 @@ class Climb:
 
 
 @dataclass(frozen=True)
-class Speed:
-    """What a model takes: seconds per step, and per look beside its steps."""
-
-    per_step: float
-    per_look: float
-
-
-@dataclass(frozen=True)
 class Probe:
     """Train a model for a few steps, which are thrown away, to see how fast it is: a job."""
 
@@ -127,9 +120,7 @@ class Probe:
     rows: int
     """Held-out samples of a look."""
 
-    def __call__(self) -> Speed | None:
-        from hubscout.tuning.time_budget import PACE_STEPS
-
+    def __call__(self) -> Pace | None:
         began = time.perf_counter()
         try:
             run = self.runner.begin(None)
@@ -140,7 +131,7 @@ class Probe:
             raise KeyboardInterrupt from error
         except Exception:  # a model that cannot be trained shows that in the race, where it is said
             return None
-        return Speed(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step))
+        return Pace(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step), 0.0)
 
 
 def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:

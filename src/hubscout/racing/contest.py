@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
-from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, Speed, failed_look
+from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, failed_look
 from hubscout.racing.elimination import chances, finalists, one_rate_each, pooled, survivors
 from hubscout.racing.held_out_samples import other_fold
 from hubscout.racing.race_journal import BEST, RaceJournal, arm_folder, drop_checkpoints, put_in_place, restore
@@ -190,11 +190,11 @@ class Contest:
         job = trial_job("speed", Probe(runner, rows=100), self.engine, self.asked.device)
         (result,) = self.engine.run([job], observer=self.observer)
         del self.base  # its steps were those of the longest run
-        speed: Speed | None = result.value
+        pace: Pace | None = result.value
         return Time(
             self.clock.left,
-            seconds_per_step(self.ranking, self.asked.batch_size, first, speed),
-            per_look=0.0 if speed is None else speed.per_look,
+            seconds_per_step(self.ranking, self.asked.batch_size, first, pace),
+            per_look=0.0 if pace is None else pace.look,
             ends=self.ends,
             side_by_side=self.engine.places(),
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
+from hubscout.hubs import Identifier
 from hubscout.racing.arms import Arm, Climb, Look, Runner
 from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
@@ -20,6 +21,7 @@ from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR
+from hubscout.tuning.time_budget import fit_to_time
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
@@ -177,7 +179,6 @@ class Finish:
 
     def __call__(self) -> Tuned | None:
         from hubscout.tuning.run_result import finish
-        from hubscout.tuning.time_budget import fit_to_time
 
         began = time.perf_counter()
         run = self.runner.live()
@@ -193,7 +194,6 @@ class Finish:
 
 def opened(folder: Path, model: str) -> Tuned:
     """What another process has tuned and saved; no code runs that the folder names and the user has not."""
-    from hubscout.hubs import Identifier
     from hubscout.tuning import Tuned
 
     same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import chances, scores
+from hubscout.racing.elimination import TIED_ABOVE, chances, scores
 from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord
 from hubscout.runs.texts import listing, short_names
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from hubscout.ranking import Ranking
     from hubscout.tuning import Tuned
-
-TIED_ABOVE = 0.05
-"""A model with at least this chance to be the best is not told apart from the winner."""
 
 
 @dataclass(frozen=True, kw_only=True)

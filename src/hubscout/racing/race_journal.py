@@ -1,4 +1,4 @@
-"""What a race writes down while it goes on, and how it goes on from that."""
+"""What a race leaves on disk while it goes on: the lines that it goes on from, and folders that are always whole."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
+BEST = "best"
+"""In the folder of an arm: its cooled-down network, as it can be used."""
+WORKING = ("arms", "folds", "lessons", "refit")
+"""Folders of a race in which networks are tuned."""
 _PARTS = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}
 """Event → the part of the race that its line tells the time of."""
 
@@ -145,14 +149,6 @@ def evidence_seconds(folder: Path, wanted: float | None) -> float | None:
 def as_written(values: Mapping[str, Any]) -> Any:
     """Values as they stand in a file."""
     return json.loads(strip_credentials(json.dumps(values)))
-
-
-BEST = "best"
-"""In the folder of an arm: its cooled-down network, as it can be used."""
-
-
-WORKING = ("arms", "folds", "lessons", "refit")
-"""Folders of a race in which networks are tuned."""
 
 
 def arm_folder(arm: Arm) -> str:

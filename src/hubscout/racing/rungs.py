@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hubscout.runs.race_record import Look
+from hubscout.tuning.time_budget import FORWARD_SHARE
 
 if TYPE_CHECKING:
-    from hubscout.racing.arms import Speed
     from hubscout.ranking import Ranking
 
 
@@ -198,12 +198,10 @@ def steps_of(look: Look, looks: Sequence[Look]) -> int:
     return look.steps - max(before, default=0)
 
 
-def seconds_per_step(ranking: Ranking, batch_size: int, probed: str, speed: Speed | None) -> dict[str, float]:
+def seconds_per_step(ranking: Ranking, batch_size: int, probed: str, pace: Pace | None) -> dict[str, float]:
     """Of every model: from its speed when its features were extracted, by the one that was trained for a few steps."""
-    from hubscout.tuning.time_budget import FORWARD_SHARE
-
     known = [row.samples_per_second for row in ranking if row.samples_per_second]
     usual = sorted(known)[len(known) // 2] if known else 100.0
     found = {row.identifier: batch_size / (row.samples_per_second or usual) / FORWARD_SHARE for row in ranking}
-    factor = 1.0 if speed is None else speed.per_step / found[probed]
+    factor = 1.0 if pace is None else pace.step / found[probed]
     return {model: factor * seconds for model, seconds in found.items()}

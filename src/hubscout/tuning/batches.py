@@ -1,4 +1,7 @@
-"""From a split to batches: decoded by worker processes as training goes, augmented reproducibly.
+"""From a split to batches: which samples, decoded by worker processes as training goes, augmented reproducibly.
+
+Which samples are in which batch is a pure function of the seed and the step, whoever asks: a resumed run, a run on
+another number of processes and a run in one go see the same samples in the same batches.
 
 A *view* is the input as one preprocessing makes it. The model has one; teachers that run live have theirs, of the
 same crop: each sample is augmented under a seed made of the run's seed, the epoch and the sample's index, the same

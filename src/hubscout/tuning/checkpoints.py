@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written atomically, read without running anything, refused where they are another run's.
+"""Where a run stands, and its checkpoints: written atomically, read as data alone, refused where they are another's.
 
 The name of a file ends in the first digits of its content's SHA-256: a byte that changed on the disk is found.
 """
@@ -18,6 +18,10 @@ from torch import Tensor
 
 from hubscout.errors import CheckpointError, TuningError
 from hubscout.runs.files import temporary_file, why_not_written
+
+_FORMAT = 3
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints, in that of the run."""
 
 
 @dataclass
@@ -43,12 +47,6 @@ class TrainState:
     """Under a limit of time: how many steps the run has, once its cool-down has begun."""
     falling: int = 0
     """Steps of that cool-down."""
-
-
-_FORMAT = 3
-
-CHECKPOINTS = "checkpoints"
-"""The folder of checkpoints, in that of the run."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Predictions of a network for a split, from all processes, each sample once and in order, and how good they are."""
+"""Predictions for a split, from all processes: how good they are, and what a report says of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Network`: backbone, new head and what a method adds, as the one module that is trained."""
+"""`Network`: backbone, new head and what a method adds, as the one module that is trained; and its heads."""
 
 from __future__ import annotations
 

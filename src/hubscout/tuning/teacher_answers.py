@@ -1,4 +1,4 @@
-"""What teachers answer, as outputs of a head: through posterior heads that are mixed, or each through its own head."""
+"""What teachers answer, as outputs of a head: through mixed posterior heads, or each through its own; view by view."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import JointAnswers, SeparateAnswers
 from hubscout.tuning.teacher_panel import TeacherPanel
 
@@ -17,7 +16,7 @@ DEFAULT_TRADE_OFF = 1.0
 
 
 @METHODS.register("logit-kd")
-class LogitDistillation(Method):
+class LogitDistillation(TaughtMethod):
     """Distillation of answers (Hinton et al., 2015) from frozen teachers with probed heads.
 
     For: a model that fits the budget, and better-ranked teachers of any architecture.
@@ -44,7 +43,6 @@ class LogitDistillation(Method):
     """
 
     name = "logit-kd"
-    uses_teachers = True
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of the teachers, and their answers where they are cached."""
@@ -54,14 +52,8 @@ class LogitDistillation(Method):
         self.loss = TaskLoss.of(preparation.task)
         self.panel = TeacherPanel(preparation)
         self.panel.study()
-        self.answers = self.answers_of(preparation)
-        self.cached: Tensor | None = None
-        if arguments.teacher_targets == "views":
-            self.views = arguments.teacher_views
-            self.cached = preparation.answers_of_views(self.panel.by_view, self.answers.live)
-        elif arguments.teacher_targets != "live":
-            self.cached = self.answers.cached()
-        self.notes.append(self.panel.summary())
+        answers = self.answers_of(preparation)
+        self.take_answers(preparation, answers.live, answers.cached)
         own = [t.card.identifier for t, h in zip(self.panel.teachers, preparation.teacher_heads, strict=True) if h]
         if own:
             self.notes.append(f"Answering with the head that they were tuned with: {', '.join(own)}.")
@@ -70,16 +62,6 @@ class LogitDistillation(Method):
         """How the teachers' answers come about."""
         kind = SeparateAnswers if any(preparation.teacher_heads) else JointAnswers
         return kind(preparation, self.panel, self.loss)
-
-    def live_teachers(self) -> Mapping[str, Backbone]:
-        """All of them, unless their answers are cached."""
-        return {} if self.cached is not None else self.panel.by_view
-
-    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
-        """The teachers' mixed answer for each row."""
-        if self.cached is not None:
-            return {"teachers": self.cached[rows]}
-        return {"teachers": self.answers.live(views)}
 
     def terms(
         self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]

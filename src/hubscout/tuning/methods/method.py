@@ -1,4 +1,4 @@
-"""The small interface behind which all tuning methods stand."""
+"""The small interface behind which all tuning methods stand, and the plainest of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.frozen_features import FrozenFeatures
+    from hubscout.tuning.teacher_panel import TeacherPanel
 
 
 def _no_views(*arguments: Any) -> Tensor:
@@ -90,6 +91,34 @@ class Method:
 
     def finish(self, model: Backbone) -> None:
         """Undo what `prepare` did to the model's structure, keeping what it computes where that is possible."""
+
+
+class TaughtMethod(Method):
+    """A method whose teachers give one vector per row: kept before tuning, or made for the inputs of each step."""
+
+    uses_teachers = True
+    panel: TeacherPanel
+    cached: Tensor | None = None
+
+    def take_answers(
+        self, preparation: Preparation, live: Callable[[Mapping[str, Batch]], Tensor], cached: Callable[[], Tensor]
+    ) -> None:
+        """Have the teachers answer as `teacher_targets` says: `live`, by each view, or `cached` for the train split."""
+        self.live, arguments = live, preparation.arguments
+        if arguments.teacher_targets == "views":
+            self.views = arguments.teacher_views
+            self.cached = preparation.answers_of_views(self.panel.by_view, live)
+        elif arguments.teacher_targets != "live":
+            self.cached = cached()
+        self.notes.append(self.panel.summary())
+
+    def live_teachers(self) -> Mapping[str, Backbone]:
+        """All of them, unless their answers are cached."""
+        return {} if self.cached is not None else self.panel.by_view
+
+    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
+        """The teachers' mixed answer for each row."""
+        return {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
 
 
 METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")
