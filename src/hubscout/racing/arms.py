@@ -86,7 +86,7 @@ class Climb:
             return failed_look(self.runner.arm, self.rung, time.perf_counter() - started, error)
 
     def _look(self, started: float) -> Look | None:
-        from hubscout.tuning.run_result import snapshot
+        from hubscout.tuning.tuning_run import snapshot
 
         run, rung = self.runner.live(), self.rung
         run.loop.deadline = None if self.seconds is None else started + self.seconds

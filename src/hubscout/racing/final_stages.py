@@ -178,7 +178,7 @@ class Finish:
     """Whether this is another process than that of the race: what is tuned stays on the disk."""
 
     def __call__(self) -> Tuned | None:
-        from hubscout.tuning.run_result import finish
+        from hubscout.tuning.tuning_run import finish
 
         began = time.perf_counter()
         run = self.runner.live()

@@ -211,7 +211,7 @@ class TuningArguments:
         if self.budget is not None:
             object.__setattr__(self, "budget", parse_seconds(self.budget))
         said = {"epochs": self.epochs, "steps": self.steps, "budget": self.budget}
-        given = [f"{name}={value:g}" for name, value in said.items() if value is not None]  # type: ignore[str-format]
+        given = [f"{name}={value:g}" for name, value in said.items() if value is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say how long the run is: give one of them.")
         if self.budget is not None and self.schedule not in ("auto", "wsd"):

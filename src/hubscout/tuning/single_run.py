@@ -51,7 +51,7 @@ class SingleRun:
     """The parts of one run, put together.
 
     `restarts` says of each earlier run why it diverged: this one has learning rates that much lower. `begin` makes
-    the `loop`, which can then be run in parts; `finish` of `run_result` ends it.
+    the `loop`, which can then be run in parts; `finish` of `tuning_run` ends it.
     """
 
     loop: Loop
