@@ -6,7 +6,7 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.report import Run
 from hubscout.report.tuning_runs import by_method, loss_curves, validation_curve
-from hubscout.runs.tuning_record import find_tuning_runs
+from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 
 def write(folder: Path, method: str, seed: int, values: list[float], *, finished: bool = True) -> None:
@@ -108,3 +108,8 @@ def test_a_real_comparison_has_curves_of_every_method_and_seed(run: Run) -> None
         assert validation_curve(name, runs, "accuracy").epochs == (1.0, 2.0, 3.0)
         assert all("test" in found.metrics for found in runs)
     assert {curve.method for curve in loss_curves(groups["b-tuning"])} > {"task"}
+
+
+def test_models_of_one_method_have_their_short_names() -> None:
+    runs = [TuningRun(name=name, method="kd", model=f"pypi/{name}?input_size=64") for name in ("lite0", "lite1")]
+    assert list(by_method(runs)) == ["kd, lite0", "kd, lite1"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.model_names import short_names
 from hubscout.runs.tuning_record import TuningRun
 
 
@@ -29,10 +30,11 @@ def by_method(runs: Iterable[TuningRun]) -> dict[str, list[TuningRun]]:
     Where one method was run on several models, the model is part of the name.
     """
     runs = list(runs)
-    several = len({run.model for run in runs if run.model}) > 1
+    models = list(dict.fromkeys(run.model for run in runs if run.model))
+    short = dict(zip(models, short_names(models), strict=True)) if len(models) > 1 else {}
     groups: dict[str, list[TuningRun]] = {}
     for run in runs:
-        name = f"{run.method}, {run.model.rpartition('/')[2]}" if several and run.model else run.method
+        name = f"{run.method}, {short[run.model]}" if run.model in short else run.method
         groups.setdefault(name, []).append(run)
     return groups
 

@@ -61,8 +61,9 @@ def _facts(race: RaceRecord) -> list[tuple[str, str, str]]:
         facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps} of {race.steps} steps"))
     if first is not None and first.p_best is not None:
         raced = len({look.arm.model for look in race.looks})
-        facts.append(("P(best once tuned)", human_probability(first.p_best), f"{raced} models raced"))
-    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} looks"))
+        told = f"{raced} {'model' if raced == 1 else 'models'} raced"
+        facts.append(("P(best once tuned)", human_probability(first.p_best), told))
+    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} {'look' if len(race.looks) == 1 else 'looks'}"))
     if race.seconds:
         facts.append(("Time", human_seconds(sum(race.seconds.values())), "in all"))
     return facts
