@@ -136,7 +136,6 @@ TESTED_BY = {
     "runs/row.py": "runs/test_ranking.py",
     "serve/pages/compare.py": "serve/test_application.py",
     "serve/summary.py": "serve/test_run_index.py",
-    "tasks/assembly.py": "tasks/test_task.py",
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",

@@ -22,9 +22,8 @@ from hubscout.errors import EvidenceWarning, ModelError
 from hubscout.runs.data_check import Finding
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import TaskKind, kind_of
-from hubscout.tasks.sequences import Chained, Rows
+from hubscout.tasks.sequences import Chained, Rows, derived_fingerprint
 from hubscout.tasks.task import Split
-from hubscout.tasks.task_fingerprint import derived_fingerprint
 
 FAR = 5.0
 """A number is suspected when it is missed by so many robust standard deviations of all misses."""

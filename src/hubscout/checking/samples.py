@@ -43,7 +43,7 @@ class Samples(Sequence[tuple[str, int]]):
 
     def digests(self) -> Iterator[bytes]:
         """A digest of every input as it is stored."""
-        from hubscout.tasks.task_fingerprint import row_digests
+        from hubscout.tasks.sequences import row_digests
 
         for part in self.task.splits.values():
             yield from row_digests(part.inputs)

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit
+from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays
-from hubscout.tasks.images import Images, is_image_name
+from hubscout.tasks.images import Images, has_image_shape, image_pixels, is_array, is_image_name
 from hubscout.tasks.kinds import KINDS, kind_of
 from hubscout.tasks.labels import guess_kind
-from hubscout.tasks.pixels import has_image_shape, image_pixels, is_array
 from hubscout.tasks.task import Split, Task
-from hubscout.tasks.unlabelled import unlabelled_rows
 
 
 def from_arrays(

@@ -11,7 +11,7 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.tasks.array_tasks import from_arrays
-from hubscout.tasks.pixels import as_array, is_array
+from hubscout.tasks.images import as_array, is_array
 from hubscout.tasks.sequences import LazyRows, Rows
 from hubscout.tasks.splitting import check_split
 from hubscout.tasks.task import Task

@@ -13,7 +13,7 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.optional import require
-from hubscout.tasks.limits import check_shape, too_large, unpacked_limit_bytes
+from hubscout.tasks.reading import check_shape, too_large, unpacked_limit_bytes
 from hubscout.tasks.sequences import LazyRows
 
 # Columns of bytes up to this size are held in memory (as one block, not as objects); larger ones are read by row group.
