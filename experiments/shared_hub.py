@@ -7,11 +7,16 @@ comes from. The larger models are fetched into $HUBSCOUT_ZOO by the folder's own
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import torch
 from torch import nn
 
 HERE = Path(__file__).resolve()
@@ -51,12 +56,12 @@ SOURCE_ACCURACY = {
 }
 
 
-def identifier(name: str, pixels: int | None = None) -> str:
+def identifier(name: str, pixels: int | None = None, *, trained: bool = True) -> str:
     """How hubscout opens a vision model of the shared folder; `pixels` is another input size than its own."""
     if name in PRETRAINED_HERE:
         return f"python:{HERE.parent / 'contrastive' / 'models.py'}:build?name={name}"
     size = "" if pixels is None else f"&pixels={pixels}"
-    return f"python:{HERE}:build?name={name}{size}"
+    return f"python:{HERE}:build?name={name}{size}{'' if trained else '&trained=false'}"
 
 
 def name_of(opened: str) -> str:
@@ -68,14 +73,18 @@ def name_of(opened: str) -> str:
 
 def text_identifier(name: str, **options: str) -> str:
     """How hubscout opens a text encoder of the shared folder, with options such as `pairs="siamese"`."""
+    return _folder_identifier(_zoo().zoo_folder() / "text" / name, options)
+
+
+def _folder_identifier(folder: Path, options: Mapping[str, str]) -> str:
     written = "&".join(f"{key}={value}" for key, value in sorted(options.items()))
-    return f"file:{_zoo().zoo_folder() / 'text' / name}" + (f"?{written}" if written else "")
+    return f"file:{folder}" + (f"?{written}" if written else "")
 
 
-def build(name: str, pixels: int | None = None) -> nn.Module:
-    """A vision model with its weights, saying in timm's words how its images are prepared."""
+def build(name: str, pixels: int | None = None, trained: bool = True) -> nn.Module:
+    """A vision model with its weights, or random ones, saying in timm's words how its images are prepared."""
     model = _zoo().build(name)
-    module = model.module
+    module = model.module if trained else untrained(model.module)
     side = pixels or model.input_size
     module.pretrained_cfg = {
         "architecture": name.removesuffix("_in1k"),
@@ -89,6 +98,35 @@ def build(name: str, pixels: int | None = None) -> nn.Module:
         "license": model.licence,
     }
     return module
+
+
+def untrained(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The network with random weights, of a size at which features neither vanish nor overflow."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in module.modules():
+            if hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return module
+
+
+def untrained_text(name: str, folder: Path, **options: str) -> str:
+    """How hubscout opens a text encoder with random weights, which is made in a folder."""
+    from transformers import AutoConfig, AutoModel
+
+    source, made = _zoo().zoo_folder() / "text" / name, folder / name
+    if not made.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch, torch.random.fork_rng(devices=[]):
+            half = Path(scratch) / name
+            shutil.copytree(source, half, ignore=shutil.ignore_patterns("*.safetensors"))
+            torch.manual_seed(0)
+            AutoModel.from_config(AutoConfig.from_pretrained(source)).save_pretrained(half)
+            with suppress(OSError):  # another process was faster
+                half.rename(made)
+    return _folder_identifier(made, options)
 
 
 @cache

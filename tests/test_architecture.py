@@ -112,6 +112,7 @@ def late():
 LONG = 150
 """Lines. A shorter module may be tested through those that use it."""
 TESTED_BY = {
+    "checking/samples.py": "checking/test_check_data.py",
     "cli/tune.py": "tuning/test_commands.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
     "engines/worker_pool.py": "engines/test_local.py",
@@ -125,12 +126,15 @@ TESTED_BY = {
     "racing/arms.py": "racing/test_race_models.py",
     "racing/contest.py": "racing/test_race_models.py",
     "racing/outcome.py": "racing/test_race_models.py",
-    "racing/race_journal.py": "racing/test_race_models.py",
     "ranking/assessor.py": "ranking/test_rank_models.py",
+    "report/charts/chart.py": "report/test_charts.py",
     "report/charts/label_placement.py": "report/test_charts.py",
     "report/charts/lines.py": "report/test_charts.py",
     "report/charts/scatter.py": "report/test_charts.py",
-    "report/sections/race_curves.py": "report/test_race_page.py",
+    "report/saved_run.py": "report/test_page.py",
+    "report/sections/agreement_section.py": "report/test_page.py",
+    "report/sections/evaluation_sections.py": "report/test_tuning_page.py",
+    "report/sections/provenance.py": "report/test_page.py",
     "report/sections/ranking_section.py": "report/test_page.py",
     "report/sections/tuning.py": "report/test_tuning_runs.py",
     "runs/row.py": "runs/test_ranking.py",
@@ -139,6 +143,7 @@ TESTED_BY = {
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
+    "tuning/losses.py": "tuning/test_kinds.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
     "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
@@ -160,13 +165,10 @@ TOPICS = {
     "ranking/test_real_models.py",
     "report/test_browser.py",
     "report/test_command.py",
-    "report/test_tuning_page.py",
     "serve/test_browser.py",
     "tasks/test_fuzz.py",
     "tasks/test_shared_data.py",
-    "tuning/test_companions.py",
     "tuning/test_distributed.py",
-    "tuning/test_kinds.py",
     "tuning/test_texts.py",
 }
 """Tests of several modules together, named after what they hold for."""

@@ -85,7 +85,7 @@ def run_one(cell: Cell) -> dict[str, Any]:
 
     from hubscout.errors import DivergedError
     from hubscout.tuning import tune
-    from hubscout.tuning.frozen_probe import read_probes
+    from hubscout.tuning.baselines import read_probes
 
     warnings.simplefilter("ignore")
     task, start = open_task(cell.set_name, cell.rows), time.process_time()

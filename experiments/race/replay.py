@@ -178,9 +178,10 @@ def race(
         before = rung.stable
         values = dict(zip(arms, scores(looks, known).tolist(), strict=True))
         arms = [look.arm for look in looks if not look.failure]
-        for arm in arms:
-            place[arm.model] = max(place[arm.model], 1e3 * rung.number + values[arm])
-        arms = one_rate_each(sorted(arms, key=lambda arm: -values[arm]))
+        arms.sort(key=lambda arm: -values[arm])  # of arms that are alike, the one that came first stays ahead
+        for number, arm in enumerate(arms):
+            place[arm.model] = max(place[arm.model], 1e3 * rung.number + values[arm] - 1e-9 * number)
+        arms = one_rate_each(arms)
     winner = arms[0]
     if rate_again and widths[0]:
         rates = [Arm(winner.model, FIRST_RATE * factor) for factor in factors]

@@ -13,6 +13,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import saved_winner
+import ties
 from figure import draw
 from outcomes import table
 from replay import (
@@ -233,6 +235,10 @@ def main() -> None:
     lines += ["", "## Points lost at the end by the learning rate (0.0005 or 0.002) that leads early", ""]
     header = ["after", "by accuracy", "its five best models", "by log-likelihood", "its five best models"]
     lines += table(header, rate_choice())
+    lines += ["", "## Two arms that accuracy and log-likelihood put in opposite order: who is taken", ""]
+    lines += table(["by", "share of ties that take the worse arm", "points lost"], ties.lines())
+    lines += ["", "## The saved winner's test accuracy less brute force's (fold 3): where the points come from", ""]
+    lines += table(["part", "race at 3%", "race at 10%"], saved_winner.lines())
     halving, race_there = public()
     lines += ["", "## Public curves (25 sets, 24 models): the race as it is, two arms per model, no evidence", ""]
     lines += table(["policy", "weighted tau", "points lost", "cost, all arms to the end = 1"], race_there)

@@ -99,6 +99,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
     "self-distillation": {"method": "logit-kd", "teachers": 0, "strengths": (1.0, 5.0)},
     "shuffled teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "shuffled": True},
+    "untrained teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "untrained": True},
     "label smoothing": {"method": "fine-tune", "label_smoothing": 0.1},
     "head from the posterior": {"method": "fine-tune", "head_init": "posterior"},
     "l2-sp": {"method": "fine-tune", "l2_sp": 0.01},
@@ -217,11 +218,13 @@ def open_task(set_name: str, train_samples: int | None) -> Any:
     return task if train_samples is None else task.subset(train_samples, seed=0)
 
 
-def opened(name: str, case: Case) -> str:
-    pixels = case.pixels
+def opened(name: str, case: Case, *, trained: bool = True) -> str:
     if name in shared_hub.TEXT:
-        return shared_hub.text_identifier(name, **MODEL_OPTIONS.get(case.set_name, {}))
-    return shared_hub.identifier(name, None if name.startswith("cifar10_") else pixels)
+        options = MODEL_OPTIONS.get(case.set_name, {})
+        if not trained:
+            return shared_hub.untrained_text(name, CACHE / "untrained", **options)
+        return shared_hub.text_identifier(name, **options)
+    return shared_hub.identifier(name, None if name.startswith("cifar10_") else case.pixels, trained=trained)
 
 
 def run_one(setting: Setting) -> dict[str, Any]:
@@ -243,7 +246,8 @@ def run_one(setting: Setting) -> dict[str, Any]:
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
     try:
         tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)
-        teachers = [tuned_teacher(case, name) if tuned_first else opened(name, case) for name in names]
+        trained = not options.pop("untrained", False)
+        teachers = [tuned_teacher(case, name) if tuned_first else opened(name, case, trained=trained) for name in names]
         given = (case, student, teachers, method, setting.learning_rate)
         if runs:
             from hubscout.tuning import soup

@@ -109,6 +109,7 @@ ORDER = {
     "logit-kd, live": True,
     "self-distillation": True,
     "shuffled teachers": True,
+    "untrained teachers": True,
     "label smoothing": False,
     "head from the posterior": False,
     "l2-sp": False,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 import hubscout as hs
+from hubscout.checking.check_data import equal_groups, near_groups
 from hubscout.cli.app import app
 
 
@@ -61,7 +63,8 @@ def test_every_fault_is_found_by_name(folder: Path) -> None:
     assert "'daisy'" in found["imbalance"].words
     assert "1 .docx" in found["endings"].words
     assert found["endings"].groups[0][0].remark == "is .jpg"
-    assert "\n" not in repr(found)
+    counts = "unreadable (1), duplicates (4), conflicts (2), near-duplicates (2), few-samples (1), imbalance (1)"
+    assert repr(found) == f"DataCheck({found.task!r}: {counts}, endings (2))"
     assert "005.png" in str(found)
     assert len(found.to_frame()) == 1 + 4 + 2 + 2 + 1
 
@@ -123,3 +126,39 @@ def test_the_command_names_findings_and_writes_a_page(folder: Path, tmp_path: Pa
     assert {one["name"] for one in json.loads(as_json.stdout)["findings"]} >= {"unreadable", "duplicates"}
     refused = CliRunner().invoke(app, ["check", str(folder), "--out", "check.pdf"])
     assert refused.exit_code == 2
+
+
+def blurred(seed: int) -> Image.Image:
+    coarse = np.random.default_rng(seed).integers(0, 256, (7, 7, 3)).astype(np.uint8)
+    return Image.fromarray(coarse).resize((120, 90), Image.Resampling.BICUBIC)
+
+
+def sketch(image: Image.Image) -> np.ndarray:
+    return np.asarray(image.convert("L").resize((16, 16), Image.Resampling.BOX), dtype=np.float32)
+
+
+def compressed(image: Image.Image) -> Image.Image:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=40)
+    return Image.open(io.BytesIO(buffer.getvalue()))
+
+
+def brighter(image: Image.Image) -> Image.Image:
+    return Image.fromarray(np.clip(np.asarray(image).astype(int) + 8, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("change", [compressed, brighter, lambda image: image.resize((64, 48))])
+def test_the_same_picture_after_a_change_is_found_and_others_are_not(change) -> None:
+    pictures = [blurred(seed) for seed in range(60)]
+    sketches = {number: sketch(image) for number, image in enumerate([*pictures, *map(change, pictures[:10])])}
+    groups = near_groups(sketches)
+    assert sorted(groups) == [(number, 60 + number) for number in range(10)]
+
+
+def test_empty_pictures_are_not_compared() -> None:
+    assert near_groups({number: np.full((16, 16), 255.0, dtype=np.float32) for number in range(5)}) == []
+    assert near_groups({}) == []
+
+
+def test_groups_of_equal_keys() -> None:
+    assert equal_groups(enumerate("abcab")) == [(0, 3), (1, 4)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from torch import nn
@@ -54,7 +56,17 @@ def test_exchanged_classes_are_found_in_every_split() -> None:
     assert len(found & set(wrong.tolist())) >= 16
     assert len(found - set(wrong.tolist())) <= 4
     assert {sample.split for sample in samples} == {"train", "validation", "test"}
-    assert samples[0].remark in ("probably a", "probably b", "probably c")
+    assert samples[0].remark in ("predicted a", "predicted b", "predicted c")
+
+
+def test_a_weak_model_says_that_it_is_weak() -> None:
+    draw = np.random.default_rng(0)
+    inputs, classes = flowers()
+    classes[:9] = (classes[:9] + 1) % 3
+    noisy = (inputs + 12 * draw.standard_normal(inputs.shape)).astype(np.float32)
+    strong, weak = (hs.check((each, classes), {"same": Same(8)})["mislabelled"].words for each in (inputs, noisy))
+    assert "Some are hard and not wrong" in strong
+    assert re.search(r"It is right for only \d\d%, so most of them are hard and not wrong", weak)
 
 
 def test_right_labels_are_hardly_suspected() -> None:
@@ -69,12 +81,12 @@ def test_labels_and_numbers_that_are_wrong() -> None:
     labels[5] = 1 - labels[5]
     several = hs.check(Task.from_arrays(inputs, labels, kind="multilabel", target_names=["x", "y"]), Same(8))
     remarks = {sample.remark for group in several["mislabelled"].groups for sample in group}
-    assert any(remark.startswith("probably ") for remark in remarks)
+    assert any(remark.startswith("predicted ") for remark in remarks)
     numbers = inputs @ np.arange(8.0) + 0.1 * np.random.default_rng(2).standard_normal(len(inputs))
     numbers[[3, 9]] += 40.0
     finding = hs.check((inputs, numbers), Same(8))["mislabelled"]
     assert finding.count == 2
-    assert "probably about" in finding.groups[0][0].remark
+    assert "predicted about" in finding.groups[0][0].remark
 
 
 def test_wrong_tags_are_found_by_word(word_encoder: str) -> None:
@@ -90,8 +102,8 @@ def test_wrong_tags_are_found_by_word(word_encoder: str) -> None:
     assert "words" in finding.words
     remarks = [group[0].remark for group in finding.groups[:2]]
     wanted = {
-        f"word 2, {sentences[17][1]!r}, is B-PER: probably O",
-        f"word 4, {sentences[40][3]!r}, is O: probably B-PER",
+        f"word 2, {sentences[17][1]!r}, is B-PER: predicted O",
+        f"word 4, {sentences[40][3]!r}, is O: predicted B-PER",
     }
     assert set(remarks) == wanted
     assert any("mislabelled words were looked for among 600 words" in note for note in found.notes)

@@ -270,9 +270,9 @@ def test_ctrl_c_in_a_real_process_keeps_what_is_finished(images: Path, slow_zoo:
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        _wait_until(lambda: _events(run).count("model-started") == 2, seconds=60)
+        _wait_until(lambda: _events(run).count("model-started") == 2, seconds=200)
         process.send_signal(signal.SIGINT)
-        _, messages = process.communicate(timeout=30)
+        _, messages = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130, messages
@@ -290,7 +290,7 @@ def test_a_killed_process_loses_one_model_at_most(images: Path, slow_zoo: str, t
         [sys.executable, "-m", "hubscout", *arguments, "--batch-size", "2"], stderr=subprocess.DEVNULL
     )
     try:
-        _wait_until(lambda: _events(run).count("model-started") == 2, seconds=60)
+        _wait_until(lambda: _events(run).count("model-started") == 2, seconds=200)
     finally:
         process.kill()
         process.wait()
@@ -317,12 +317,12 @@ def test_a_full_disk_does_not_cost_the_result(
 ) -> None:
     import errno
 
-    from hubscout.runs import atomic_files
+    from hubscout.runs import files
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic_files.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     result = hubscout("rank", images, "-m", f"{zoo}:colours", "--out", tmp_path / "run", "--no-cache", "-q")
     assert result.exit_code == 1
     assert ":colours" in result.stdout, "the table is printed all the same"

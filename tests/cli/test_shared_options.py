@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,88 @@ def test_completion_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     assert complete_runs("") == ["pets"]
     assert complete_runs("x") == []
+
+
+TUNE = ("tune", "--model", "timm/resnet18")
+WRONG = [
+    ("rank", "--metrics", "logmee", "'logmee'. Did you mean 'logme'?"),
+    ("rank", "--layer", "7", "--layer must be one of final, best, mean"),
+    ("rank", "--precision", "float8", "--precision must be one of auto, float32"),
+    ("rank", "--engine", "spark", "'spark'"),
+    ("rank", "--device", "tpu9", "--device must be"),
+    ("rank", "--kind", "classes", "'classes'"),
+    ("rank", "--resume", "--resume needs the folder of the run"),
+    ("rank", "--resume", "--out", "none/", "none holds no run to go on with"),
+    ("race", "--max-params", "ten", "--max-params must be a number"),
+    ("race", "--max-flops", "ten", "--max-flops must be a number"),
+    ("race", "--set", "epoch=3", "Did you mean 'epochs'?"),
+    ("race", "--set", "epochs=0", "--set epochs=0: must be a whole number"),
+    ("race", "--set", "seed=3", "--seed is an option of its own"),
+    ("race", "--device", "tpu9", "--device"),
+    ("race", "--engine", "spark", "'spark'"),
+    ("race", "--address", "auto", "--address is for --engine ray"),
+    ("race", "--accelerate", "on", "--accelerate must be one of"),
+    ("race", "--deploy", "resnet18", "'resnet18' names no hub"),
+    ("race", "--deploy", "tim/resnet18", "'tim'. Did you mean 'timm'?"),
+    ("race", "--resume", "--overwrite", "--out", "none/", "exclude each other"),
+    (*TUNE, "--method", "kdd", "'kdd'. Did you mean 'kd'?"),
+    (*TUNE, "--method", "kd", "--method kd learns from teachers: give at least one"),
+    (*TUNE, "--method", "all", "learns from teachers: give at least one"),
+    (*TUNE, "--teacher-targets", "later", "--teacher-targets later: allowed are 'cached'"),
+    (*TUNE, "--learning-rate", "-1", "--learning-rate -1.0: must be above 0"),
+    (*TUNE, "--device", "tpu9", "--device"),
+    (*TUNE, "--kind", "classes", "'classes'"),
+    (*TUNE, "--resume", "--out", "none/", "none holds no run to go on with"),
+    ("tune", "--model", "resnet18", "'resnet18' names no hub"),
+    ("tune", "--model", "tim/resnet18", "'tim'. Did you mean 'timm'?"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--limit", "few", "--limit must be"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--search", "random", "--search random: allowed are"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--learning-rates", "low", "--learning-rates must be numbers"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--set", "epoch=3", "Did you mean 'epochs'?"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--set", "weight_decay=0", "weight_decay is what the search is over"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--address", "auto", "--address is for --engine ray"),
+    ("soup", "one/", "two/", "--limit", "few", "--limit must be"),
+    ("soup", "one/", "at least two"),
+    ("check", "-m", "timm/x", "--limit", "few", "--limit must be"),
+    ("check", "-m", "timm/x", "--device", "tpu9", "--device must be"),
+    ("predict", "--device", "tpu9", "--device must be"),
+]
+"""A command line without its data, and what is said of it."""
+
+
+@pytest.mark.parametrize("line", WRONG, ids=lambda line: " ".join(line[:-1]))
+def test_a_wrong_option_is_refused_before_anything_is_read(hubscout: Callable[..., Any], line: tuple[str, ...]) -> None:
+    """The data are not there, and nobody comes to notice."""
+    command, *options, said = line
+    result = hubscout(command, "nowhere/", *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not Path("runs").exists()
+
+
+IGNORED = [
+    (*TUNE, "--epochs", "3", "--steps", "10", "--epochs 3 and --steps 10 both say how long the run is"),
+    (*TUNE, "--epochs", "3", "--budget", "1min", "--epochs 3 and --budget 60 both say how long the run is"),
+    (*TUNE, "--epochs", "3", "--set", "epochs=4", "--epochs is an option of its own"),
+    (*TUNE, "--method", "fine-tune", "--teachers", "timm/a", "--method fine-tune has no teachers: leave --teachers"),
+    (*TUNE, "--trade-off", "2", "--trade-off is for --teachers"),
+    (*TUNE, "--top", "2", "--top is for --teachers"),
+    (*TUNE, "--seeds", "2", "--seeds is for --method all"),
+    (*TUNE, "--engine", "ray", "--engine is for --method all"),
+    (*TUNE, "--teachers", "timm/a", "--method", "all", "--onnx", "--onnx is for a single method"),
+    (*TUNE, "--teachers", "timm/a", "--method", "all", "--seed", "3", "--seed is for a single method"),
+    (*TUNE, "--cache", "here/", "--no-cache", "--cache and --no-cache exclude each other"),
+    ("rank", "--time-limit", "1min", "--time-limit 1min is for --engine ray or for workers"),
+    ("reference", "-m", "timm/x", "--out", "ref", "--trials", "7", "--trials is for --search tpe"),
+    ("check", "--limit", "100", "--limit is for --models"),
+    ("race", "--set", "budget=60", "--budget is an option of its own"),
+]
+
+
+@pytest.mark.parametrize("line", IGNORED, ids=lambda line: " ".join(line[:-1]))
+def test_no_option_is_ignored_without_a_word(hubscout: Callable[..., Any], line: tuple[str, ...]) -> None:
+    command, *options, said = line
+    result = hubscout(command, "nowhere/", *options)
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -103,22 +103,30 @@ def test_growing_subsets(task: Task, zoo: Path, engine: LocalEngine, one_thread:
     ]
 
 
-def test_a_killed_a_crashing_and_a_hanging_model(
+def test_a_killed_and_a_crashing_model(
     task: Task, zoo: Path, engine: LocalEngine, one_thread: None, tmp_path: Path
 ) -> None:
     models = [
         name(zoo, "0-4", "kill_once", tmp_path / "once"),
         name(zoo, "4-8", "kill_always", tmp_path / "always"),
         name(zoo, "12-20"),
-        name(zoo, "12-20", "hang", tmp_path / "hung"),
     ]
-    there = rank(task, models, cache=False, engine=engine, time_limit=8, batch_size=128)
+    there = rank(task, models, cache=False, engine=engine, batch_size=128)
     here = rank(task, [name(zoo, "0-4"), name(zoo, "12-20")], cache=False, batch_size=128)
     assert (tmp_path / "once").exists()
     assert facts(there) == facts(here)
     reasons = {failure.identifier: failure.reason for failure in there.failures}
     assert "died 3 times" in reasons[models[1]]
-    assert "no sign of life for 8 seconds" in reasons[models[3]]
+
+
+def test_a_hanging_model(task: Task, zoo: Path, engine: LocalEngine, one_thread: None, tmp_path: Path) -> None:
+    # Both workers have imported everything before the clock runs.
+    here = rank(task, [name(zoo, "0-4"), name(zoo, "12-20")], cache=False, engine=engine, batch_size=128)
+    models = [name(zoo, "4-8", "hang", tmp_path / "hung"), name(zoo, "12-20")]
+    there = rank(task, models, cache=False, engine=engine, time_limit=8, batch_size=128)
+    assert there.rows[0].block_scores == here.rows[-1].block_scores
+    (failure,) = there.failures
+    assert "no sign of life for 8 seconds" in failure.reason
 
 
 DRIVER = """
@@ -141,13 +149,13 @@ def test_ctrl_c_keeps_what_is_finished_and_ends_the_workers(zoo: Path, tmp_path:
     driver = subprocess.Popen(
         [sys.executable, str(tmp_path / "driver.py")], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 200
     while not ((out / "ranking.json").exists() and (tmp_path / "hung").exists()):
         assert driver.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(driver.pid, signal.SIGINT)
-    _, said = driver.communicate(timeout=30)
+    _, said = driver.communicate(timeout=120)
     assert "1 of 2 models are finished and saved in" in said
     assert [row.identifier for row in Ranking.load(out)] == models[:1]
     for pid in {int(line.split()[0]) for line in (zoo / "loads.txt").read_text().splitlines()}:

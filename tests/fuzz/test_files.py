@@ -132,7 +132,7 @@ def test_the_records_of_the_cache(about: Any, record: Any) -> None:
 @common
 @given(altered({"cat": 0.5, "dog": 0.25}) | documents, st.sampled_from([".json", ".csv"]))
 def test_known_results(record: Any, ending: str) -> None:
-    from hubscout.runs.reference_file import read_reference
+    from hubscout.runs.ranking_storage import read_reference
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"reference{ending}"
@@ -143,7 +143,7 @@ def test_known_results(record: Any, ending: str) -> None:
 @common
 @given(st.text(max_size=60) | st.just("model,accuracy\na,0.5\nb,x\n"))
 def test_known_results_in_a_table(text: str) -> None:
-    from hubscout.runs.reference_file import read_reference
+    from hubscout.runs.ranking_storage import read_reference
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reference.csv"

@@ -86,7 +86,7 @@ class HubClient:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=120)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def run_command(hub, home: Path, *words: object, terminal: bool = False) -> str:
             shown += os.read(ours, 65536)
         except OSError:
             break
-    assert process.wait(timeout=20) == 0, shown
+    assert process.wait(timeout=120) == 0, shown
     os.close(ours)
     return shown.decode(errors="replace")
 

@@ -57,6 +57,17 @@ def test_the_better_rate_is_told_by_log_likelihood() -> None:
     assert better_rate([broken]) == broken.arm
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_of_two_arms_that_the_held_out_samples_do_not_tell_apart_the_one_ahead_so_far_stays_ahead(order) -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        likelier, right = looks([0.0, 1.0], rows=30)
+        metrics = np.sort(draw.random(2))
+        pair = [replace(likelier, metric=metrics[0]), replace(right, metric=metrics[1])][order]
+        assert survivors(pair, {}, 0.04, most=2) == [one.arm for one in pair]
+        assert np.ptp(scores(pair, {})) == 0.0
+
+
 def arms_with_evidence(rows: int, slope: float) -> tuple[list[Look], dict[str, float]]:
     """Twelve arms as good as `slope` times their evidence; the best by evidence has bad luck with its samples."""
     draw = np.random.default_rng(1)

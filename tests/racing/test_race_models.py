@@ -70,6 +70,22 @@ def test_an_arm_goes_on_where_it_stopped(task: Task, networks: Path, tmp_path: P
     assert {(look.arm, look.rung): look.metric for look in resumed.looks} == seen
 
 
+def test_of_tied_arms_the_one_ahead_so_far_wins_though_the_other_was_looked_at_first(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=32", "width=33&seed=1")
+    race(task, models, out=tmp_path / "whole", learning_rate=0.05, **QUICK)
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "race.jsonl").open()]
+    ahead, behind = next(line for line in lines if line["event"] == "rung" and line["rung"] == 1)["going_on"]
+    seen = next(line for line in lines if line["event"] == "look" and line["rung"] == 2 and line["arm"] == behind)
+    seen |= {"metric": 1.0, "log_likelihoods": [-5.0] * len(seen["log_likelihoods"])}  # often right and never sure
+    kept = [line for line in lines if line.get("rung", 0) < 2 and line["event"] in ("race", "look", "rung")]
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*kept, seen]))
+    found = race(task, models, out=tmp_path / "cut", learning_rate=0.05, **QUICK)
+    assert found.winner.model == ahead["model"]
+
+
 def test_ctrl_c_in_the_middle_of_training_puts_no_arm_out(task: Task, networks: Path, tmp_path: Path) -> None:
     models = names(networks, "width=8", "stops=true")
     with pytest.raises(InterruptedRunError, match="Run the same command again"):
@@ -183,7 +199,7 @@ def test_a_model_that_could_not_be_ranked_in_time_does_not_make_it_another_race(
 
 
 def test_two_processes_do_not_race_in_one_folder(task: Task, networks: Path, tmp_path: Path) -> None:
-    from hubscout.runs.folder_lock import FolderLock
+    from hubscout.runs.run_folder import FolderLock
 
     lock = FolderLock(tmp_path / "run")
     lock.take()
@@ -241,3 +257,25 @@ def test_networks_in_memory_race(networks: Path, task: Task) -> None:
     assert found.winner.model == "memory:wide"
     assert found.tuned is not None
     assert found.tuned.model == "memory:wide"
+
+
+def test_tied_finalists_are_judged_on_all_folds_and_the_race_goes_on_after_a_stop(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=32", "width=33&seed=1")  # hardly to be told apart
+    found = race(task, models, out=tmp_path / "run", folds=3, learning_rate=0.05, **QUICK)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "race.jsonl").open()]
+    on_folds = [line for line in lines if line["event"] == "fold"]
+    pooled = [look for look in found.looks if look.rung == len(found.told.rungs)]
+    assert {line["fold"] for line in on_folds} == {1, 2}
+    assert len(pooled) >= 2
+    first = next(look for look in found.looks if look.arm == pooled[0].arm and look.rung == pooled[0].rung - 1)
+    others = [line for line in on_folds if line["arm"]["model"] == pooled[0].arm.model]
+    assert pooled[0].metric == pytest.approx(np.mean([first.metric, *(line["metric"] for line in others)]))
+    assert len(pooled[0].log_likelihoods) == 3 * len(first.log_likelihoods)
+    assert sum(one.p_best or 0.0 for one in found.order) == pytest.approx(1.0)
+    kept = [line for line in lines if line["event"] not in ("winner", "stage", "finished")][:-2]
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    again = race(task, models, out=tmp_path / "cut", folds=3, learning_rate=0.05, **QUICK)
+    assert again.winner == found.winner

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from hubscout.racing.rungs import Time, choose_field, plans, rungs_of, work
+import time
+from pathlib import Path
+
+import pytest
+from racing_networks import QUICK, names
+
+from hubscout.errors import InterruptedRunError
+from hubscout.racing import race
+from hubscout.racing.arms import Arm, Look
+from hubscout.racing.rungs import Clock, Pace, Time, choose_field, plans, rungs_of, work
+from hubscout.runs.events import Raced
+from hubscout.tasks import Task
+from hubscout.tuning import Tuned
 
 MODELS = tuple(f"m{k}" for k in range(9))
 
@@ -42,3 +54,92 @@ def test_a_race_of_one_model_is_planned_too() -> None:
     assert list(plans(1)) == [(2, 1, 1), (0, 1, 1)]
     for widths in plans(17):
         assert [arms for arms in widths if arms] == sorted((arms for arms in widths if arms), reverse=True)
+
+
+LONG = {**QUICK, "steps": 100_000}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", ["nothing", "refit", "deploy"])
+def test_a_budget_is_kept_within_a_twentieth(task: Task, networks: Path, tmp_path: Path, after: str) -> None:
+    models = names(networks, *(f"width={8 + seed}&seed={seed}&pace=0.005" for seed in range(4)))
+    more = {
+        "nothing": {},
+        "refit": {"refit": True},
+        "deploy": {"deploy": names(networks, "width=6&pace=0.005")[0]},
+    }[after]
+    began = time.perf_counter()
+    found = race(task, models, budget=30, out=tmp_path / "run", **LONG, **more)
+    taken = time.perf_counter() - began
+    assert found.steps < 100_000
+    assert taken < 1.05 * 30
+    assert taken > 0.6 * 30  # and it is used
+    assert sum(found.seconds.values()) == pytest.approx(taken, abs=1.0)
+    Tuned.load(tmp_path / "run" / "winner", allow_code=True)
+
+
+@pytest.mark.slow
+def test_a_model_that_is_far_slower_than_its_evidence_said_does_not_break_the_budget(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=8", "width=16&slow_training=0.4")
+    began = time.perf_counter()
+    race(task, models, budget=20, out=tmp_path / "run", **LONG)
+    assert time.perf_counter() - began < 1.05 * 20
+
+
+def test_a_budget_that_is_too_short_still_leaves_a_model(task: Task, networks: Path, tmp_path: Path) -> None:
+    found = race(task, names(networks, "width=8"), budget=0.5, out=tmp_path / "run", **QUICK)
+    assert found.tuned is not None
+    Tuned.load(tmp_path / "run" / "winner", allow_code=True)
+
+
+@pytest.mark.slow
+def test_what_was_spent_before_a_stop_counts(task: Task, networks: Path, tmp_path: Path) -> None:
+    models = names(networks, "width=8&pace=0.005", "width=9&pace=0.005")
+
+    def stop(event: object) -> None:
+        if isinstance(event, Raced) and event.line["event"] == "look":
+            raise KeyboardInterrupt
+
+    began = time.perf_counter()
+    with pytest.raises(InterruptedRunError):
+        race(task, models, budget=20, out=tmp_path / "run", observer=stop, **LONG)
+    race(task, models, budget=20, out=tmp_path / "run", **LONG)
+    assert time.perf_counter() - began < 1.15 * 20  # what a second start takes is not in the lines
+
+
+@pytest.mark.slow
+def test_more_time_can_be_given_later(task: Task, networks: Path, tmp_path: Path) -> None:
+    models = names(networks, "width=8&pace=0.005", "width=9&pace=0.005")
+    first = race(task, models, budget=6, out=tmp_path / "run", **LONG)
+    deploy = names(networks, "width=6&pace=0.005")[0]
+    found = race(task, models, budget=14, deploy=deploy, out=tmp_path / "run", **LONG)
+    assert found.winner == first.winner
+    assert found.deployed is not None
+    assert found.deployed.steps > 50
+
+
+def test_what_is_left() -> None:
+    clock = Clock(10.0, before=4.0)
+    assert 5.5 < (clock.left or 0.0) <= 6.0
+    assert Clock(None).left is None
+
+
+def test_a_pace_is_that_of_the_model_where_it_was_seen() -> None:
+    def look(model: str, pace: float) -> Look:
+        return Look(
+            arm=Arm(model, 0.1),
+            rung=0,
+            steps=10,
+            metric=0.5,
+            log_likelihoods=(0.0,) * 4,
+            seconds=10 * pace + 2,
+            seconds_per_step=pace,
+            judging_seconds=0.4,
+        )
+
+    looks = [look("a", 1.0), look("b", 3.0), look("b", 5.0)]
+    assert Pace.of(looks) == Pace(3.0, pytest.approx(2.0), pytest.approx(0.1))
+    assert Pace.of(looks, "b") == Pace(4.0, pytest.approx(2.0), pytest.approx(0.1))
+    assert Pace.of(looks, "c") is None

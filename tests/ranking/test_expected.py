@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from sklearn.linear_model import RidgeClassifier
 
@@ -229,6 +230,17 @@ def test_one_odd_sample_does_not_explain_a_rare_label() -> None:
     assert ranking.best.n * max(ranking.best.per_target) > 100
     assert ranking.best.odds == 0
     assert ranking.explains_labels is False
+
+
+def test_the_interval_of_the_accuracy_is_that_of_a_share() -> None:
+    """Wilson's, as SciPy has it."""
+    labels = np.arange(12) % 2
+    inputs = labels[:, None] + np.zeros((12, 3), dtype=np.float32)
+    row = rank(Task.from_arrays(inputs, labels, kind="classification"), [Linear(3)], cache=False).best
+    found = row.expected[0]
+    wilson = scipy.stats.binomtest(row.n, row.n).proportion_ci(method="wilson")
+    assert found.value == 1
+    assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high))
 
 
 def test_metrics_without_evidence_say_nothing_of_it(models: list[str]) -> None:

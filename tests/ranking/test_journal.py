@@ -17,7 +17,7 @@ import pytest
 from hubscout.errors import InterruptedRunError, RunError
 from hubscout.ranking import Ranking, rank
 from hubscout.runs.events import Event, Started
-from hubscout.runs.file_names import RANKING
+from hubscout.runs.run_folder import RANKING, SCORES
 from hubscout.tasks import Task
 
 
@@ -87,6 +87,41 @@ def test_repeating_a_finished_ranking_runs_nothing_and_an_interruption_loses_not
         rank(array_task, wanted, cache=False, out=tmp_path)
     assert Ranking.load(tmp_path).rows == finished.rows
     assert not Ranking.load(tmp_path).complete
+
+
+CTRL_C_WHILE_PYARROW_IS_IMPORTED = """
+import signal
+import sys
+import numpy as np
+from hubscout.errors import InterruptedRunError
+from hubscout.ranking import rank
+from hubscout.tasks import Task
+
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pyarrow.ipc":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+assert "pyarrow" not in sys.modules
+sys.meta_path.insert(0, CtrlC())
+inputs = np.random.default_rng(0).standard_normal((60, 20)).astype(np.float32)
+task = Task.from_arrays(inputs, inputs[:, 0] > 0)
+try:
+    rank(task, sys.argv[2:], cache=False, out=sys.argv[1])
+except InterruptedRunError as error:
+    print(error)
+"""
+
+
+def test_ctrl_c_while_the_first_row_is_saved(models: dict[str, str], tmp_path: Path) -> None:
+    names = [models["strong"], models["weak"]]
+    command = [sys.executable, "-c", CTRL_C_WHILE_PYARROW_IS_IMPORTED, str(tmp_path / "run"), *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "1 of 2 models are finished and saved in" in done.stdout, done.stderr
+    assert Ranking.load(tmp_path / "run").identifiers == (names[0],)
+    assert (tmp_path / "run" / SCORES).exists()
 
 
 def test_failures_of_models_that_are_not_asked_for_stay(

@@ -67,9 +67,11 @@ def test_waiting_for_a_processor_is_marked(backbone: Backbone, monkeypatch: pyte
 def test_a_very_slow_network_is_not_waited_for(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LONGEST", 0.1)
     sleeping(backbone, [0.08])
-    started = time.perf_counter()
+    assert backbone.module is not None
+    passes: list[None] = []
+    backbone.module.register_forward_hook(lambda *_: passes.append(None))
     measure_latency(backbone, SAMPLE)
-    assert time.perf_counter() - started < 0.6
+    assert len(passes) < 6
 
 
 def test_the_mode_of_the_network_is_left_as_it_was(backbone: Backbone) -> None:

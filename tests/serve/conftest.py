@@ -136,7 +136,7 @@ class Served:
         return int(self.address.rstrip("/").rpartition(":")[2])
 
     def client(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.address, timeout=30, trust_env=False, **options)
+        return httpx.Client(base_url=self.address, timeout=120, trust_env=False, **options)
 
     def csrf(self) -> dict[str, str]:
         with self.client() as client:
@@ -146,7 +146,7 @@ class Served:
         with self.client() as client:
             return str(client.get(f"/api/runs/{name}").json().get("state"))
 
-    def wait_for(self, name: str, state: str, seconds: float = 60) -> None:
+    def wait_for(self, name: str, state: str, seconds: float = 200) -> None:
         deadline = time.monotonic() + seconds
         while (found := self.state(name)) != state:
             assert time.monotonic() < deadline, f"{name} is {found}, not {state}"

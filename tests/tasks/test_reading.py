@@ -121,7 +121,7 @@ def test_a_million_columns_are_refused_at_once(tmp_path: Path) -> None:
     started = time.perf_counter()
     with pytest.raises(TaskError, match=r"1,000,000 columns.*100,000.*from_arrays") as caught:
         read_table(tmp_path / "wide.csv")
-    assert time.perf_counter() - started < 20  # looking for doubles pair by pair takes hours
+    assert time.perf_counter() - started < 120  # looking for doubles pair by pair takes hours
     assert len(str(caught.value)) < 1000
 
 

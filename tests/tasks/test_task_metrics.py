@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from sklearn import metrics
 
 from hubscout.tasks import task_metrics
@@ -55,3 +56,26 @@ def test_words_are_resampled_by_sentence(generator):
     by_word = values_with_intervals("tagging", predicted, targets, resamples=300)["accuracy"]
     by_sentence = values_with_intervals("tagging", predicted, targets, groups=groups, resamples=300)["accuracy"]
     assert by_sentence.high - by_sentence.low > 2 * (by_word.high - by_word.low)
+
+
+@pytest.mark.parametrize("right", [0, 3, 4])
+def test_the_accuracy_of_a_handful_of_samples_is_uncertain(right):
+    """Wilson's interval, as SciPy has it: a bootstrap of samples that are all right would be [1, 1]."""
+    targets = np.zeros(4, dtype=np.int64)
+    predicted = np.eye(2)[np.repeat([0, 1], [right, 4 - right])]
+    found = values_with_intervals("classification", predicted, targets)["accuracy"]
+    wilson = scipy.stats.binomtest(right, 4).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high))
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
+def test_no_metric_of_a_handful_of_samples_is_certain(kind):
+    tags = ["B-A", "O"]
+    targets = np.array([0, 1, 1, 0]) if kind != "multilabel" else np.array([[0, 1], [1, 0], [1, 1], [0, 0]])
+    predicted = np.eye(2)[targets] if kind != "multilabel" else targets.astype(float)
+    groups = np.array([0, 0, 1, 1]) if kind == "tagging" else None
+    found = values_with_intervals(kind, predicted, targets, groups=groups, target_names=tags)
+    for value in found.values():
+        assert value.value == value.high == 1
+        assert value.low < 0.6
+    assert ("entity_f1" in found) == (kind == "tagging")

@@ -8,11 +8,18 @@ from hypothesis import strategies as st
 from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.tuning import tune
-from hubscout.tuning.batches import MODEL, Share, StreamedBatches, distinct_views, own_randomness, reseed
+from hubscout.tuning.batches import (
+    MODEL,
+    BatchPlan,
+    Share,
+    StreamedBatches,
+    distinct_views,
+    own_randomness,
+    reseed,
+    uniforms,
+)
 from hubscout.tuning.decoded_batches import HeldBatches, crop_and_flip, random_crops
-from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.plan import BatchPlan, uniforms
-from hubscout.tuning.row_targets import Rows
+from hubscout.tuning.losses import Rows, TaskLoss
 
 
 class Noisy:

@@ -323,20 +323,20 @@ def test_a_ranking_goes_on_with_the_models_that_the_user_names_again(folder, tmp
     assert type(again.best.identifier) is str, "what the user named is not the file's word"
 
 
-def test_a_budget_and_a_soup_of_two_runs(folder, tmp_path):
+def test_a_budget_and_a_soup_of_two_runs(folder, tmp_path, monkeypatch):
     alone = ["--model", MODEL, *QUICK[2:]]
     runs = [tmp_path / f"run-{seed}" for seed in (0, 1)]
     for seed, out in enumerate(runs):
         told = json.loads(run("tune", folder, *alone, "--budget", "2s", "--seed", seed, "--out", out, "--json").stdout)
         assert told["arguments"]["budget"] == 2
         assert any(note.startswith("Budget of 2 s") for note in told["notes"])
-    made = json.loads(
-        run("soup", folder, *runs, "--out", tmp_path / "mean", "--allow-code", "--json", "--quiet").stdout
-    )
+    monkeypatch.chdir(tmp_path)  # without --out, it goes to runs/ like any run
+    made = json.loads(run("soup", folder, *runs, "--allow-code", "--json", "--quiet").stdout)
+    assert made["out"] == f"runs/{folder.name}-soup-1"
     assert made["method"] == "soup"
     assert "of 2 runs" in made["notes"][0]
     images = sorted((folder / "test" / "red").iterdir())
-    found = json.loads(run("predict", tmp_path / "mean", *images, "--json", "--allow-code").stdout)
+    found = json.loads(run("predict", made["out"], *images, "--json", "--allow-code").stdout)
     assert len(found) == len(images)
     told = run("tune", folder, *alone, "--budget", "2s", "--steps", "3", "--out", tmp_path / "both", status=2).output
     assert "--steps 3 and --budget 2" in " ".join(told.split()) or "steps=3 and budget=2" in " ".join(told.split())
@@ -345,4 +345,4 @@ def test_a_budget_and_a_soup_of_two_runs(folder, tmp_path):
 def test_a_run_has_one_length(folder, tmp_path):
     length = ("--budget", "60s", "--epochs", "4")
     told = run("tune", folder, "--model", MODEL, *length, "--out", tmp_path, status=2).stderr
-    assert told.splitlines() == ["Error: --budget and --epochs both say how long the run is: give one of them."]
+    assert told.splitlines() == ["Error: --epochs 4 and --budget 60 both say how long the run is: give one of them."]

@@ -10,10 +10,8 @@ from hubscout.errors import InputError
 from hubscout.hubs import prepare_torchvision
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
-from hubscout.tuning.companions.bss import smallest_squared_singular_values
-from hubscout.tuning.companions.freezing import freeze
-from hubscout.tuning.companions.mixup import check_mixable
-from hubscout.tuning.plan import BatchPlan, mixed_seed
+from hubscout.tuning.batches import BatchPlan, mixed_seed
+from hubscout.tuning.companions import check_mixable, freeze, smallest_squared_singular_values
 
 
 def test_smallest_singular_values_against_svd():
@@ -221,7 +219,7 @@ def test_mixup_goes_with_every_method(task, method, answers):
 
 def test_eight_bit_images_stay_eight_bit():
     from hubscout.tuning.batches import Share
-    from hubscout.tuning.companions.mixup import mix
+    from hubscout.tuning.companions import mix
 
     pixels = torch.randint(0, 256, (6, 3, 4, 4), dtype=torch.uint8)
     mixed = mix(Share(torch.arange(6), {"model": {"pixels": pixels}}), 0.4, 0)

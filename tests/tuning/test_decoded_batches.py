@@ -10,9 +10,8 @@ from PIL import Image
 from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
 from hubscout.tasks import Task
 from hubscout.tuning import tune
-from hubscout.tuning.batches import MODEL
+from hubscout.tuning.batches import MODEL, BatchPlan
 from hubscout.tuning.decoded_batches import HeldBatches, crop_and_flip
-from hubscout.tuning.plan import BatchPlan
 
 
 class Pictures:

@@ -9,11 +9,10 @@ from tuning_networks import make_task, perceptron
 
 from hubscout.errors import InputError
 from hubscout.hubs.vision import ARRAYS
-from hubscout.tuning.companions.head import new_head
+from hubscout.tuning.batches import BatchPlan
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods import FineTune
-from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
-from hubscout.tuning.plan import BatchPlan
+from hubscout.tuning.network import Network, check_batches, check_width, new_head, silence_unused
 
 
 def build(width=16, **options):

@@ -118,6 +118,10 @@ def test_what_a_budget_does_not_go_with():
     assert TuningArguments(budget="20min").budget == 1200
     with pytest.raises(InputError, match=r"steps=10 and budget=60.*one of them"):
         TuningArguments(budget=60, steps=10)
+    with pytest.raises(InputError, match=r"epochs=5 and budget=60.*one of them"):
+        tune("nowhere/", "timm/resnet18", budget=60, epochs=5)
+    with pytest.raises(InputError, match=r"epochs=5 and steps=10.*one of them"):
+        tune("nowhere/", "timm/resnet18", epochs=5, steps=10)
     with pytest.raises(InputError, match=r"schedule='cosine'.*'wsd'"):
         TuningArguments(budget=60, schedule="cosine")
     with pytest.raises(InputError, match=r"budget must be a time"):

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
 from tuning_networks import make_task, perceptron, weights_of
 
-from hubscout.errors import DivergedError
+from hubscout.errors import DivergedError, InputError
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
@@ -149,3 +150,25 @@ def test_defaults_by_inputs_and_kind():
         ("text", "classification"): ("adamw", 5e-5),
     }
     assert TuningArguments(optimizer="sgd").settled("image", "regression").learning_rate == 0.001
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"method": "kdd"}, "Did you mean 'kd'"),
+        ({"method": "kd"}, "learns from teachers"),
+        ({"method": "fine-tune", "teachers": ["timm/a"]}, "has no teachers"),
+        ({"model": "resnet18"}, "names no hub"),
+        ({"device": "cuda:1"}, "device='cuda:1': allowed are 'auto', 'cpu', 'cuda'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_data_are_read(arguments, told):
+    with pytest.raises(InputError, match=re.escape(told)):
+        tune("nowhere/", **{"model": "timm/resnet18", **arguments})
+
+
+def test_how_long_a_run_is_where_nobody_says():
+    assert TuningArguments().settled("image", "classification").epochs == 20
+    assert TuningArguments().length(7) == 140
+    assert TuningArguments(steps=30).settled("image", "classification").epochs is None
+    assert TuningArguments(steps=30).length(7) == 30

@@ -9,8 +9,7 @@ from tuning_networks import convolutional, make_task, perceptron
 
 from hubscout.errors import InputError
 from hubscout.tuning import METHODS, tune
-from hubscout.tuning.methods.aggregation import AggregatedLayer
-from hubscout.tuning.methods.zoo import distinct_sources, is_mixture, merge
+from hubscout.tuning.methods.zoo import AggregatedLayer, distinct_sources, is_mixture, merge
 
 LAYERS = {
     "convolution": (lambda: nn.Conv2d(6, 10, 3, stride=2, padding=1), (5, 6, 9, 9)),

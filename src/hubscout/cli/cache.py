@@ -42,7 +42,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     models = list(dict.fromkeys(entry.model for entry in entries))
     called = dict(zip(models, short_names(models), strict=True))
@@ -127,7 +127,7 @@ def remove(
 
 
 def _matches(entry: Any, patterns: list[str]) -> bool:
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     texts = (entry.name, entry.model, *short_names([entry.model]), entry.task)
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)

@@ -57,8 +57,14 @@ def check(
     """
     from hubscout.checking import check as check_data
     from hubscout.cli.values import split_models
+    from hubscout.features.precision import pick_device
 
     check_out(out, (".html", ".htm"), "a page, such as check.html")
+    options.check_amounts(limit=limit)
+    if models:
+        pick_device(device)
+    else:
+        options.only_for("--models", limit=limit)
     task = options.open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )

@@ -213,7 +213,7 @@ def tuning_table(found: dict[str, Tuned]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.model_names import listing, short_names
+    from hubscout.runs.texts import listing, short_names
 
     first = next(iter(found.values()))
     title = f"{short_names([first.model])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"

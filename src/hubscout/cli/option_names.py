@@ -29,15 +29,19 @@ def in_options(message: str, parameters: Sequence[Any]) -> str:
         '--max-latency must be a time. Overwrite it (--overwrite).'
 
     """
-    options = {one.name: next((name for name in one.opts if name.startswith("--")), "") for one in parameters}
-    known = set(options.values())
-    options |= {name: option for name, option in _OTHER_NAMES.items() if option in known}
-    if "--set" in known:
+    options = options_by_argument(parameters)
+    if "--set" in options.values():
         options |= {name: f"--set {name}" for name in _tuning_arguments() if name not in options}
     for name, option in options.items():
-        if option:
-            message = _renamed(message, name, option)
+        message = _renamed(message, name, option)
     return re.sub(r"(--[\w-]+)(?:,| or) \1\b", r"\1", message)
+
+
+def options_by_argument(parameters: Sequence[Any]) -> dict[str, str]:
+    """The option, such as `--in-memory`, for each argument, such as `data_in_memory`."""
+    named = ((one.name, next((name for name in one.opts if name.startswith("--")), "")) for one in parameters)
+    options = {name: option for name, option in named if option}
+    return options | {name: option for name, option in _OTHER_NAMES.items() if option in options.values()}
 
 
 def _renamed(message: str, name: str, option: str) -> str:

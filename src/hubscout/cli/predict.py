@@ -67,7 +67,8 @@ def predict(
     from hubscout.tuning import Tuned
 
     check_out(out, (".csv",), "a CSV file, such as predictions.csv", hint=" For JSON use --json.")
-    tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
+    place = pick_device(device)
+    tuned = Tuned.load(model, allow_code=allow_code).to(place)
     reader = _reader(tuned, text if inputs else None, image, label, image_root)
     found = _gather(reader, inputs or [], text or [])
     for note in found.notes:

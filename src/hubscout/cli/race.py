@@ -118,18 +118,25 @@ def race(
     """
     from hubscout.errors import InputError
     from hubscout.racing import race as run
+    from hubscout.racing.race_models import TRACES, arguments_of, check_wishes
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
-    from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+    from hubscout.runs.ranking import check_limits
+    from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
     from hubscout.tuning.tuned_folder import opens_by_code
 
     if out is None and (resume or overwrite):
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
-    check_amounts(budget=budget, max_latency=max_latency)
+    check_amounts(budget=budget)
+    options: dict[str, Any] = read_settings(settings or [])
+    arguments_of(options, device, seed)
+    options_of_engine = engine_options(engine, address)
+    check_wishes(engine, options_of_engine, device=device, accelerate=accelerate, deploy=deploy)
+    check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
+    check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
-    options: dict[str, Any] = read_settings(settings or [])
     named = split_models(models, allow_code=allow_code) if models else None
     candidates = find_candidates(named, task.modality, device)
     for note in candidates.notes:
@@ -157,7 +164,7 @@ def race(
             seed=seed,
             skip_bad=skip_bad,
             engine=engine,
-            engine_options=engine_options(engine, address),
+            engine_options=options_of_engine,
             observer=observer,
             **options,
         )

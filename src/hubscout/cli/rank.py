@@ -153,18 +153,22 @@ def rank(
     costs almost nothing.
     """
     from hubscout.errors import InputError, RunError
-    from hubscout.features.backend import check_acceleration
+    from hubscout.features import ExtractionOptions
     from hubscout.features.precision import pick_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.ranking.rank_models import check_choices
     from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
+    from hubscout.runs.run_folder import RANKING, check_folder
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
-    check_acceleration(accelerate)
+    ExtractionOptions(accelerate=accelerate, precision=precision)
     options.check_amounts(budget=budget, limit=limit, time_limit=time_limit)
     options_of_engine = options.engine_options(engine, address, workers)
+    check_choices(split_list(metrics), layer, engine, options_of_engine, time_limit=time_limit)
+    check_folder(out, RANKING, resume=resume, overwrite=overwrite)
     if engine == "local":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
@@ -223,7 +227,7 @@ def rank(
         commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
         say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
     if ranking.explains_labels is False:
-        from hubscout.runs.explained import NOTHING_EXPLAINED
+        from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
 
         say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)

@@ -47,7 +47,9 @@ def reference(
         str | None,
         typer.Option("--weight-decays", help="Joined by commas; those that suit the optimiser if not given."),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Trials per model, with --search tpe.")] = 49,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="With --search tpe: trials per model; 49 if not given.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
     seed: options.SeedOption = 0,
@@ -71,22 +73,29 @@ def reference(
     from hubscout.amounts import parse_limit
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
-    from hubscout.tuning.reference_search import Grid
+    from hubscout.tuning.reference_search import Grid, check_choices
     from hubscout.tuning.reference_search import reference as run
 
+    options.check_amounts(limit=limit)
+    arguments: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
+    arguments |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
+    arguments |= read_settings(settings or [])
+    check_choices(search, out, arguments, resume=resume, overwrite=overwrite)
+    if search != "tpe":
+        options.only_for("--search tpe", trials=trials)
+    rates = _numbers(learning_rates, "--learning-rates") if learning_rates else None
+    decays = _numbers(weight_decays, "--weight-decays") if weight_decays else None
+    options_of_engine = options.engine_options(engine, address)
     task = options.open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
-    arguments: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
-    arguments |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
-    arguments |= read_settings(settings or [])
     grid = Grid.of(task, str(arguments.get("optimizer", "auto")))
-    if learning_rates:
-        grid = replace(grid, learning_rates=_numbers(learning_rates, "--learning-rates"), beyond=())
-    if weight_decays:
-        grid = replace(grid, weight_decays=_numbers(weight_decays, "--weight-decays"))
+    if rates is not None:
+        grid = replace(grid, learning_rates=rates, beyond=())
+    if decays is not None:
+        grid = replace(grid, weight_decays=decays)
     given = find_candidates(split_models(models or [], allow_code=allow_code), task.modality, device)
     wanted = [candidate.identifier for candidate in given.models]
     with display(quiet=quiet, title="reference") as observer:
@@ -96,12 +105,12 @@ def reference(
             out=out,
             grid=grid,
             search=search,
-            trials=trials,
+            trials=trials or 49,
             resume=resume,
             overwrite=overwrite,
             skip_bad=skip_bad,
             engine=engine,
-            engine_options=options.engine_options(engine, address),
+            engine_options=options_of_engine,
             observer=observer,
             **arguments,
         )

@@ -12,7 +12,7 @@ import typer
 
 from hubscout.cli.output import say
 from hubscout.cli.values import split_list
-from hubscout.runs.file_names import RANKING
+from hubscout.runs.run_folder import RANKING
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -38,6 +38,18 @@ def complete_models(incomplete: str) -> list[str]:
 def complete_runs(incomplete: str) -> list[str]:
     """Folders in sight that hold a saved ranking."""
     return sorted(str(path.parent) for path in Path().glob(f"*/{RANKING}") if str(path.parent).startswith(incomplete))
+
+
+def check_settings(context: typer.Context, pairs: list[str] | None) -> list[str] | None:
+    """Refuse to `--set` what has an option of its own in the command: one of the two would be ignored."""
+    from hubscout.cli.option_names import options_by_argument
+    from hubscout.errors import InputError
+
+    options = options_by_argument(context.command.params)
+    for pair in pairs or ():
+        if option := options.get(pair.partition("=")[0].strip().replace("-", "_")):
+            raise InputError(f"{option} is an option of its own: use it instead of --set.")
+    return pairs
 
 
 DataArgument = Annotated[
@@ -107,7 +119,11 @@ AddressOption = Annotated[
 ]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`."),
+    typer.Option(
+        "--set",
+        help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`.",
+        callback=check_settings,
+    ),
 ]
 
 
@@ -120,6 +136,21 @@ def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
     for name, value in times.items():
         if value is not None:
             parse_seconds(value, name)
+
+
+def only_for(purpose: str, **options: object) -> None:
+    """Raise for an option that was given and that only something else would heed.
+
+    >>> only_for("--method all", seeds=None)
+    >>> only_for("--method all", seeds=3)
+    Traceback (most recent call last):
+    hubscout.errors.InputError: --seeds is for --method all.
+    """
+    from hubscout.errors import InputError
+
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise InputError(f"--{name.replace('_', '-')} is for {purpose}.")
 
 
 def open_data(
@@ -135,6 +166,10 @@ def open_data(
 ) -> Task:
     """Open DATA, and say on standard error what it was taken for."""
     from hubscout.tasks import open_task
+    from hubscout.tasks.kinds import kind_of
+
+    if kind is not None:
+        kind_of(kind)  # a wrong one is said before anything is read
 
     def one_or_more(values: list[str] | None) -> str | list[str] | None:
         names = split_list(values or [])

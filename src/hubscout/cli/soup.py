@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
+from hubscout.cli.run_folders import run_folder
 from hubscout.cli.shared_options import (
     DataArgument,
     ImageOption,
@@ -18,6 +19,7 @@ from hubscout.cli.shared_options import (
     SeedOption,
     SplitOption,
     TextOption,
+    check_amounts,
     open_data,
 )
 from hubscout.cli.values import AllowCodeOption
@@ -33,7 +35,9 @@ hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
 def soup(
     data: DataArgument,
     models: Annotated[list[Path], typer.Argument(metavar="MODELS", help="Two or more --out folders of tune.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the averaged model.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the averaged model; a new one in runs/.")
+    ] = None,
     label: LabelOption = None,
     image: ImageOption = None,
     image_root: ImageRootOption = None,
@@ -53,18 +57,22 @@ def soup(
     """
     from hubscout.amounts import parse_limit
     from hubscout.tuning import soup as run
+    from hubscout.tuning.model_soup import check_models
     from hubscout.tuning.tuned_folder import opens_by_code
 
+    check_models(models)
+    check_amounts(limit=limit)
     task = open_data(
         data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
     )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
-    made = run(task, models, out=out, allow_code=allow_code)
+    with run_folder(out, f"{task.name}-soup", quiet=quiet) as place:
+        made = run(task, models, out=place, allow_code=allow_code)
     for note in made.notes:
         say(note, quiet=quiet)
     if as_json:
-        print_json({**made.record(), "out": out})
+        print_json({**made.record(), "out": place})
     else:
         print_result(str(made))
-    say_saved(out, out, by_code=opens_by_code(made, out), quiet=quiet)
+    say_saved(place, place, by_code=opens_by_code(made, place), quiet=quiet)

@@ -31,6 +31,7 @@ from hubscout.cli.shared_options import (
     check_amounts,
     complete_models,
     engine_options,
+    only_for,
     open_data,
 )
 from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
@@ -58,7 +59,9 @@ def tune(
         list[str] | None,
         typer.Option("--teachers", help="The --out folder of a rank, or models, repeated or joined by commas."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many of a ranking's best models teach.")] = 3,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="How many of a ranking's best models teach; 3 if not given.")
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -111,10 +114,12 @@ def tune(
         ),
     ] = None,
     seed: SeedOption = 0,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --method all: how many seeds.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="With --method all: how many seeds; 3 if not given.")
+    ] = None,
     engine: Annotated[
-        str, typer.Option("--engine", help="With --method all: where the runs go, local or ray.")
-    ] = "local",
+        str | None, typer.Option("--engine", help="With --method all: where the runs go, local (the default) or ray.")
+    ] = None,
     device: TuningDeviceOption = "auto",
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory, images on the device.")
@@ -156,9 +161,11 @@ def tune(
     from hubscout.amounts import parse_limit
     from hubscout.errors import InputError
     from hubscout.features import FeatureCache
+    from hubscout.tuning.arguments import TuningArguments
+    from hubscout.tuning.tuning_run import check_choices
 
-    if budget is not None and epochs is not None:
-        raise InputError("--budget and --epochs both say how long the run is: give one of them.")
+    if cache is not None and no_cache:
+        raise InputError("--cache and --no-cache exclude each other.")
     options: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,
@@ -173,6 +180,17 @@ def tune(
     }
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
+    arguments = TuningArguments.of(**options)
+    method = method or ("b-tuning" if teachers else "fine-tune")
+    if method == "all":
+        only_for("a single method", onnx=onnx, seed=seed or None)
+    else:
+        only_for("--method all", seeds=seeds, engine=engine, address=address)
+    if not teachers:
+        only_for("--teachers", top=top, trade_off=trade_off, teacher_targets=teacher_targets)
+    checked = "b-tuning" if method == "all" else method
+    check_choices(model, teachers, checked, arguments, out, resume=resume, overwrite=overwrite)
+    options_of_engine = engine_options(engine or "local", address)
     options["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
     check_amounts(limit=limit, budget=budget)
@@ -181,13 +199,20 @@ def tune(
     )
     if limit is not None:
         task = task.subset(parse_limit(limit), seed)
-    method = method or ("b-tuning" if teachers else "fine-tune")
-    taught_by = [] if method == "fine-tune" else open_teachers(teachers or [], top, allow_code=allow_code)
+    taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
     with _folder(out, task.name, model, kept=resume or overwrite, quiet=quiet) as place:
         if method == "all":
             options |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
             warnings = _compare(
-                task, model, taught_by, seeds, place, (engine, address), options, as_json=as_json, quiet=quiet
+                task,
+                model,
+                taught_by,
+                seeds or 3,
+                place,
+                (engine or "local", options_of_engine),
+                options,
+                as_json=as_json,
+                quiet=quiet,
             )
         else:
             options = {
@@ -208,7 +233,7 @@ def _folder(out: Path | None, task: str, model: str, *, kept: bool, quiet: bool)
     import os
 
     from hubscout.errors import InputError
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     if out is None and (kept or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
@@ -230,7 +255,7 @@ def _tune(
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.runs.display import display
-    from hubscout.runs.tuning_conclusion import conclusion
+    from hubscout.runs.evaluation_record import conclusion
     from hubscout.tuning import tune as run
     from hubscout.tuning.tuned_folder import opens_by_code
 
@@ -267,7 +292,7 @@ def _compare(
     teachers: list[str],
     seeds: int,
     out: Path,
-    place: tuple[str, str | None],
+    engine: tuple[str, dict[str, Any]],
     options: dict[str, Any],
     *,
     as_json: bool,
@@ -284,8 +309,8 @@ def _compare(
             teachers,
             seeds=range(seeds),
             out=out,
-            engine=place[0],
-            engine_options=engine_options(*place),
+            engine=engine[0],
+            engine_options=engine[1],
             observer=observer,
             **options,
         )
@@ -300,7 +325,7 @@ def _compare(
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, or the best of a ranking where its folder is given."""
     from hubscout.ranking import Ranking
-    from hubscout.runs.file_names import RANKING
+    from hubscout.runs.run_folder import RANKING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):

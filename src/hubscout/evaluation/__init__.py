@@ -1,8 +1,7 @@
 """Is a ranking any good: rank correlation, relative performance. Statistics only: imports no other folder."""
 
-from hubscout.evaluation.agreement import Agreement, bootstrap_interval, evaluate
+from hubscout.evaluation.agreement import Agreement, bootstrap_interval, evaluate, relative_at_k, top_k_accuracy
 from hubscout.evaluation.correlation import kendall_tau, permutation_p_value, weighted_tau
-from hubscout.evaluation.selection import relative_at_k, top_k_accuracy
 
 __all__ = [
     "Agreement",

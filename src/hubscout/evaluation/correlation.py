@@ -1,14 +1,82 @@
-"""How alike two rankings are: Kendall's tau, its weighted form, and how likely chance does as well."""
+"""How alike two rankings are: scores beside reference results, Kendall's tau, its weighted form, and chance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations as all_permutations
+from typing import Any, Literal
 
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evaluation.pairs import Better, Values, pair
+
+Better = Literal["higher", "lower"]
+Values = Sequence[float] | np.ndarray | Mapping[str, Any]
+"""One value per model: in the same order on both sides, or by name. A `Score` brings its own direction."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """`scores[i]` and `reference[i]` are of the model `names[i]`, higher is better in both.
+
+    `left_out` are models that only one side knows.
+    """
+
+    names: tuple[str, ...]
+    scores: np.ndarray
+    reference: np.ndarray
+    left_out: tuple[str, ...] = ()
+
+
+def pair(scores: Values, reference: Values, *, better: Better = "higher", score_better: Better = "higher") -> Pairs:
+    """Bring scores and reference results of at least two models side by side.
+
+    `better` is of the reference: `"lower"` for an error. A reference where lower is better is turned round, not the
+    correlation: a weighted one looks at the best models most, and these would otherwise be the worst.
+
+    >>> pair({"a": 1.0, "b": 2.0}, {"b": 0.1, "a": 0.3}, better="lower").reference
+    array([-0.3, -0.1])
+    """
+    for argument, value in (("better", better), ("score_better", score_better)):
+        if value not in ("higher", "lower"):
+            raise InputError(f"{argument} must be 'higher' or 'lower'; got {value!r}.")
+    if isinstance(scores, Mapping) != isinstance(reference, Mapping):
+        raise InputError("scores and reference must both be mappings from names, or both sequences in one order.")
+    left_out: tuple[str, ...] = ()
+    if isinstance(scores, Mapping) and isinstance(reference, Mapping):
+        names = tuple(name for name in scores if name in reference)
+        left_out = tuple(sorted(set(scores) ^ set(reference)))
+        if len(names) < 2:
+            raise InputError(
+                f"scores and reference must share at least two models; they share {len(names)} "
+                f"of {len(scores)} and {len(reference)}."
+            )
+        first, second = [scores[name] for name in names], [reference[name] for name in names]
+    else:
+        first, second = list(scores), list(reference)
+        if len(first) != len(second):
+            raise InputError(f"scores has {len(first)} models, reference has {len(second)}: they must be equal.")
+        if len(first) < 2:
+            raise InputError(f"at least two models are needed to compare rankings; got {len(first)}.")
+        names = tuple(str(place) for place in range(len(first)))
+    return Pairs(
+        names, _numbers(first, "scores", score_better), _numbers(second, "reference", better), left_out=left_out
+    )
+
+
+def _numbers(values: Sequence[Any], argument: str, better: Better) -> np.ndarray:
+    sign = 1.0 if better == "higher" else -1.0
+    try:
+        numbers = np.array(
+            [value.signed_value if hasattr(value, "signed_value") else sign * float(value) for value in values]
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{argument} must be numbers: {error}.") from error
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{argument} must be finite; got {numbers[~np.isfinite(numbers)][0]}.")
+    return numbers
+
 
 Statistic = Callable[[np.ndarray, np.ndarray], float]
 _EXACT_UP_TO = 6
@@ -88,21 +156,17 @@ def permutation_p_value(
 
 def plain(scores: np.ndarray, reference: np.ndarray) -> float:
     """τ_b of two arrays, 0 where it is undefined."""
-    if _ranks_nothing(scores, reference):
-        return 0.0
-    from scipy import stats
-
-    return float(stats.kendalltau(scores, reference).statistic)
+    return _correlation("kendalltau", scores, reference)
 
 
 def weighted(scores: np.ndarray, reference: np.ndarray) -> float:
     """τ_w of two arrays, 0 where it is undefined."""
-    if _ranks_nothing(scores, reference):
+    return _correlation("weightedtau", scores, reference)
+
+
+def _correlation(name: str, scores: np.ndarray, reference: np.ndarray) -> float:
+    if np.ptp(scores) == 0 or np.ptp(reference) == 0:
         return 0.0
     from scipy import stats
 
-    return float(stats.weightedtau(scores, reference).statistic)
-
-
-def _ranks_nothing(scores: np.ndarray, reference: np.ndarray) -> bool:
-    return np.ptp(scores) == 0 or np.ptp(reference) == 0
+    return float(getattr(stats, name)(scores, reference).statistic)

@@ -141,13 +141,12 @@ class Extractor:
         if held is not None:
             runner.make_room = held.clear
         pin = self.device.startswith("cuda") and job.backbone.module is not None
-        with runner:
+        with runner, memory_kept() if runner.device == "cpu" else nullcontext():
             if self.backend != TORCH:
                 with step("export"):
                     runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
             began = time.perf_counter()
             with (
-                memory_kept() if runner.device == "cpu" else nullcontext(),
                 Background(collector.add) as background,
                 Feed(
                     iter(planned),

@@ -9,6 +9,7 @@ from typing import Any
 
 from hubscout.errors import UnknownNameError
 from hubscout.features.backend import check_acceleration
+from hubscout.features.precision import check_precision
 
 _RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
@@ -42,6 +43,7 @@ class ExtractionOptions:
 
     def __post_init__(self) -> None:
         check_acceleration(self.accelerate)
+        check_precision(self.precision)
 
     @classmethod
     def of(cls, **options: Any) -> ExtractionOptions:

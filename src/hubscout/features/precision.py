@@ -77,6 +77,12 @@ class Precision:
         return torch.autocast(self.device_type, dtype=getattr(torch, self.name))
 
 
+def check_precision(precision: str) -> None:
+    """Refuse a number format that there is not."""
+    if precision not in PRECISIONS:
+        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}; got {precision!r}.")
+
+
 def pick_precision(precision: str, device: str) -> Precision:
     """The format asked for; for "auto" float16 autocast on CUDA (checked on the first batch), float32 elsewhere.
 
@@ -85,8 +91,7 @@ def pick_precision(precision: str, device: str) -> Precision:
     >>> pick_precision("auto", "cpu")
     Precision(name='float32', device_type='cpu', checked=False)
     """
-    if precision not in PRECISIONS:
-        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}; got {precision!r}.")
+    check_precision(precision)
     device_type = device.partition(":")[0]
     if precision == "auto":
         on_cuda = device_type == "cuda"

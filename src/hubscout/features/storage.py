@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import CacheError
-from hubscout.runs.atomic_files import TEMPORARY, is_full
-from hubscout.runs.atomic_files import write_atomically as write_file
+from hubscout.runs.files import TEMPORARY, is_full
+from hubscout.runs.files import write_atomically as write_file
 
 _STALE_SECONDS = 3600.0
 _REQUESTS_AT_ONCE = 16

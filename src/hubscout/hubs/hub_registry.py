@@ -104,6 +104,17 @@ def load(identifier: str | Identifier, *, allow_code: bool = False, **options: A
         return hub.load(parsed.with_options(**options))
 
 
+def check_identifier(identifier: str) -> None:
+    """Refuse an identifier that names no hub, or one that there is not, without opening the model.
+
+    Raises:
+        InputError: it names no hub.
+        UnknownHubError: there is no hub of this name.
+
+    """
+    HUBS[Identifier.parse(identifier).hub]
+
+
 def list_models(
     pattern: str = "*",
     *,

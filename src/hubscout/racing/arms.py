@@ -14,7 +14,7 @@ import numpy as np
 from hubscout.engines.job_context import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
-from hubscout.racing.placing import BEST
+from hubscout.racing.race_journal import BEST
 from hubscout.runs.race_record import Arm, Look
 
 if TYPE_CHECKING:
@@ -114,6 +114,38 @@ class Climb:
             seconds_per_step=pace,
             judging_seconds=judged - trained,
         )
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a model takes: seconds per step, and per look beside its steps."""
+
+    per_step: float
+    per_look: float
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Train a model for a few steps, which are thrown away, to see how fast it is: a job."""
+
+    runner: Runner
+    rows: int
+    """Held-out samples of a look."""
+
+    def __call__(self) -> Speed | None:
+        from hubscout.tuning.time_budget import PACE_STEPS
+
+        began = time.perf_counter()
+        try:
+            run = self.runner.begin(None)
+            run.loop.run(until=PACE_STEPS)
+            per_step = run.loop.seconds_per_step
+            evaluate_arm(run, self.rows)
+        except InterruptedRunError as error:
+            raise KeyboardInterrupt from error
+        except Exception:  # a model that cannot be trained shows that in the race, where it is said
+            return None
+        return Speed(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step))
 
 
 def failed_look(arm: Arm, rung: int, steps: int, seconds: float, error: Exception) -> Look:

@@ -12,20 +12,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
-from hubscout.racing.arms import Arm, Climb, Look, Runner, failed_look
-from hubscout.racing.cross_fitting import finalists, pooled
-from hubscout.racing.elimination import chances, one_rate_each, survivors
+from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, Speed, failed_look
+from hubscout.racing.elimination import chances, finalists, one_rate_each, pooled, survivors
 from hubscout.racing.held_out_samples import other_fold
-from hubscout.racing.placing import BEST, arm_folder, drop_checkpoints, put_in_place, restore
-from hubscout.racing.race_clock import Clock, Pace, Probe, Speed, seconds_per_step
-from hubscout.racing.race_journal import RaceJournal
-from hubscout.racing.rungs import Field, Rung, Time, choose_field, rungs_of, work_after
+from hubscout.racing.race_journal import BEST, RaceJournal, arm_folder, drop_checkpoints, put_in_place, restore
+from hubscout.racing.rungs import (
+    Clock,
+    Field,
+    Pace,
+    Rung,
+    Time,
+    choose_field,
+    rungs_of,
+    seconds_per_step,
+    work_after,
+)
 from hubscout.ranking import Ranking
 from hubscout.ranking.task_reference import TaskReference
 from hubscout.runs.events import Observer
-from hubscout.runs.file_names import RACE_WINNER
 from hubscout.runs.race_record import plain
-from hubscout.tuning.spreading import trial_job
+from hubscout.runs.run_folder import RACE_WINNER
+from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -69,7 +76,7 @@ class Contest:
     @cached_property
     def base(self) -> TuningArguments:
         """What all arms have in common."""
-        return self.asked.replace(steps=self.steps).settled(self.task.modality, self.task.kind)
+        return self.asked.replace(steps=self.steps, epochs=None).settled(self.task.modality, self.task.kind)
 
     @cached_property
     def reference(self) -> TaskReference:
@@ -92,7 +99,9 @@ class Contest:
             if not width:
                 continue
             arms = arms[:width]
-            looks = list(self.climb(arms, rung))
+            # Looks come as they end, and those of an earlier run first: the order so far is that of the arms.
+            places = {arm: place for place, arm in enumerate(arms)}
+            looks = sorted(self.climb(arms, rung), key=lambda look: places[look.arm])
             if not looks:
                 break
             share = rung.steps / self.steps
@@ -173,7 +182,7 @@ class Contest:
     @property
     def longest(self) -> int:
         """Steps of a run as they were asked for; a short budget means fewer."""
-        return self.asked.steps or self.asked.epochs * math.ceil(len(self.task.train) / self.asked.batch_size)
+        return self.asked.length(math.ceil(len(self.task.train) / self.asked.batch_size))
 
     def _time(self) -> Time | None:
         if self.clock.left is None:

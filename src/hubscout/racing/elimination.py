@@ -9,10 +9,11 @@ curves (`experiments/race/public_curves.py`); it falls from 0.9 after 4% of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 
-from hubscout.racing.arms import Arm, Look
+from hubscout.runs.race_record import Arm, Look
 
 DRAWS = 2000
 OUT_BELOW = 0.01
@@ -73,7 +74,10 @@ def chances(looks: Sequence[Look], evidence: Mapping[str, float], share: float, 
 def survivors(
     looks: Sequence[Look], evidence: Mapping[str, float], share: float, most: int, seed: int = 0, fewest: int = 1
 ) -> list[Arm]:
-    """The arms that go on, the best first: at most `most`, and after the first `fewest` none without a chance."""
+    """The arms that go on, the best first: at most `most`, and after the first `fewest` none without a chance.
+
+    Of arms that are alike, the one that came first stays ahead.
+    """
     found, chance = scores(looks, evidence), chances(looks, evidence, share, seed)
     order = [place for place in np.argsort(-found, kind="stable") if not looks[place].failure]
     kept = [place for number, place in enumerate(order) if number < fewest or chance[place] >= OUT_BELOW]
@@ -103,7 +107,8 @@ def _posterior(looks: Sequence[Look], evidence: Mapping[str, float]) -> tuple[np
     """
     metric = np.array([np.nan if look.metric is None else look.metric for look in looks])
     likelihood = np.array([np.mean(look.log_likelihoods) if look.log_likelihoods else np.nan for look in looks])
-    seen = (standardised(metric) + standardised(likelihood)) / 2
+    # Between two arms the two can cancel: a tie, in which rounding must not decide but the order so far.
+    seen = np.round((standardised(metric) + standardised(likelihood)) / 2, 6)
     trust = np.ones(len(looks))
     told = np.array([evidence.get(look.arm.model, np.nan) for look in looks])
     known = np.array([not look.failure for look in looks]) & np.isfinite(told)
@@ -126,3 +131,30 @@ def _paired(looks: Sequence[Look]) -> np.ndarray:
     rows = min(len(values) for values in there)
     table = np.array([values[:rows] for values in there])
     return table - table.mean(axis=0)
+
+
+MOST_FINALISTS = 3
+TIED_ABOVE = 0.05
+"""An arm with a smaller chance to be the best is not worth further folds."""
+
+
+def finalists(looks: Sequence[Look], evidence: Mapping[str, float], share: float, seed: int) -> list[Arm]:
+    """The arms of a rung that may still be the best, those of the highest chance first."""
+    if not looks:
+        return []
+    found = sorted(zip(chances(looks, evidence, share, seed), looks, strict=True), key=lambda pair: -pair[0])
+    return [look.arm for chance, look in found if chance >= TIED_ABOVE and not look.failure][:MOST_FINALISTS]
+
+
+def pooled(looks: Sequence[Look], rung: int) -> Look:
+    """What all folds showed of an arm together: the mean of the metric, and the samples of all held-out parts."""
+    first = looks[0]
+    return Look(
+        arm=first.arm,
+        rung=rung,
+        steps=first.steps,
+        metric=fmean(look.metric for look in looks if look.metric is not None),
+        log_likelihoods=tuple(value for look in looks for value in look.log_likelihoods),
+        seconds=sum(look.seconds for look in looks[1:]),
+        seconds_per_step=0.0,
+    )

@@ -13,13 +13,13 @@ from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.held_out_samples import with_validation
-from hubscout.racing.placing import BEST, put_in_place
+from hubscout.racing.race_journal import BEST, put_in_place
 from hubscout.racing.rungs import RATE_FACTORS, Rung
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR
-from hubscout.tuning.spreading import trial_job
+from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
     from pathlib import Path

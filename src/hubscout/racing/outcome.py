@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import chances, scores
 from hubscout.runs.hooks import call
-from hubscout.runs.model_names import listing, short_names
 from hubscout.runs.race_record import Contestant, RaceRecord
+from hubscout.runs.texts import listing, short_names
 from hubscout.runs.tuning_record import tuning_run
 
 if TYPE_CHECKING:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,12 +13,12 @@ from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.racing.race_clock import Clock
-from hubscout.racing.rungs import Field, Rung
+from hubscout.racing.rungs import Clock, Field, Rung
 from hubscout.runs.events import Observer, Raced
-from hubscout.runs.file_names import RACE_LINES
-from hubscout.runs.json_files import append_line, read_lines
+from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
+from hubscout.runs.run_folder import RACE, RACE_LINES
+from hubscout.runs.texts import short_names
 
 
 @dataclass
@@ -158,3 +161,59 @@ def evidence_seconds(folder: Path, wanted: float | None) -> float | None:
 def as_written(values: Mapping[str, Any]) -> Any:
     """Values as they stand in a file."""
     return json.loads(strip_credentials(json.dumps(values)))
+
+
+BEST = "best"
+"""In the folder of an arm: its cooled-down network, as it can be used."""
+
+
+WORKING = ("arms", "folds", "lessons", "refit")
+"""Folders of a race in which networks are tuned."""
+
+
+def arm_folder(arm: Arm) -> str:
+    """The name of an arm's folder: the same whoever else races.
+
+    >>> arm_folder(Arm("timm/resnet18.a1_in1k", 0.002))
+    'resnet18.a1_in1k-00a6f754-0.002'
+    """
+    name = re.sub(r"[^\w.]+", "-", short_names([arm.model])[0])[:40].strip("-.")
+    return f"{name}-{hashlib.sha256(arm.model.encode()).hexdigest()[:8]}-{arm.learning_rate:g}"
+
+
+def clear(folder: Path) -> None:
+    """Remove what a race left, but for its models, which stay until there are others."""
+    for name in (RACE, RACE_LINES):
+        (folder / name).unlink(missing_ok=True)
+    for name in WORKING:
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def put_in_place(source: Path, target: Path) -> None:
+    """A copy of a folder under another name; a reader sees the old one or the new one."""
+    restore(target)
+    fresh, old = _beside(target)
+    for folder in (fresh, old):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, fresh)
+    if target.exists():
+        target.rename(old)
+    fresh.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def restore(target: Path) -> None:
+    """Put back what a kill between the two renames left beside its place; the new one is whole by then."""
+    for folder in _beside(target):
+        if not target.exists() and folder.is_dir() and _beside(target)[1].is_dir():
+            folder.rename(target)
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Remove what only a run that goes on needs; its curves stay."""
+    for name in ("checkpoints", BEST):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _beside(target: Path) -> tuple[Path, Path]:
+    return target.with_name(f".{target.name}.new"), target.with_name(f".{target.name}.old")

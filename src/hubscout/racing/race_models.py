@@ -14,24 +14,26 @@ from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
+from hubscout.features.backend import check_acceleration
+from hubscout.features.precision import pick_device
 from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
 from hubscout.racing.contest import Contest
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
-from hubscout.racing.placing import WORKING, clear, drop_checkpoints
 from hubscout.racing.prior import add_to_store, with_prior
-from hubscout.racing.race_clock import Clock
-from hubscout.racing.race_journal import evidence_seconds
+from hubscout.racing.race_journal import WORKING, clear, drop_checkpoints, evidence_seconds
+from hubscout.racing.rungs import Clock
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.candidates import find_candidates
+from hubscout.ranking.rank_models import check_choices
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
-from hubscout.runs.file_names import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING
-from hubscout.runs.folder_lock import FolderLock
 from hubscout.runs.race_record import write_race
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.ranking import check_limits
+from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 SETTINGS = {"schedule": "wsd", "frozen_norm_statistics": True, "keep_best": False, "keep_checkpoints": 1}
 """Of every arm: a rate that stays constant can be prolonged; short runs do better with the norms' own statistics."""
 WARMUP = 0.02
+TRACES = (RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}")
+"""Files that a race leaves from its first result on."""
 EVIDENCE_SHARE = 0.25
 """Of the budget, at most: a ranking that would take longer goes by growing subsets."""
 
@@ -122,8 +126,10 @@ def race(
     if folds < 1:
         raise InputError(f"folds must be at least 1, not {folds}.")
     clock = Clock(None if budget is None else parse_seconds(budget))
-    check_folder(out, RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}", resume=resume, overwrite=overwrite)
-    arguments = _arguments(options, device, seed)  # before anything runs: a wrong name is said at once
+    check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
+    arguments = arguments_of(options, device, seed)
+    check_wishes(engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
+    check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     opened = open_task(task)
     if deploy is not None:
         _check_deployable(deploy, opened)
@@ -256,7 +262,20 @@ def _why_none(ranking: Ranking, allowed: Ranking) -> str:
     return "; ".join(f"{one.identifier}: {one.reason}" for one in ranking.failures[:3]) or "none was given."
 
 
-def _arguments(options: Mapping[str, Any], device: str, seed: int) -> TuningArguments:
+def check_wishes(
+    engine: str | Engine, engine_options: Mapping[str, Any] | None, *, device: str, accelerate: str, deploy: str | None
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    check_choices((), engine=engine, engine_options=engine_options)
+    check_acceleration(accelerate)
+    if engine == "local":
+        pick_device(device)
+    if deploy is not None:
+        check_identifier(deploy)
+
+
+def arguments_of(options: Mapping[str, Any], device: str, seed: int) -> TuningArguments:
+    """What the arms have in common, with the settings of a race; a wrong name or value is an error."""
     from hubscout.tuning import TuningArguments
 
     return TuningArguments.of(**{**SETTINGS, "warmup": WARMUP, **options, "device": device, "seed": seed})

@@ -22,8 +22,6 @@ GROUPS = 20
 CONFIDENCE = 0.95
 FEWEST_ERRORS = 1.5
 """No fewer errors per standard error: with none among n, the rule of three has 3/n as the end of the interval."""
-UNBOUNDED = ("r2",)
-"""May be below 0; all other metrics here are shares."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,14 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
     guesses = _guesses(task, rates, kept)
     found = []
     for name, value in values.items():
-        error = float(_standard_error(np.array([part[name] for part in without])))
-        reach = _times(len(without)) * max(error, FEWEST_ERRORS / len(np.unique(kept.samples)))
-        low, high = value - reach, value + reach
-        if name not in UNBOUNDED:
+        samples = len(np.unique(kept.samples))
+        if name == "accuracy":
+            low, high = task_metrics.share_interval(value, samples, CONFIDENCE)
+        else:
+            error = float(_standard_error(np.array([part[name] for part in without])))
+            reach = _times(len(without)) * max(error, FEWEST_ERRORS / samples)
+            low, high = value - reach, value + reach
+        if name != "r2":  # which may be below 0; all others are shares
             low, high = max(low, 0.0), min(high, 1.0)
         found.append(Expected(metric=name, value=value, low=low, high=high, guess=guesses[name]))
     return LeftOut(tuple(found), odds)

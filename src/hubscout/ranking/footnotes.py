@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.credentials import strip_credentials
 from hubscout.features.backend import ONNXRUNTIME
-from hubscout.runs.explained import NOTHING_EXPLAINED, failed_words
-from hubscout.runs.model_names import listing
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
+from hubscout.runs.texts import listing
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def title(ranking: Ranking) -> str:
     return f"{task.name}: {task.kind}, {kind.count_targets(len(task.target_names))}, {n:,} training {kind.unit}"
 
 
-def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[str]:
-    """What must be said below the table. `names` are what the table calls the models."""
+def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, without: Collection[str] = ()) -> list[str]:
+    """What must be said below the table. `names` are what it calls the models, `without` the columns it lacks."""
     called = dict(names or {})
 
     def name(identifier: str) -> str:
@@ -49,7 +49,7 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None) -> list[
         but = f", except {listing(told_apart, MOST_NAMES)}" if told_apart else ""
         lines.append(f"{which} are statistically tied with the best{but}: P(better than the best) ≥ 5%.")
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
-    if any(row.latency_busy for row in ranking.rows):
+    if any(row.latency_busy for row in ranking.rows) and "latency" not in without:
         lines.append("Latency with ~ was measured while the machine had other work; it may be shorter.")
     if accelerated := [name(row.identifier) for row in ranking.rows if row.backend == ONNXRUNTIME]:
         lines.append(f"Run by ONNX Runtime: {listing(accelerated, MOST_NAMES)}.")

@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.runs.atomic_files import why_not_written
 from hubscout.runs.events import Advanced, Event, Observer, Started
-from hubscout.runs.file_names import EVENTS, PREVIOUS_RANKING, RANKING
-from hubscout.runs.folder_lock import FolderLock
-from hubscout.runs.json_files import append_line
+from hubscout.runs.files import append_line, uninterrupted, why_not_written
 from hubscout.runs.profiler import step
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking, save_ranking
 from hubscout.runs.row import Row
+from hubscout.runs.run_folder import EVENTS, PREVIOUS_RANKING, RANKING, FolderLock
 
 TELL_SECONDS = 2.0
 """How often the folder is told how many samples are done."""
@@ -124,7 +122,7 @@ class Journal:
         if self.problem is not None:
             return
         try:
-            with step("write"):
+            with uninterrupted(), step("write"):
                 self._write(ranking, self.folder)
         except Exception as error:  # whatever it is, hours of work on other models must not end with it
             self.problem = why_not_written(error)

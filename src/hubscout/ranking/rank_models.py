@@ -21,10 +21,9 @@ from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
-from hubscout.runs.file_names import RANKING
 from hubscout.runs.profiler import profiled
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.run_folder import RANKING, check_folder
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -129,19 +128,18 @@ def rank(
     limit = None if limit is None else parse_limit(limit)
     check_folder(out, RANKING, resume=resume, overwrite=overwrite)
     limit_seconds = _JOB_SECONDS if time_limit is None else parse_seconds(time_limit, "time_limit")
-    if isinstance(engine, str):
-        ENGINES[engine]  # a wrong name is said before data is read
+    seconds = None if budget is None else parse_seconds(budget)
+    if seconds is not None and progressive is False:
+        raise InputError("budget stops the growth of subsets, and progressive=False has none: give one of them.")
+    check_choices(metrics, layer, engine, engine_options, time_limit=time_limit)
     opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
     if layer is None:
         layer = default_layer(opened.modality)
-    if layer not in get_args(Layer):
-        raise InputError(f"layer must be one of {', '.join(get_args(Layer))}; it was {layer!r}.")
     chosen = chosen.replace(layers=_layers(layer, chosen.layers))
     subset = _subset(opened, limit, seed)
     candidates = find_candidates(models, opened.modality, chosen.device)
-    seconds = None if budget is None else parse_seconds(budget)
     growing = bool(progressive) or (progressive is None and seconds is not None)
     journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
@@ -206,6 +204,31 @@ def rank(
         if len(run.skipped) == len(run.candidates):
             raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()
+
+
+def check_choices(
+    metrics: Sequence[str] | str,
+    layer: str | None = None,
+    engine: str | Engine = "local",
+    engine_options: Mapping[str, Any] | None = None,
+    *,
+    time_limit: float | str | None = None,
+) -> None:
+    """Refuse what can be refused before data are read, which can take long: names that there are not, idle options."""
+    from hubscout.metrics import METRICS
+
+    for name in [metrics] if isinstance(metrics, str) else metrics:
+        METRICS[name]
+    if layer is not None and layer not in get_args(Layer):
+        raise InputError(f"layer must be one of {', '.join(get_args(Layer))}; it was {layer!r}.")
+    if isinstance(engine, str):
+        ENGINES[engine]
+    elif engine_options:
+        raise InputError("engine_options are for an engine that is named, not for one that is open already.")
+    if engine == "local" and time_limit is not None and not (engine_options or {}).get("workers"):
+        raise InputError(
+            f"time_limit={time_limit!r} is for engine='ray' or for workers: here nothing ends a model that hangs."
+        )
 
 
 def default_layer(modality: str) -> Layer:

@@ -15,18 +15,28 @@ from rich.text import Text
 
 from hubscout.credentials import strip_credentials
 from hubscout.ranking.footnotes import footnotes, title
-from hubscout.runs.model_names import listing, short_names, shorten
-from hubscout.runs.profile_table import profile_renderables
+from hubscout.runs.profiler import profile_renderables
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
+from hubscout.runs.texts import (
+    human_count,
+    human_probability,
+    human_seconds,
+    latency_text,
+    listing,
+    short_names,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hubscout.runs.ranking import Ranking
 
-EXPENDABLE = ("time", "samples/s", "FLOPs", "gain", "judged on", "latency", "params")
-"""The columns that a narrow terminal does without, the first of these first; then further metrics from the last."""
+EXPENDABLE = ("time", "samples/s", "FLOPs", "params", "judged on", "latency", "gain")
+"""The columns that a narrow terminal does without, the first of these first; then further metrics from the last.
+
+The latency is the cost on this machine; the gain says whether a score is good at all.
+"""
 SHORTEST_NAME = 16
 """A name is cut to no less: columns go before that."""
 
@@ -174,7 +184,7 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
         texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
         table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
     yield table
-    for footnote in (*layout.footnotes(ranking), *footnotes(ranking, layout.names)):
+    for footnote in (*layout.footnotes(ranking), *footnotes(ranking, layout.names, without=layout.left_out)):
         yield Text(footnote)
     yield from profile_renderables(ranking)
 

@@ -1,21 +1,25 @@
-"""The answer of a ranking in a few sentences, and what to do next."""
+"""The answer of a ranking: in a few sentences, as the first card of its page, and as commands to run next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.report.shell import shell_command
-from hubscout.runs.explained import failed_words
+from hubscout.report.markup import Markup, Section, copyable, definitions, join, tag
+from hubscout.report.saved_run import View
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_bytes, human_count, human_seconds
+from hubscout.runs.texts import human_bytes, human_count, human_probability, human_seconds
 
 TEACHERS = 3
 WORTH_SAVING = 0.5
 """A smaller model is proposed if it has at most this share of the parameters of all the best ones."""
+NAMED_TIES = 4
+LONGEST_COMMAND = 76
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,55 +61,88 @@ def answer(ranking: Ranking) -> Answer:
 
 def _cheapest(best: Row, tied: tuple[Row, ...]) -> Row | None:
     """By parameters; by latency where these are the same."""
-    known = [row for row in (best, *tied) if row.params]
     if not best.params or not tied:
         return None
+    known = [row for row in (best, *tied) if row.params]
     first = min(known, key=lambda row: (row.params or 0, row.latency_seconds or float("inf")))
     return None if first is best else first
-
-
-def cost_words(row: Row) -> str:
-    """What a model costs: parameters, size on disk and the time of one sample, as far as they are known."""
-    parts = [f"{human_count(row.params)} parameters"] if row.params else []
-    parts += [human_bytes(row.bytes)] if row.bytes else []
-    if row.latency_seconds is not None:
-        parts.append(
-            f"{human_seconds(row.latency_seconds)} per sample{' on a busy machine' if row.latency_busy else ''}"
-        )
-    return ", ".join(parts)
 
 
 def _small(ranking: Ranking, best: Row, tied: tuple[Row, ...]) -> tuple[Row | None, int | None]:
     """The best model under the largest round limit that halves the parameters of all the best ones."""
     sizes = [row.params for row in (best, *tied) if row.params]
-    if not sizes:
-        return None, None
-    for limit in _round_limits(WORTH_SAVING * min(sizes)):
+    limits = [factor * 10**power for power in range(12, 3, -1) for factor in (5, 2, 1)]
+    for limit in [limit for limit in limits if sizes and limit <= WORTH_SAVING * min(sizes)][:4]:
         inside = [row for row in ranking.compared if row.params and row.params <= limit]
         if inside:
             return inside[0], limit
     return None, None
 
 
-def _round_limits(highest: float) -> list[int]:
-    limits = [factor * 10**power for power in range(12, 3, -1) for factor in (5, 2, 1)]
-    return [limit for limit in limits if limit <= highest][:4]
-
-
 def _caveats(ranking: Ranking) -> list[str]:
-    best = ranking.best
     caveats = []
     if not ranking.complete:
         caveats.append("The run is not complete: models that were not reached are missing.")
     if ranking.failures:
         caveats.append(f"{failed_words(ranking)}; the reasons are below.")
-    if best.standard_error is None:
+    if ranking.best.standard_error is None:
         caveats.append("There are no error bars: the order of close models may be chance.")
-    if len(ranking.compared) > 1 and len(ranking.compared) == 1 + sum(
-        row.tied_with_best for row in ranking.compared[1:]
-    ):
+    if len(ranking.compared) > 1 and all(row.tied_with_best for row in ranking.compared[1:]):
         caveats.append("All models are statistically tied on this much data; more labels would tell them apart.")
     return caveats
+
+
+def ranking_answer(view: View) -> Section:
+    """What to start from, what else would do, and the command to run next."""
+    found = answer(view.ranking)
+    parts = [tag("p", *_sentences(view, found), class_="answer"), definitions(_facts(view, found))]
+    parts += [tag("p", caveat, class_="caveat") for caveat in found.caveats]
+    if found.explained:
+        parts.append(copyable(next_command(view.ranking, found), "Run next"))
+    return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
+
+
+def _sentences(view: View, found: Answer) -> list[object]:
+    """The answer in words, for a paragraph."""
+    if not found.explained:
+        return [NOTHING_EXPLAINED]
+    parts: list[object] = ["Start from ", *_priced(view, found.best)]
+    if len(found.tied) == 1 and found.cheapest is not None:
+        model, costs = _priced(view, found.cheapest)
+        parts += [model, " is statistically tied with it and cheaper", costs]
+    elif found.tied:
+        are = "is" if len(found.tied) == 1 else "are"
+        parts += [_models(view, found.tied), f" {are} statistically tied with it. "]
+        if found.cheapest is not None:
+            parts += ["The cheapest of these is ", *_priced(view, found.cheapest)]
+    if found.small is not None and found.limit is not None:
+        parts += [f"Under {budget_words(found.limit)} take ", _model(view, found.small)]
+        parts += [", taught by ", _models(view, found.teachers), "."] if found.teachers else ["."]
+    dropped = sum(row.dropped is not None for row in view.rows)
+    if dropped and len(view.ranking.compared) == 1:
+        parts.append("The others were dropped on the way. " if dropped > 1 else "The other was dropped on the way. ")
+    return parts
+
+
+def _model(view: View, row: Row) -> Markup:
+    return tag("strong", view.short[row.identifier], class_="model", title=row.identifier)
+
+
+def _models(view: View, rows: Sequence[Row]) -> Markup:
+    names: list[object] = [_model(view, row) for row in rows[:NAMED_TIES]]
+    if len(rows) > NAMED_TIES:
+        names.append(f"{len(rows) - NAMED_TIES} more")
+    return join([join(names[:-1], ", "), " and ", names[-1]] if len(names) > 1 else names)
+
+
+def _priced(view: View, row: Row) -> tuple[Markup, str]:
+    """A model and, in brackets, what it costs: parameters, size on disk and the time of one sample, where known."""
+    parts = [f"{human_count(row.params)} parameters"] if row.params else []
+    parts += [human_bytes(row.bytes)] if row.bytes else []
+    if row.latency_seconds is not None:
+        busy = " on a busy machine" if row.latency_busy else ""
+        parts.append(f"{human_seconds(row.latency_seconds)} per sample{busy}")
+    return _model(view, row), f" ({', '.join(parts)}). " if parts else ". "
 
 
 def budget_words(limit: int) -> str:
@@ -118,15 +155,42 @@ def budget_words(limit: int) -> str:
     return f"{words[:-1]} {words[-1]} parameters" if words[-1].isalpha() else f"{words} parameters"
 
 
+def _facts(view: View, found: Answer) -> list[tuple[str, str, str]]:
+    best, compared = found.best, len(view.ranking.compared)
+    facts = []
+    for expected in best.expected:
+        value, interval = str(expected).split(" ", 1)
+        told = f"{interval}, guessing {expected.words(expected.guess)}"
+        facts.append((f"{expected.heading} on samples left out", value, told))
+    if best.gain is not None:
+        facts.append(("Gain over base rates", f"{best.gain:+.3f}", "nats per sample"))
+    if found.explained:
+        error = f"± {best.standard_error:.4f}" if best.standard_error is not None else ""
+        facts.append((view.metric, f"{best.score:.4f}", error))
+        if best.p_best is not None and compared > 1:
+            facts.append(("P(best)", human_probability(best.p_best), f"among {compared} models"))
+        if best.params:
+            work = f"{human_count(best.flops)} FLOPs per sample" if best.flops else ""
+            facts.append(("Parameters", human_count(best.params), work))
+    return facts
+
+
+def next_command(ranking: Ranking, found: Answer) -> str:
+    """The command that puts the answer to work, ready for a shell: it tunes the model that the answer names."""
+    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", found.best.identifier]
+    return shell_command([*parts, "--method", "fine-tune", "--out", "my-model/"])
+
+
+def next_commands(ranking: Ranking, folder: Path) -> list[str]:
+    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page."""
+    commands = [] if ranking.explains_labels is False else [next_command(ranking, answer(ranking))]
+    return [*commands, shell_command(["hubscout", "report", str(folder)])]
+
+
 def command_words(environment: Mapping[str, Any]) -> list[str]:
     """The command line of a run, as it was noted; empty where it was not run by a command."""
     words = environment.get("command")
     return [str(word) for word in words] if isinstance(words, list | tuple) else []
-
-
-def _source_arguments(ranking: Ranking) -> Mapping[str, Any]:
-    arguments = (ranking.task.source or {}).get("arguments")
-    return arguments if isinstance(arguments, Mapping) else {}
 
 
 def data_argument(ranking: Ranking) -> str:
@@ -135,8 +199,7 @@ def data_argument(ranking: Ranking) -> str:
     if "rank" in command[1:2] and len(command) > 2 and not command[2].startswith("-"):
         return command[2]
     told = _source_arguments(ranking)
-    places = [told.get(name) for name in ("source", "folder", "url")]
-    return next((_one_place(place) for place in places if place and _one_place(place)), "DATA")
+    return next((place for name in ("source", "folder", "url") if (place := _one_place(told.get(name)))), "DATA")
 
 
 def _one_place(place: object) -> str:
@@ -154,28 +217,34 @@ def data_options(ranking: Ranking) -> list[str]:
     """How the data was read, as options of `hubscout tune`, where a column or a kind was named."""
     told = _source_arguments(ranking)
     options: list[str] = []
-    for name, option in (
-        ("image", "--image"),
-        ("text", "--text"),
-        ("label", "--label"),
-        ("kind", "--kind"),
-        ("split", "--split"),
-    ):
+    for name in ("image", "text", "label", "kind", "split"):
         value = told.get(name)
         for part in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
-            options += [option, str(part)]
+            options += [f"--{name}", str(part)]
     return options
 
 
-def next_command(ranking: Ranking, found: Answer) -> str:
-    """The command that puts the answer to work, ready for a shell: it tunes the model that the answer names."""
-    parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", found.best.identifier]
-    return shell_command([*parts, "--method", "fine-tune", "--out", "my-model/"])
+def _source_arguments(ranking: Ranking) -> Mapping[str, Any]:
+    arguments = (ranking.task.source or {}).get("arguments")
+    return arguments if isinstance(arguments, Mapping) else {}
 
 
-def next_commands(ranking: Ranking, folder: Path) -> list[str]:
-    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page."""
-    commands = []
-    if ranking.explains_labels is not False:
-        commands.append(next_command(ranking, answer(ranking)))
-    return [*commands, shell_command(["hubscout", "report", str(folder)])]
+def shell_command(words: Sequence[str]) -> str:
+    r"""The words quoted for a shell: on one line, or with each option on a line of its own where that is too long.
+
+    >>> shell_command(["hubscout", "rank", "my pets/", "--limit", "2k"])
+    "hubscout rank 'my pets/' --limit 2k"
+    >>> print(shell_command(["hubscout", "tune", "pets/", "--model", "timm/" + "x" * 60, "--out", "my-model/"]))
+    hubscout tune pets/ \
+      --model timm/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx \
+      --out my-model/
+    """
+    whole = shlex.join(words)
+    if len(whole) <= LONGEST_COMMAND:
+        return whole
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("-") and len(word) > 1:
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n  ".join(shlex.join(line) for line in lines if line)

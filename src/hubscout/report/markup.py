@@ -1,10 +1,11 @@
-"""HTML and SVG as text in which nothing from a run can become markup."""
+"""HTML and SVG as text in which nothing from a run can become markup, and the parts that pages are made of."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -16,6 +17,10 @@ class Markup(str):
     """Text that is HTML already. Everything else is escaped when it enters a tag."""
 
     __slots__ = ()
+
+
+TAU = Markup("τ<sub>w</sub>")
+"""The weighted rank correlation, as it is set."""
 
 
 def text(value: object) -> Markup:
@@ -106,33 +111,24 @@ def table(
     """A plain table: numbers to the right, except in `text_columns`; the first cell of a row is its heading."""
     left = frozenset(text_columns)
 
-    def cell(name: str, index: int, value: object, **attributes: object) -> Markup:
-        return tag(name, value, class_=None if index in left else "number", **attributes)
+    def line(cells: Iterable[object], scope: str) -> Markup:
+        """A row whose cells are all headings (`col`), or the first of them (`row`)."""
+        made = []
+        for index, value in enumerate(cells):
+            look = None if index in left else "number"
+            heading = scope == "col" or index == 0
+            made.append(tag("th", value, class_=look, scope=scope) if heading else tag("td", value, class_=look))
+        return tag("tr", *made)
 
-    head = tag("tr", *(cell("th", index, value, scope="col") for index, value in enumerate(heads)))
-    body = [
-        tag(
-            "tr",
-            *(
-                cell("th", index, value, scope="row") if index == 0 else cell("td", index, value)
-                for index, value in enumerate(row)
-            ),
-        )
-        for row in rows
-    ]
+    body = tag("tbody", *(line(row, "row") for row in rows))
     return tag(
-        "table", tag("caption", caption) if caption else "", tag("thead", head), tag("tbody", *body), class_=class_
+        "table", tag("caption", caption) if caption else "", tag("thead", line(heads, "col")), body, class_=class_
     )
 
 
 def asset(name: str) -> str:
     """The text of one of the page's own files."""
     return files("hubscout.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def report_script() -> str:
-    """The script of the report's page: what all pages share, then its own."""
-    return asset("page.js") + asset("report.js")
 
 
 def style_sheet() -> str:
@@ -148,3 +144,77 @@ def details(summary: object, content: Markup, *, open_: bool = False) -> Markup:
 def scrolling(content: Markup, label: str) -> Markup:
     """A box that scrolls by itself, so that a wide table never makes the page scroll; reachable by keyboard."""
     return tag("div", content, class_="scroll", role="region", aria_label=label, tabindex=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the page with its heading; `anchor` is its address, `short` its name in the menu."""
+
+    anchor: str
+    title: str
+    body: Markup
+    short: str = ""
+    lead: object = ""
+
+    def __str__(self) -> str:
+        """The part as HTML."""
+        return tag(
+            "section",
+            tag("h2", self.title, id=f"{self.anchor}-title"),
+            tag("p", self.lead, class_="lead") if self.lead else "",
+            self.body,
+            id=self.anchor,
+            aria_labelledby=f"{self.anchor}-title",
+        )
+
+
+def switch(name: str, legend: str, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
+    """Radio buttons of which each shows one of the panels. `choices` are (value, words); the first is shown.
+
+    Without the page's script all panels are shown one after another.
+    """
+    buttons = [
+        tag("label", tag("input", type="radio", name=name, value=value, checked=index == 0), tag("span", words))
+        for index, (value, words) in enumerate(choices)
+    ]
+    return _panels(name, tag("fieldset", tag("legend", legend), *buttons, class_="switch"), choices, panels)
+
+
+def selector(name: str, label: str, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
+    """The same with a drop-down list, for many choices."""
+    options = [tag("option", words, value=value) for value, words in choices]
+    return _panels(name, tag("label", label, " ", tag("select", *options, name=name), class_="select"), choices, panels)
+
+
+def _panels(name: str, control: Markup, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
+    return tag(
+        "div",
+        control if len(choices) > 1 else "",
+        *(
+            tag("div", panel, class_="panel", data_panel=value, data_of=name)
+            for (value, _), panel in zip(choices, panels, strict=True)
+        ),
+        class_="switched",
+        data_switch=name,
+    )
+
+
+def copyable(command: str, label: str = "") -> Markup:
+    """A command with a button that copies it, below its label where it has one."""
+    box = tag(
+        "div",
+        tag("code", command),
+        tag(
+            "button", "Copy", type="button", class_="copy", aria_label=f"Copy the command: {label.lower() or 'Command'}"
+        ),
+        class_="command",
+    )
+    return join([tag("p", label, class_="label"), box]) if label else box
+
+
+def definitions(facts: Iterable[tuple[object, ...]], class_: str = "facts") -> Markup:
+    """Names and values side by side; a third part of a fact is a note beside its value."""
+    entries = [
+        tag("div", tag("dt", name), tag("dd", value, *(tag("small", n) for n in note))) for name, value, *note in facts
+    ]
+    return tag("dl", *entries, class_=class_)

@@ -7,17 +7,13 @@ from pathlib import Path
 
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.report.charts.chart import Chart
-from hubscout.report.saved_run import Run
-from hubscout.report.score_chart import scores_chart
-from hubscout.report.sections.convergence_section import convergence_charts
-from hubscout.report.sections.cost_section import cost_chart
-from hubscout.report.sections.layers import layers_chart
-from hubscout.report.sections.metrics import agreement_chart
-from hubscout.report.sections.reference_section import reference_chart
+from hubscout.report.saved_run import Run, View
+from hubscout.report.sections.agreement_section import agreement_chart, reference_chart
+from hubscout.report.sections.cost_section import cost_chart, scores_chart
+from hubscout.report.sections.logme_curves import convergence_charts, layers_chart
 from hubscout.report.sections.targets import targets_chart
 from hubscout.report.sections.tuning import validation_chart
 from hubscout.report.tuning_runs import by_method
-from hubscout.report.view import View
 
 
 class UnknownPictureError(UnknownNameError):
@@ -30,31 +26,8 @@ def _cost(view: View) -> Chart | None:
     return cost_chart(view, view.costs[0]) if view.costs else None
 
 
-def _metrics(view: View) -> Chart | None:
-    several = len(view.ranking.metrics) > 1 and len(view.ranking.compared) > 1
-    return agreement_chart(view) if several else None
-
-
-def _targets(view: View) -> Chart | None:
-    names = view.ranking.task.target_names
-    known = any(len(row.per_target) == len(names) for row in view.rows)
-    return targets_chart(view) if known and len(names) > 1 else None
-
-
-def _layers(view: View) -> Chart | None:
-    return layers_chart(view) if any(len(row.layers_by_depth) > 1 for row in view.rows) else None
-
-
 def _convergence(view: View) -> Chart | None:
-    return next(iter(convergence_charts(view)), None)
-
-
-def _reference(run: Run) -> Chart | None:
-    view, known = run.view, run.reference
-    if view is None or known is None or sum(row.identifier in known for row in view.ranking.compared) < 2:
-        return None
-    found = view.ranking.evaluate(known, better=run.better).metrics[view.metric]
-    return reference_chart(view, view.metric, known, found)
+    return next(iter(convergence_charts(view).values()), None)
 
 
 def _tuning(run: Run) -> Chart | None:
@@ -65,20 +38,35 @@ def _tuning(run: Run) -> Chart | None:
 OF_RANKINGS: dict[str, tuple[Callable[[View], Chart | None], str]] = {
     "scores": (scores_chart, ""),
     "cost": (_cost, "The cost of fewer than two of its models is known."),
-    "metrics": (_metrics, "It has one metric, or one model."),
-    "targets": (_targets, "Gains by target come with the metric logme, for two targets or more."),
-    "layers": (_layers, "No layers were scanned: rank with layers='all'."),
+    "metrics": (agreement_chart, "It has one metric, or one model."),
+    "targets": (targets_chart, "Gains by target come with the metric logme, for two targets or more."),
+    "layers": (layers_chart, "No layers were scanned: rank with layers='all'."),
     "convergence": (_convergence, "Facts about convergence come with the metric logme."),
 }
 OF_RUNS: dict[str, tuple[Callable[[Run], Chart | None], str]] = {
-    "reference": (_reference, "It has no results of fine-tuning for two of its models or more."),
+    "reference": (reference_chart, "It has no results of fine-tuning for two of its models or more."),
     "tuning": (_tuning, "It has no tuning curves."),
 }
 PICTURES = (*OF_RANKINGS, *OF_RUNS)
 
 
 def draw(run: Run, what: str) -> Chart:
-    """One picture by its name; see `PICTURES`."""
+    """One picture of a run.
+
+    Args:
+        run: What `open_run` gives.
+        what: Its name, one of `PICTURES`.
+
+    Returns:
+        The chart: shown by a notebook, saved by `save`.
+
+    Raises:
+        UnknownPictureError: There is no picture of this name.
+        InputError: The run has nothing to draw for it.
+
+    Example:
+        >>> draw(open_run("run/"), "cost").save("cost.pdf")  # doctest: +SKIP
+    """
     if what not in PICTURES:
         raise UnknownPictureError(what, PICTURES)
     chart = _make(run, what)

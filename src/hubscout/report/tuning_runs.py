@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import TuningRun
 
 

@@ -88,7 +88,7 @@ class DataCheck:
         return call("write_check", self, path)
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{finding.count:,} {finding.name}" for finding in self.findings) or "nothing"
+        found = ", ".join(f"{finding.name} ({finding.count:,})" for finding in self.findings) or "nothing found"
         return f"DataCheck({self.task!r}: {found})"
 
     def __str__(self) -> str:

@@ -12,16 +12,15 @@ import numpy as np
 from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
-from hubscout.runs.explained import any_explains
 from hubscout.runs.hooks import call
-from hubscout.runs.paired_comparison import Comparison, compare
+from hubscout.runs.paired_comparison import Comparison, any_explains, compare
 from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from hubscout.evaluation.pairs import Better
+    from hubscout.evaluation.correlation import Better
     from hubscout.ranking.evaluate_ranking import Evaluation, MetricAgreement
     from hubscout.report.charts.chart import Chart
 
@@ -123,7 +122,7 @@ class Ranking:
     def explains_labels(self) -> bool | None:
         """Whether any model knows more of the labels than base rates do; None where no gains are known.
 
-        See `hubscout.runs.explained` for what counts.
+        See `hubscout.runs.paired_comparison` for what counts.
         """
         return any_explains([row.odds for row in self.rows], len(self.task.target_names))
 
@@ -165,10 +164,7 @@ class Ranking:
 
         A model whose cost is not known does not keep a limit on it.
         """
-        counts = {"params": max_params, "flops": max_flops, "bytes": max_bytes}
-        wanted = {name: parse_count(most, f"max_{name}") for name, most in counts.items() if most is not None}
-        if max_latency is not None:
-            wanted["latency_seconds"] = parse_seconds(max_latency, "max_latency")
+        wanted = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency, max_bytes=max_bytes)
 
         def keeps(row: Row) -> bool:
             costs = {name: getattr(row, name) for name in wanted}
@@ -254,6 +250,21 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         return call("as_html", self)
+
+
+def check_limits(**limits: float | str | None) -> dict[str, float]:
+    """The limits that were given, by the field of a row that they are on.
+
+    >>> check_limits(max_params="10M", max_flops=None, max_latency="20ms")
+    {'params': 10000000.0, 'latency_seconds': 0.02}
+    """
+    found = {}
+    for name, most in limits.items():
+        if most is not None and name == "max_latency":
+            found["latency_seconds"] = parse_seconds(most, name)
+        elif most is not None:
+            found[name.removeprefix("max_")] = parse_count(most, name)
+    return found
 
 
 def flatten(row: Row) -> dict[str, Any]:

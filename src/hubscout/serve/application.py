@@ -29,6 +29,7 @@ from starlette.exceptions import HTTPException
 
 from hubscout import __version__
 from hubscout.errors import HubscoutError, InputError
+from hubscout.report.page import policy as report_policy
 from hubscout.serve.pages.compare import compare_page, table_page
 from hubscout.serve.pages.page_frame import address, assets, login_page, message_page
 from hubscout.serve.pages.run_list import listing_page, rows
@@ -36,7 +37,7 @@ from hubscout.serve.pages.start import start_page
 from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
 from hubscout.serve.security import Guard, Protect, Scope
 from hubscout.serve.served_folder import NotHereError
-from hubscout.serve.site import Site, report_policy
+from hubscout.serve.site import Site
 from hubscout.serve.starting import Request as Wanted
 from hubscout.serve.streams import lines_stream, panel_stream, strict_json
 
@@ -153,7 +154,8 @@ def _add_pages(app: FastAPI, site: Site) -> None:
 
     @app.get("/report/{name:path}")
     def show_report(name: str) -> Response:
-        return HTMLResponse(library.report(name), headers={"Content-Security-Policy": report_policy()})
+        policy = f"{report_policy()}; frame-ancestors 'none'"
+        return HTMLResponse(library.report(name), headers={"Content-Security-Policy": policy})
 
     @app.get("/live/{name:path}")
     def watch_run(name: str) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubscout.errors import InputError, TaskError
-from hubscout.runs.file_names import GROWING, REFERENCES, SCORES
+from hubscout.runs.run_folder import GROWING, REFERENCES, SCORES
 from hubscout.serve.served_folder import Folder, NotHereError
 from hubscout.serve.summary import is_run
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubscout.runs.file_names import GROWING
-from hubscout.runs.json_files import parse_lines
+from hubscout.runs.files import parse_lines
+from hubscout.runs.run_folder import GROWING
 from hubscout.serve.served_folder import open_real, real_files
 
 MOST_BYTES = 1 << 20

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.report.charts.axes import WIDE, figure
+from hubscout.report.charts.chart import WIDE, Chart
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import Markup, breakable, join, scrolling, tag
-from hubscout.report.names import short_names
-from hubscout.report.sections.race_curves import race_panel
+from hubscout.report.sections.race_sections import race_panel
 from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
-from hubscout.runs.file_names import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
-from hubscout.runs.race_record import RaceRecord
-from hubscout.runs.race_table import race_status
+from hubscout.runs.race_record import RaceRecord, race_status
 from hubscout.runs.record_types import is_number
-from hubscout.runs.texts import human_seconds
+from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
+from hubscout.runs.texts import human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
 from hubscout.serve.live_header import header, ranking_facts, tuning_facts
 
@@ -238,11 +236,11 @@ def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) ->
         )
         for place, curve in enumerate(curves)
     ]
-    chart = figure(
-        lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
+    chart = Chart(
+        draw=lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
         wide=CHART,
     )
-    return [tag("h3", title), chart]
+    return [tag("h3", title), chart.html()]
 
 
 def _number(value: Any) -> float | None:

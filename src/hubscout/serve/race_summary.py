@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.report.names import short_names
-from hubscout.runs.file_names import RACE, RACE_EVIDENCE, RACE_LINES, RANKING
-from hubscout.runs.folder_lock import NOTE as HOLDER
-from hubscout.runs.json_files import parse_json, parse_lines
+from hubscout.runs.files import parse_json, parse_lines
 from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.record_types import is_number
+from hubscout.runs.run_folder import NOTE as HOLDER
+from hubscout.runs.run_folder import RACE, RACE_EVIDENCE, RACE_LINES, RANKING
+from hubscout.runs.texts import short_names
 from hubscout.serve.run_processes import was_running_at
 from hubscout.serve.served_folder import read_real, real_files
 

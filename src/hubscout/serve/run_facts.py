@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from hubscout.report.names import short_names
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import by_method
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.texts import human_seconds
+from hubscout.runs.texts import human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun
 
 NONE = "–"

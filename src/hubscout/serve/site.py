@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
-from hubscout.report.markup import report_script
+from hubscout.report.answer import shell_command
 from hubscout.report.saved_run import Run
-from hubscout.report.shell import shell_command
-from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking_storage import to_json
+from hubscout.runs.run_folder import RANKING
 from hubscout.serve.following import RunFollower
 from hubscout.serve.pages.run_page import run_page
 from hubscout.serve.progress import Progress
@@ -95,12 +92,3 @@ class Site:
             return None
         ranking = self.library.open(name).ranking
         return None if ranking is None else to_json(ranking)
-
-
-def report_policy() -> str:
-    """The policy that the report's page sets for itself, as a header: its own script and style, nothing loaded."""
-    digest = base64.b64encode(hashlib.sha256(report_script().encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )

@@ -1,9 +1,10 @@
-"""How good predictions are: the metrics of each kind of task, with bootstrap intervals."""
+"""How good predictions are: the metrics of each kind of task, with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -18,7 +19,7 @@ Statistic = Callable[[np.ndarray, np.ndarray], float]
 
 @dataclass(frozen=True)
 class MetricValue:
-    """A metric's value on a split, with a percentile bootstrap interval over samples (sentences for tagging)."""
+    """A metric's value on a split, with an interval over samples (sentences for tagging)."""
 
     value: float
     low: float
@@ -115,6 +116,8 @@ TASK_METRICS: dict[str, dict[str, Statistic]] = {
     "tagging": {"macro_f1": macro_f1, "accuracy": accuracy},
 }
 """For each kind of task those that are functions of decoded predictions and targets by row, the main one first."""
+SHARES = frozenset({ENTITY_F1, *(name for names in TASK_METRICS.values() for name in names)} - {"r2", "rmse"})
+"""Those that lie between 0 and 1."""
 
 
 def values_with_intervals(
@@ -128,7 +131,10 @@ def values_with_intervals(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, MetricValue]:
-    """All metrics of a task with intervals. `groups` holds the sample each row belongs to, where rows are words."""
+    """All metrics of a task with intervals: Wilson's for the accuracy of samples, a percentile bootstrap's for others.
+
+    `groups` holds the sample each row belongs to, where rows are words.
+    """
     data = _Data(kind, predicted, targets, groups, target_names)
     names = names_of(kind, target_names)
     generator = np.random.default_rng(seed)
@@ -142,8 +148,23 @@ def values_with_intervals(
     for name, column in zip(names, resampled.T, strict=True):
         point = data.value(name)
         low, high = np.quantile(column, ends) if resamples else (point, point)
+        if name in SHARES and ((name == "accuracy" and groups is None) or low == high):
+            # Samples that are all right are all right however they are drawn: a bootstrap would claim certainty.
+            low, high = share_interval(point, data.samples, confidence)
         found[name] = MetricValue(point, float(low), float(high))
     return found
+
+
+def share_interval(share: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share of n samples, which stays wide where n is small and all or none are right.
+
+    >>> [round(end, 3) for end in share_interval(1.0, 3)]
+    [0.439, 1.0]
+    """
+    square = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / n
+    middle = (share + square / 2) / (1 + square)
+    reach = (square * share * (1 - share) + square**2 / 4) ** 0.5 / (1 + square)
+    return max(middle - reach, 0.0), min(middle + reach, 1.0)
 
 
 def difference_error(

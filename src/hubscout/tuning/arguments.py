@@ -10,6 +10,8 @@ from hubscout.amounts import parse_seconds
 from hubscout.errors import InputError
 from hubscout.tuning.rates import default_optimizer, rates_of
 
+EPOCHS = 20
+"""Passes over the train split where nobody says how long a run is."""
 RESTART_FACTOR = 5
 """What the learning rates are divided by each time a diverged run starts anew."""
 _RUNTIME_FIELDS = frozenset(
@@ -46,10 +48,10 @@ class TuningArguments:
     seed: int = 0
     """All randomness of the run is a function of this: the new head, the order of the data, augmentation, dropout."""
 
-    epochs: int = 20
-    """Passes over the train split."""
+    epochs: int | None = None
+    """Passes over the train split. None: 20, where neither `steps` nor `budget` is given."""
     steps: int | None = None
-    """Optimiser steps in all; overrides `epochs`."""
+    """Optimiser steps in all, in place of `epochs`."""
     budget: float | str | None = None
     """Time for the whole run, in seconds or as a text such as `20min`, in place of `epochs` and `steps`. How many steps
     there is time for is planned from the pace of the first ones; the cool-down of `wsd`, measuring and saving end with
@@ -153,7 +155,7 @@ class TuningArguments:
 
     mixed_precision: Literal["auto", "no", "fp16", "bf16"] = "auto"
     """`auto`: bf16 on a GPU that has it, else none."""
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`, `cpu` or `cuda`; which of several GPUs is the launcher's affair."""
     processes: int | None = None
     """How many processes the run is meant to have; a run with another number warns."""
@@ -222,20 +224,19 @@ class TuningArguments:
                 raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
         if self.ema is not None and not 0 < self.ema < 1:
             raise InputError(f"ema={self.ema!r}: must lie between 0 and 1.")
-        if self.budget is not None:
-            self._check_budget()
+        self._check_length()
         if isinstance(self.trackers, str):
             raise InputError(f"trackers={self.trackers!r}: give a tuple of names, such as ('tensorboard',).")
         object.__setattr__(self, "trackers", tuple(self.trackers))
 
-    def _check_budget(self) -> None:
-        assert self.budget is not None
-        object.__setattr__(self, "budget", parse_seconds(self.budget))
-        if self.steps is not None:
-            raise InputError(
-                f"steps={self.steps} and budget={self.budget:g} both say how long the run is: give one of them."
-            )
-        if self.schedule not in ("auto", "wsd"):
+    def _check_length(self) -> None:
+        if self.budget is not None:
+            object.__setattr__(self, "budget", parse_seconds(self.budget))
+        said = {"epochs": self.epochs, "steps": self.steps, "budget": self.budget}
+        given = [f"{name}={value:g}" for name, value in said.items() if value is not None]  # type: ignore[str-format]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} both say how long the run is: give one of them.")
+        if self.budget is not None and self.schedule not in ("auto", "wsd"):
             raise InputError(
                 f"schedule={self.schedule!r} must know its last step beforehand: a budget goes with 'wsd' or 'auto'."
             )
@@ -270,12 +271,17 @@ class TuningArguments:
         rate = self.learning_rate or rates_of(optimizer, modality).default
         left_to_us = self.learning_rate is None and self.head_learning_rate is None
         return self.replace(
+            epochs=EPOCHS if self.epochs is None and self.steps is None and self.budget is None else self.epochs,
             optimizer=optimizer,
             schedule=self.schedule if self.schedule != "auto" else "cosine" if self.budget is None else "wsd",
             learning_rate=rate,
             head_learning_rate=self.head_learning_rate or 10 * rate,
             rate_search=self.rate_search and left_to_us,
         )
+
+    def length(self, batches_per_epoch: int) -> int:
+        """How many steps the run has, unless a budget says otherwise."""
+        return self.steps or (self.epochs or EPOCHS) * batches_per_epoch
 
     def at_rate(self, rate: float | None) -> TuningArguments:
         """Settled arguments with the learning rate that a search chose; None: as they are."""

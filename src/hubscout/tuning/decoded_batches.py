@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from hubscout.errors import InputError
 from hubscout.hubs import Batch, Preprocessing
-from hubscout.tuning.batches import MODEL, Share, view_of
-from hubscout.tuning.plan import BatchPlan, uniforms
+from hubscout.tuning.batches import MODEL, BatchPlan, Share, uniforms, view_of
 
 CHUNK = 64
 """Samples that a thread prepares at a time."""

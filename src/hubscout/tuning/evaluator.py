@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from hubscout.checking.mislabelled import find_suspects
+from hubscout.checking.samples import Samples
+from hubscout.runs.data_check import Sample
+from hubscout.runs.evaluation_record import Confusion, EvaluationRecord, NumberPair, TargetOutcome
 from hubscout.tasks import Split, Task, task_metrics
+from hubscout.tasks.entities import count_entities, tag_scheme
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.batches import MODEL, Batches
@@ -18,6 +24,7 @@ from hubscout.tuning.processes import gather_in_order
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
 
 Outcome = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Predictions and targets by row, and the sample of each row where that is a word."""
@@ -81,3 +88,156 @@ class Evaluator:
         predicted = predict_split(network, batches, len(split), self.accelerator, size)
         kind = kind_of(self.task.kind)
         return predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets)
+
+
+MOST_CLASSES = 100
+"""Of more classes only the most frequent mistakes are kept."""
+MOST_MISTAKES = 200
+MOST_PAIRS = 1000
+LONGEST_TEXT = 400
+WORDS_NAMED = 6
+DECIDES = 0.5
+"""The probability from which one of several labels is predicted."""
+
+
+def details(
+    task: Task, split: str, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None, shown: int
+) -> EvaluationRecord:
+    """What is told of decoded predictions (rows, C) for a split.
+
+    Args:
+        task: the task.
+        split: the name of the split.
+        predicted: probabilities of classes or labels, or numbers, by row.
+        targets: the truth, by row.
+        groups: the sample of each row, where rows are words.
+        shown: how many samples are shown as the worst, and how many as probably mislabelled.
+
+    Returns:
+        The record; at most 2 * `shown` of its samples have a text or a thumbnail.
+
+    """
+    kind = kind_of(task.kind)
+    samples = Samples(task)
+    first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
+
+    def described(row: int, remark: str, *, labelled: bool = True) -> Sample:
+        sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
+        return sample if labelled else replace(sample, label="")
+
+    found = [] if groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
+    suspects = sorted(found, key=lambda one: -one.margin)[:shown]
+    known = {one.row for one in suspects}
+    worst = (one for one in _worst(task, split, predicted, targets, groups) if one[0] not in known)
+    return EvaluationRecord(
+        split=split,
+        kind=task.kind,
+        modality=task.modality,
+        target_names=tuple(task.target_names),
+        samples=len(task.splits[split]),
+        targets=tuple(_targets(task, predicted, targets, groups)),
+        confusions=tuple(_confusions(predicted, targets)) if kind.has_classes else (),
+        pairs=tuple(_pairs(predicted, targets)) if kind.is_real_valued else (),
+        # The remark on a number has the true one too.
+        worst=tuple(described(*one, labelled=not kind.is_real_valued) for one in islice(worst, shown)),
+        suspects=tuple(described(one.row, one.remark) for one in suspects),
+        suspected=len({one.row for one in found}),
+    )
+
+
+def _targets(
+    task: Task, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None
+) -> Iterator[TargetOutcome]:
+    kind, names = kind_of(task.kind), task.target_names
+    if kind.is_real_valued:
+        for place, name in enumerate(names):
+            one = predicted[:, [place]], targets[:, [place]]
+            yield TargetOutcome(
+                name=name,
+                seen=len(targets),
+                r2=task_metrics.r_squared(*one),
+                rmse=task_metrics.root_mean_squared_error(*one),
+            )
+        return
+    scheme = tag_scheme(names) if kind.rows_are_words else None
+    if scheme is not None and groups is not None:
+        said = predicted.argmax(axis=1)
+        counts = [
+            (name, count_entities(said, targets, groups, scheme.only(place)).sum(axis=0))
+            for place, name in enumerate(scheme.types)
+        ]
+    else:
+        true = kind.columns_of_rows(targets, len(names)) > 0
+        said = predicted >= DECIDES if kind.has_label_sets else np.eye(len(names), dtype=bool)[predicted.argmax(axis=1)]
+        sums = [(said & true).sum(axis=0), said.sum(axis=0), true.sum(axis=0)]
+        counts = list(zip(names, np.stack(sums, axis=1), strict=True))
+    for name, (right, said_so, seen) in counts:
+        yield TargetOutcome(name=name, seen=int(seen), said=int(said_so), right=int(right))
+
+
+def _confusions(predicted: np.ndarray, targets: np.ndarray) -> list[Confusion]:
+    width = predicted.shape[1]
+    counts = np.zeros((width, width), dtype=np.int64)
+    np.add.at(counts, (targets, predicted.argmax(axis=1)), 1)
+    if width > MOST_CLASSES:
+        np.fill_diagonal(counts, 0)
+    true, said = np.nonzero(counts)
+    order = np.argsort(-counts[true, said], kind="stable")
+    order = order[:MOST_MISTAKES] if width > MOST_CLASSES else order
+    return [Confusion(true=int(true[i]), predicted=int(said[i]), count=int(counts[true[i], said[i]])) for i in order]
+
+
+def _pairs(predicted: np.ndarray, targets: np.ndarray) -> Iterator[NumberPair]:
+    rows = np.random.default_rng(0).permutation(len(targets))[: MOST_PAIRS // targets.shape[1]]
+    for place in range(targets.shape[1]):
+        for row in np.sort(rows):
+            numbers = (float(f"{values[row, place]:.6g}") for values in (targets, predicted))
+            yield NumberPair(target=place, true=next(numbers), predicted=next(numbers))
+
+
+def _worst(
+    task: Task, split: str, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None
+) -> Iterator[tuple[int, str]]:
+    """Samples that were predicted wrongly, the worst first, with what was predicted of them."""
+    kind, names = kind_of(task.kind), task.target_names
+    if kind.is_real_valued:
+        size = np.abs(predicted - targets) / np.maximum(targets.std(axis=0), np.finfo(float).tiny)
+        for row in np.argsort(-size.max(axis=1), kind="stable"):
+            place = int(size[row].argmax())
+            told = f"{names[place]} " if len(names) > 1 else ""
+            yield int(row), f"{told}predicted {predicted[row, place]:.4g}, true {targets[row, place]:.4g}"
+    elif kind.has_label_sets:
+        true = np.asarray(targets) > 0
+        wrong = (predicted >= DECIDES) != true
+        missed = np.where(wrong, np.abs(predicted - true), 0.0).sum(axis=1)
+        for row in np.argsort(-missed, kind="stable"):
+            if wrong[row].any():
+                yield int(row), f"predicted {', '.join(kind.labels_of(predicted[[row]], names)[0]) or 'none'}"
+    elif groups is not None:
+        yield from _worst_sentences(task.splits[split].inputs, names, predicted.argmax(axis=1), targets, groups)
+    else:
+        said = predicted.argmax(axis=1)
+        own = predicted[np.arange(len(targets)), targets]
+        for row in np.argsort(own, kind="stable"):
+            if said[row] != targets[row]:
+                yield int(row), f"predicted {names[said[row]]}, probability {predicted[row, said[row]]:.2f}"
+
+
+def _worst_sentences(
+    inputs: Sequence[Any], names: Sequence[str], said: np.ndarray, targets: np.ndarray, groups: np.ndarray
+) -> Iterator[tuple[int, str]]:
+    """Sentences with the most wrong words, and which these are."""
+    wrong = said != targets
+    missed = np.bincount(groups[wrong], minlength=len(inputs))
+    starts = np.searchsorted(groups, np.arange(len(inputs)))
+    for sentence in np.argsort(-missed, kind="stable"):
+        if not missed[sentence]:
+            return
+        words, first = inputs[int(sentence)], starts[sentence]
+        told = [
+            f"{word}: {names[said[row]]}, not {names[targets[row]]}"
+            for row, word in enumerate(words, start=first)
+            if wrong[row]
+        ]
+        more = f"; {len(told) - WORDS_NAMED} more" if len(told) > WORDS_NAMED else ""
+        yield int(sentence), "; ".join(told[:WORDS_NAMED]) + more

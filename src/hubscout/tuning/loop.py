@@ -18,16 +18,14 @@ from hubscout.errors import DivergedError, InterruptedRunError
 from hubscout.runs.events import Finished, Message, Observer, Progress, Validated
 from hubscout.runs.tuning_record import Curves
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import Batches, Share
-from hubscout.tuning.checkpoints import Checkpoints
-from hubscout.tuning.companions.weight_average import WeightAverage
+from hubscout.tuning.batches import Batches, BatchPlan, Share
+from hubscout.tuning.checkpoints import Checkpoints, TrainState
+from hubscout.tuning.companions import WeightAverage
+from hubscout.tuning.losses import Rows
 from hubscout.tuning.network import Network
-from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import share_from_main
-from hubscout.tuning.row_targets import Rows
-from hubscout.tuning.schedule import build_optimizer, cooled, rate_factor
-from hubscout.tuning.train_state import TrainState
-from hubscout.tuning.train_step import TrainStep
+from hubscout.tuning.rates import cooled, rate_factor
+from hubscout.tuning.train_step import TrainStep, build_optimizer
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

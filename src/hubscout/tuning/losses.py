@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hubscout.errors import InputError, TaskError
-from hubscout.tasks import Task
+from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
 
 
@@ -135,3 +135,35 @@ def check_trainable(task: Task) -> None:
         )
     if kind.has_classes and np.count_nonzero(counts) < 2:
         raise TaskError(f"The train split of {task.name!r} has a single class: there is nothing to learn.")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The encoded targets of a split and the way from samples to rows."""
+
+    targets: Tensor
+    starts: Tensor | None
+    """Tagging: (samples + 1,) where each sentence's words begin; None where a sample is a row."""
+
+    @classmethod
+    def of(cls, split: Split, loss: TaskLoss, device: torch.device | str = "cpu") -> Rows:
+        """The rows of a split."""
+        kind = kind_of(loss.kind)
+        targets = loss.encode(kind.rows_of(split.targets)).to(device)
+        if not kind.rows_are_words:
+            return cls(targets, None)
+        return cls(targets, torch.as_tensor(np.concatenate([[0], np.cumsum(kind.row_counts(split.targets))])))
+
+    def count(self, samples: np.ndarray) -> int:
+        """How many rows these samples have."""
+        if self.starts is None:
+            return len(samples)
+        starts = self.starts.numpy()
+        return int((starts[samples + 1] - starts[samples]).sum())
+
+    def of_samples(self, samples: Tensor) -> Tensor:
+        """Row numbers of the samples, in order; on the device of the targets."""
+        if self.starts is None:
+            return samples.to(self.targets.device, non_blocking=True)
+        bounds = zip(self.starts[samples].tolist(), self.starts[samples + 1].tolist(), strict=True)
+        return torch.cat([torch.arange(low, high) for low, high in bounds]).to(self.targets.device)

@@ -16,13 +16,13 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
 from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.file_names import TRIALS
-from hubscout.runs.json_files import append_line, read_lines
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.files import append_line, read_lines
+from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
+from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
-from hubscout.tuning.spreading import options_elsewhere, trial_job
+from hubscout.tuning.trials import options_elsewhere, trial_job
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -193,7 +193,7 @@ def _run(
 
     started = time.perf_counter()
     settings = {"bootstrap_resamples": 1, "progress": False, **options, "seed": seed}
-    tuned = tune(reference.open(), model, teachers, method, **settings)
+    tuned = tune(reference.open(), model, teachers if METHODS[method].uses_teachers else (), method, **settings)
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}

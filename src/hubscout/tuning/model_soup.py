@@ -49,9 +49,8 @@ def soup(
 
     """
     began = time.perf_counter()
+    check_models(models)
     task = open_task(task)
-    if isinstance(models, str | Path | Tuned) or len(models) < 2:
-        raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
     if not len(task.validation):
         raise InputError(f"{task.name!r} has no validation split, by which a soup is chosen.")
     runs = [_plain(_opened(model, allow_code)) for model in models]
@@ -93,6 +92,12 @@ def soup(
     if out is not None:
         made.save(out)
     return made
+
+
+def check_models(models: Any) -> None:
+    """Refuse fewer than two models."""
+    if isinstance(models, str | Path | Tuned) or len(models) < 2:
+        raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
 
 
 def average(states: Sequence[State]) -> State:

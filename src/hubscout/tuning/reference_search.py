@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, TuningError
 from hubscout.optional import require
-from hubscout.runs.atomic_files import write_atomically
-from hubscout.runs.file_names import REFERENCE, TRIALS
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.files import write_atomically
+from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
+from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.trials import Trial, TrialJournal
 
@@ -111,16 +111,11 @@ def reference(
         options: fields of `TuningArguments` that all trials share.
 
     """
-    if search not in ("grid", "tpe"):
-        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
-    for name in ("learning_rate", "weight_decay"):
-        if name in options:
-            raise InputError(f"{name} is what the search is over: give grid= instead.")
     from hubscout.tasks.task_metrics import primary
     from hubscout.tuning.readable import read_through
 
     folder = Path(out)
-    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
+    check_choices(search, folder, options, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
     if overwrite:
         (folder / TRIALS).unlink(missing_ok=True)
@@ -144,6 +139,19 @@ def reference(
     return result
 
 
+def check_choices(
+    search: str, folder: Path, options: Mapping[str, Any], *, resume: bool = False, overwrite: bool = False
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    if search not in ("grid", "tpe"):
+        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
+    for name in ("learning_rate", "weight_decay"):
+        if name in options:
+            raise InputError(f"{name} is what the search is over: give grid= instead.")
+    TuningArguments.of(**{name: value for name, value in options.items() if name not in ("cache", "observer")})
+    check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
+
+
 def _search_grid(
     task: Task,
     models: Sequence[str],
@@ -156,7 +164,7 @@ def _search_grid(
 ) -> None:
     from hubscout.engines import Job, open_engine
     from hubscout.ranking.task_reference import TaskReference
-    from hubscout.tuning.spreading import options_elsewhere, trial_job
+    from hubscout.tuning.trials import options_elsewhere, trial_job
 
     runner = open_engine(engine, **engine_options)
     try:

@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hubscout.tuning.baselines import Verdict
 from hubscout.tuning.batches import MODEL
-from hubscout.tuning.companions.lora import merge_adapters
-from hubscout.tuning.evaluation_details import details
-from hubscout.tuning.guessing import Verdict
+from hubscout.tuning.companions import merge_adapters
+from hubscout.tuning.evaluator import details
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run

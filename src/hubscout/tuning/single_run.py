@@ -19,28 +19,24 @@ from hubscout.hubs import Backbone
 from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.file_names import CURVES
+from hubscout.runs.run_folder import CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import MODEL, Batches, StreamedBatches, default_workers, distinct_views
+from hubscout.tuning.baselines import measure_probes, null_loss
+from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
-from hubscout.tuning.companions.head import new_head, start_from_posterior
-from hubscout.tuning.companions.mixup import check_mixable
-from hubscout.tuning.companions.restricting import restrict
+from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches
 from hubscout.tuning.evaluator import Evaluator
-from hubscout.tuning.fixed_views import answers_of_views
 from hubscout.tuning.frozen_features import FrozenFeatures
-from hubscout.tuning.frozen_probe import measure_probes
-from hubscout.tuning.guessing import null_loss
 from hubscout.tuning.loop import Loop
-from hubscout.tuning.losses import TaskLoss, check_trainable
+from hubscout.tuning.losses import Rows, TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture
-from hubscout.tuning.network import Network, check_batches, check_width, silence_unused
+from hubscout.tuning.network import Network, check_batches, check_width, new_head, silence_unused, start_from_posterior
 from hubscout.tuning.opened_models import (
     feature_width,
     fingerprint,
@@ -49,12 +45,11 @@ from hubscout.tuning.opened_models import (
     own_head,
     same_model,
 )
-from hubscout.tuning.plan import BatchPlan
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
-from hubscout.tuning.rate_search import FACTORS, RateChoice, search_rate, steps_per_rate
+from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.readable import find_unreadable, without
-from hubscout.tuning.row_targets import Rows
 from hubscout.tuning.run_result import finish
+from hubscout.tuning.teacher_answers import answers_of_views
 from hubscout.tuning.time_budget import TimePlan, fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
 
@@ -93,8 +88,6 @@ class SingleRun:
         self.began = began if began is not None else time.perf_counter()
         self.method: Method = METHODS[method]()
         check_trainable(task)
-        if self.method.uses_teachers and not teachers:
-            raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
         self.asked, self.restarts = arguments, tuple(restarts)
         self._take_rate(rate)
         self.folder = out
@@ -210,7 +203,7 @@ class SingleRun:
             train,
             rows,
             plan,
-            arguments.steps or arguments.epochs * plan.batches_per_epoch,
+            arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
             partial(self.evaluator.values, network, self.validation, self.task.validation)

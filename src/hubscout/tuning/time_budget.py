@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.rate_search import FACTORS, SHARE, steps_per_rate
-from hubscout.tuning.schedule import cooldown_steps
+from hubscout.tuning.rates import FACTORS, SHARE, cooldown_steps, steps_per_rate
 
 if TYPE_CHECKING:
     from hubscout.tuning.single_run import SingleRun

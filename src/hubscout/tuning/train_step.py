@@ -11,12 +11,10 @@ from torch import Tensor, nn
 
 from hubscout.errors import TuningError
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.batches import MODEL, Share, view_of
-from hubscout.tuning.companions.mixup import mix
+from hubscout.tuning.batches import MODEL, BatchPlan, Share, mixed_seed, view_of
+from hubscout.tuning.companions import mix
+from hubscout.tuning.losses import Rows
 from hubscout.tuning.network import Network
-from hubscout.tuning.plan import BatchPlan, mixed_seed
-from hubscout.tuning.row_targets import Rows
-from hubscout.tuning.schedule import set_rates
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -132,3 +130,28 @@ class TrainStep:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         self.note(f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated.")
+
+
+def build_optimizer(network: Network, arguments: TuningArguments) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum or AdamW, with the backbone's and the new modules' own rates in `initial_lr`."""
+    fresh = {id(parameter) for parameter in network.new_parameters()}
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for parameter in network.parameters():
+        if parameter.requires_grad:
+            spared = arguments.optimizer == "adamw" and parameter.ndim < 2
+            groups.setdefault((id(parameter) in fresh, spared), []).append(parameter)
+    settings: list[dict[str, Any]] = []
+    for (new, spared), parameters in groups.items():
+        rate = arguments.head_learning_rate if new else arguments.learning_rate
+        # L2-SP takes the place of weight decay where the weights have a starting point.
+        decay = 0.0 if spared or (arguments.l2_sp and not new) else arguments.weight_decay
+        settings.append({"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay})
+    if arguments.optimizer == "adamw":
+        return torch.optim.AdamW(settings)
+    return torch.optim.SGD(settings, lr=1.0, momentum=arguments.momentum, nesterov=arguments.momentum > 0)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Scale every group's own rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * factor

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -15,11 +17,11 @@ from hubscout.errors import InputError, RunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.identifiers import Identifier
 from hubscout.hubs.permission import code_wanted
-from hubscout.runs.atomic_files import why_not_written, write_atomically
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
-from hubscout.runs.file_names import CURVES, TUNING
-from hubscout.runs.json_files import read_lines
+from hubscout.runs.files import read_lines, why_not_written, write_atomically
+from hubscout.runs.run_folder import CURVES, TUNING
 from hubscout.runs.tuning_record import read_tuning, write_tuning
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
@@ -65,7 +67,7 @@ def opens_by_code(tuned: Tuned, folder: Path) -> bool:
 def save_record(tuned: Tuned, folder: Path) -> None:
     """What is known of a model whose weights lie in the folder: record, curves and model card."""
     from hubscout.hubs.headed_saving import read_description
-    from hubscout.tuning.model_card import model_card
+    from hubscout.tuning.tuned_folder import model_card
 
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
     write_evaluation(folder, tuned.evaluation)
@@ -177,3 +179,95 @@ def _load_parts(folder: Path, model: str, outputs: int) -> tuple[Backbone, nn.Mo
     head = nn.Linear(backbone.card.feature_dim, outputs)
     fit_state(head, read_state(folder / HEAD_WEIGHTS), source=str(folder / HEAD_WEIGHTS))
     return backbone, head
+
+
+def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = False) -> str:
+    """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself.
+
+    `by_code` says that only the code behind the model's identifier builds the network.
+    """
+    library, opening = _opening(tuned, description, by_code)
+    names = tuned.target_names
+    shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
+    lines = [
+        "---",
+        f"base_model: {json.dumps(tuned.model)}",
+        f"library_name: {library}",
+        "tags: [hubscout]",
+        "---",
+        "",
+        f"# {tuned.task_name}, by {tuned.backbone.card.architecture}",
+        "",
+        *([f"**Warning: {tuned.warning}**", ""] if tuned.warning else []),
+        f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
+        "",
+        f"- base model: `{tuned.model}` ({tuned.backbone.card.params:,} parameters)",
+        f"- method: {tuned.method}"
+        + (f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""),
+        f"- data: {tuned.task_name}, "
+        + ", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items())
+        + f" (fingerprint `{tuned.task_fingerprint}`)",
+        f"- licence of the base model's weights: {tuned.backbone.card.licence or 'not stated'}",
+        f"- {'columns' if kind_of(tuned.kind).is_real_valued else 'labels'}: {shown}",
+        "",
+        "## Metrics",
+        "",
+        f"With {tuned.arguments.confidence:.0%} intervals over samples.",
+        "",
+        *_table(tuned),
+        "",
+        "## How it was tuned",
+        "",
+        f"{tuned.steps} steps, weights of step {tuned.best_step}"
+        + (" (the best on validation)." if tuned.arguments.keep_best else "."),
+        "",
+        *(f"- {note}" for note in tuned.notes),
+        "",
+        "```json",
+        json.dumps(tuned.arguments.decisive(), indent=1),
+        "```",
+        "",
+        "## How to open it",
+        "",
+        "```python",
+        *opening,
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _opening(tuned: Tuned, description: Mapping[str, Any], by_code: bool) -> tuple[str, list[str]]:
+    """The library that opens the folder, and how; hubscout itself always does."""
+    allowed = ", allow_code=True" if by_code else ""
+    own = ["import hubscout as hs", f'hs.Tuned.load("THIS FOLDER"{allowed}).predict(inputs).labels']
+    saved_as = str(description.get("saved_as", ""))
+    if saved_as.endswith("Classification"):
+        reader = "AutoTokenizer" if "text" in tuned.backbone.card.modalities else "AutoImageProcessor"
+        lines = [
+            f"from transformers import {reader}, {saved_as}",
+            f'model = {saved_as}.from_pretrained("THIS FOLDER")',
+            f'prepare = {reader}.from_pretrained("THIS FOLDER")',
+        ]
+        return "transformers", [*lines, "", *own]
+    if saved_as == "SentenceTransformer":
+        lines = [
+            "from sentence_transformers import SentenceTransformer",
+            'SentenceTransformer("THIS FOLDER").encode(texts)  # the head\'s outputs',
+        ]
+        return "sentence-transformers", [*lines, "", *own]
+    if type(tuned.backbone.module).__module__.partition(".")[0] == "timm" and not saved_as:
+        return "timm", ["import timm", 'timm.create_model("local-dir:THIS FOLDER", pretrained=True)', "", *own]
+    return "hubscout", own
+
+
+def _table(tuned: Tuned) -> list[str]:
+    rows = ["| split | metric | value | interval |", "|---|---|---|---|"]
+    parts = [("", tuned.metrics)]
+    if tuned.merged_metrics is not None:
+        parts = [(", this network", tuned.merged_metrics), (", before its gates were merged", tuned.metrics)]
+    for suffix, metrics in parts:
+        for split, found in metrics.items():
+            for name, value in found.items():
+                rows.append(f"| {split}{suffix} | {name} | {value.value:.4f} | {value.low:.4f} to {value.high:.4f} |")
+    return rows

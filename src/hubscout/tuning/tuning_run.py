@@ -7,8 +7,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import DivergedError
+from hubscout.errors import DivergedError, InputError
+from hubscout.features.precision import pick_device
 from hubscout.hubs import Backbone
+from hubscout.hubs.hub_registry import check_identifier
 from hubscout.hubs.model_objects import is_model
 from hubscout.runs.display import showing
 from hubscout.runs.events import Message, Observer, silent
@@ -16,7 +18,8 @@ from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.checkpoints import CHECKPOINTS
-from hubscout.tuning.rate_search import RateChoice
+from hubscout.tuning.methods import METHODS
+from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.tuned import Tuned
 
@@ -76,13 +79,13 @@ def tune(
     """
     began = time.perf_counter()
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
-    task = open_task(task)
-    settled = chosen.settled(task.modality, task.kind)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
     method = method or ("b-tuning" if teachers else "fine-tune")
     folder = Path(out) if out is not None else None
-    check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
+    check_choices(model, teachers, method, chosen, folder, resume=resume, overwrite=overwrite)
+    task = open_task(task)
+    settled = chosen.settled(task.modality, task.kind)
     told = observer or silent
     restarts: tuple[str, ...] = ()
     rate: RateChoice | None = None
@@ -118,6 +121,28 @@ def tune(
     if tuned.warning and observer is None:
         warnings.warn(tuned.warning, stacklevel=3)
     return tuned
+
+
+def check_choices(
+    model: Any,
+    teachers: Any,
+    method: str,
+    arguments: TuningArguments,
+    folder: Path | None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Refuse what can be refused before data are read, which can take long."""
+    uses_teachers = METHODS[method].uses_teachers
+    if uses_teachers and not teachers:
+        raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
+    if teachers and not uses_teachers:
+        raise InputError(f"method={method!r} has no teachers: leave teachers=... out, or choose another method.")
+    if isinstance(model, str):
+        check_identifier(model)
+    pick_device(arguments.device)
+    check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
 
 
 def _restarted(error: DivergedError, slower: TuningArguments) -> str:

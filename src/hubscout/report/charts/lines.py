@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.axes import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
 from hubscout.report.charts.label_placement import spread, text_width
-from hubscout.report.charts.scale import Scale, linear, logarithmic
+from hubscout.report.charts.scale import Scale, linear, logarithmic, significant
 from hubscout.report.markup import Markup, tag
-from hubscout.report.names import shorten, significant
+from hubscout.runs.texts import shorten
 
 COLOURS = 7
 """How many colours the style sheet has for curves (`series-0` ...); further curves are grey."""

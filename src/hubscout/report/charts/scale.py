@@ -1,4 +1,4 @@
-"""From numbers to places on the paper."""
+"""From numbers to places on the paper, and to the words beside them."""
 
 from __future__ import annotations
 
@@ -78,6 +78,22 @@ def reach(values: Sequence[float], errors: Sequence[float]) -> list[float]:
     most = (max(values) - min(values)) or float("inf")
     shown = [min(error, most) for error in errors]
     return [value + sign * error for value, error in zip(values, shown, strict=True) for sign in (-1, 1)]
+
+
+def significant(value: float | None, figures: int = 3) -> str:
+    """A number with so many figures, never in powers of ten between a thousandth and a million.
+
+    >>> significant(0.123456), significant(1234.5), significant(2.5e9), significant(0.0), significant(None)
+    ('0.123', '1230', '2.5e+09', '0', '–')
+    """
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{figures}g}")
+    if 1e-3 <= abs(rounded) < 1e6:
+        return f"{rounded:.10f}".rstrip("0").rstrip(".")
+    return f"{value:.{figures}g}"
 
 
 def _extent(values: Iterable[float]) -> tuple[float, float]:

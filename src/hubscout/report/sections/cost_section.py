@@ -1,25 +1,44 @@
-"""Score against cost."""
+"""Scores: alone, and against what the models cost."""
 
 from __future__ import annotations
 
 from hubscout.report.charts.chart import Chart
-from hubscout.report.charts.scatter import Point, scatter
-from hubscout.report.markup import table
-from hubscout.report.saved_run import Run
-from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
-from hubscout.report.sections.section import Section, switch
-from hubscout.report.view import Cost, View
-from hubscout.runs.ranking import Ranking
+from hubscout.report.charts.scatter import Point, intervals, scatter
+from hubscout.report.markup import Section, switch, table
+from hubscout.report.saved_run import Cost, View
 from hubscout.runs.row import Row
 
+ERRORS_SHOWN = 2.0
+"""Error bars reach this many standard errors each way."""
+MODELS_DRAWN = 40
+"""In the picture of scores."""
 ALWAYS_NAMED = 5
 """The best so many models are named, wherever there is room for them."""
 
 
-def cost_section(run: Run) -> Section | None:
+def error_bar(row: Row) -> float:
+    """Half the length of a model's error bar; 0 where its error is not known."""
+    return ERRORS_SHOWN * (row.standard_error or 0.0)
+
+
+def scores_chart(view: View) -> Chart:
+    """The scores with error bars, best on top."""
+    rows = view.rows[:MODELS_DRAWN]
+    entries = [(view.names[index], row.score, error_bar(row), view.group(row)) for index, row in enumerate(rows)]
+    return Chart(
+        draw=lambda frame: intervals(
+            frame,
+            entries,
+            label=f"{view.metric} of {len(rows)} models",
+            x_title=f"{view.metric} (± {ERRORS_SHOWN:g} standard errors)",
+            keys=view.keys(range(len(rows))),
+        )
+    )
+
+
+def cost_section(view: View) -> Section | None:
     """Score against parameters, FLOPs and latency, with the front of models that nothing beats in both."""
-    view = run.view
-    if view is None or not view.costs:
+    if not view.costs:
         return None
     panels = [cost_chart(view, cost).html() for cost in view.costs]
     return Section(
@@ -32,12 +51,6 @@ def cost_section(run: Run) -> Section | None:
     )
 
 
-def front_of(ranking: Ranking, cost: Cost) -> list[Row]:
-    """The Pareto front, cheapest first, of the models whose cost can be drawn."""
-    front = [row for row in ranking.pareto(cost.name) if cost.of(row) is not None]  # type: ignore[arg-type]
-    return sorted(front, key=lambda row: cost.of(row) or 0.0)
-
-
 def _priority(row: Row, on_front: bool) -> int:
     """Whose name is written first where there is not room for all."""
     if row.dropped is not None:
@@ -48,14 +61,17 @@ def _priority(row: Row, on_front: bool) -> int:
 
 
 def cost_chart(view: View, cost: Cost) -> Chart:
-    """Score against one cost, with its front."""
-    front = front_of(view.ranking, cost)
-    on_front = {row.identifier for row in front}
-    points = []
+    """Score against one cost, with its Pareto front."""
+    found = ((cost.of(row), row) for row in view.ranking.pareto(cost.name))  # type: ignore[arg-type]
+    front = sorted(((price, row.score, row.identifier) for price, row in found if price is not None))
+    on_front = {identifier for *_, identifier in front}
+    points, numbers = [], []
     for index, row in enumerate(view.rows):
         price = cost.of(row)
         if price is None:
             continue
+        named, there = row.rank <= ALWAYS_NAMED, row.identifier in on_front
+        numbers.append((row.identifier, cost.words(price), f"{row.score:.4f}", "yes" if there else ""))
         points.append(
             Point(
                 model=index,
@@ -65,18 +81,11 @@ def cost_chart(view: View, cost: Cost) -> Chart:
                 tip=view.tip(row, f"{cost.title} {cost.words(price)}"),
                 group=view.group(row),
                 error=error_bar(row),
-                priority=_priority(row, row.identifier in on_front),
-                important=row.identifier in on_front or row.rank <= ALWAYS_NAMED,
-                short=f"#{row.rank}" if row.rank <= ALWAYS_NAMED else "",
+                priority=_priority(row, there),
+                important=there or named,
+                short=f"#{row.rank}" if named else "",
             )
         )
-    numbers = table(
-        ("Model", cost.title, view.metric, "Pareto front"),
-        [
-            (name, cost.words(point.x), f"{point.y:.4f}", "yes" if name in on_front else "")
-            for name, point in ((view.rows[point.model].identifier, point) for point in points)
-        ],
-    )
     left_out = len(view.rows) - len(points)
     captions = []
     if any(point.error for point in points):
@@ -93,9 +102,9 @@ def cost_chart(view: View, cost: Cost) -> Chart:
             y_title=view.metric,
             x_format=cost.words,
             x_logarithmic=True,
-            front=[(cost.of(row) or 0.0, row.score) for row in front],
+            front=[(price, score) for price, score, _ in front],
             keys=[*view.keys(point.model for point in points), ("front", "Pareto front")],
         ),
         caption=" ".join(captions),
-        numbers=numbers,
+        numbers=table(("Model", cost.title, view.metric, "Pareto front"), numbers),
     )

@@ -1,4 +1,4 @@
-"""What was run, and how to run it again."""
+"""What was run, on what, and how to run it again."""
 
 from __future__ import annotations
 
@@ -7,32 +7,39 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from hubscout.report.answer import command_words
-from hubscout.report.markup import Markup, details, join, scrolling, table, tag
+from hubscout.report.answer import command_words, shell_command
+from hubscout.report.markup import Markup, Section, copyable, definitions, details, join, scrolling, table, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.section import Section, copyable
-from hubscout.report.shell import shell_command
-from hubscout.runs.profile_table import cells, notes
+from hubscout.report.tuning_runs import evaluated
+from hubscout.runs.profiler import profile_cells, profile_notes
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds
+from hubscout.runs.tuning_record import TuningRun
 from hubscout.tasks.kinds import kind_of
+
+Facts = list[tuple[str, object]]
 
 
 def provenance_section(run: Run) -> Section | None:
-    """Versions, hardware, seeds, the data's fingerprint, times, and the command that repeats the run."""
-    ranking = run.ranking
-    if ranking is None:
-        return None
-    environment = ranking.environment
-    parts: list[Markup] = []
-    command = repeat_command(environment)
-    parts += [tag("p", "Run it again", class_="label"), copyable(command or repeat_code(ranking), "run it again")]
-    parts.append(definitions(_facts(ranking)))
+    """Versions, hardware, seeds, the data's fingerprint, times, and the command that repeats the run.
+
+    Of a folder of several tunings the best is told of; the table of results has what differs.
+    """
+    if run.ranking is not None:
+        parts = _ranking_parts(run.ranking)
+    elif run.tuning:
+        parts = _tuning_parts(evaluated(run.tuning) or run.tuning[0])
+    else:
+        parts = []
+    return Section(anchor="run", title="What was run", short="Run", body=join(parts)) if parts else None
+
+
+def _ranking_parts(ranking: Ranking) -> list[Markup]:
+    command = repeat_command(ranking.environment) or repeat_code(ranking)
+    parts = [copyable(command, "Run it again"), _definitions(_ranking_facts(ranking))]
     if ranking.task.notes:
-        parts += [
-            tag("h3", "Assumptions made when loading the data"),
-            tag("ul", *(tag("li", n) for n in ranking.task.notes)),
-        ]
+        notes_of_data = (tag("li", note) for note in ranking.task.notes)
+        parts += [tag("h3", "Assumptions made when loading the data"), tag("ul", *notes_of_data)]
     if ranking.stages:
         rows = [
             (f"{stage.n:,}", str(len(stage.models)), str(len(stage.dropped)), human_seconds(stage.seconds))
@@ -40,19 +47,37 @@ def provenance_section(run: Run) -> Section | None:
         ]
         stages = table(("Samples", "Models", "Dropped afterwards", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
-    heads, spent = cells(ranking)
+    heads, spent = profile_cells(ranking)
     if spent:
-        seconds = table(tuple(heads), [tuple(line) for line in spent])
-        said = (tag("p", text) for text in notes(ranking))
-        parts += [tag("h3", "Where the time went"), scrolling(seconds, "Seconds of each step of each model"), *said]
+        said = (tag("p", text) for text in profile_notes(ranking))
+        seconds = scrolling(table(heads, spent), "Seconds of each step of each model")
+        parts += [tag("h3", "Where the time went"), seconds, *said]
     commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]
     if commits:
         versions = table(("Model", "Commit"), commits, text_columns=(0, 1))
         parts.append(details("Model versions on the Hugging Face Hub", versions))
-    parts += package_details(environment)
-    if ranking.settings:
-        parts.append(settings_details(ranking.settings))
-    return Section(anchor="run", title="What was run", short="Run", body=join(parts))
+    parts += _package_details(ranking.environment)
+    return [*parts, _settings_details(ranking.settings)] if ranking.settings else parts
+
+
+def _tuning_parts(one: TuningRun) -> list[Markup]:
+    if not one.arguments and not one.environment:
+        return []
+    command = repeat_command(one.environment)
+    facts: Facts = [
+        ("Data", one.task),
+        ("Samples", ", ".join(f"{name} {count:,}" for name, count in one.sizes.items())),
+        ("Data fingerprint", tag("code", one.task_fingerprint) if one.task_fingerprint else ""),
+        ("Model", tag("code", one.model) if one.model else ""),
+        ("Teachers", join([tag("code", name) for name in one.teachers], ", ")),
+        ("Method", one.method),
+        ("Steps", f"{one.steps:,}" + (f", best at {one.best_step:,}" if one.best_step is not None else "")),
+        ("Seed", "" if one.seed is None else str(one.seed)),
+        ("Duration", human_seconds(one.seconds) if one.seconds else ""),
+        *_machine_facts(one.environment),
+    ]
+    parts = [copyable(command, "Run it again")] if command else []
+    return [*parts, _definitions(facts), _settings_details(one.arguments), *_package_details(one.environment)]
 
 
 def repeat_command(environment: Mapping[str, Any]) -> str:
@@ -80,51 +105,36 @@ def repeat_code(ranking: Ranking) -> str:
     return "\n".join(lines)
 
 
-def _facts(ranking: Ranking) -> list[tuple[str, object]]:
-    task, environment = ranking.task, ranking.environment
-    return known(
-        [
-            (
-                "Data",
-                f"{task.name}: {task.kind}, {task.modality}, {len(task.target_names)} {kind_of(task.kind).plural}",
-            ),
-            ("Samples", ", ".join(f"{name} {count:,}" for name, count in task.rows.items())),
-            ("Data fingerprint", tag("code", task.fingerprint)),
-            ("Metrics", ", ".join(ranking.metrics)),
-            ("Seed", str(ranking.seed)),
-            ("Duration", human_seconds(ranking.seconds) if ranking.seconds else ""),
-            *machine_facts(environment),
-            ("Networks run by", ", ".join(sorted({row.backend for row in ranking.rows if row.backend}))),
-            ("Complete", "yes" if ranking.complete else "no, it was stopped or is still running"),
-        ]
-    )
-
-
-def known(facts: list[tuple[str, object]]) -> list[tuple[str, object]]:
-    """Those that have a value."""
-    return [(name, value) for name, value in facts if value]
-
-
-def machine_facts(environment: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """When and on what a run was made."""
-    cores, threads = environment.get("cores"), environment.get("threads")
-    hardware = [str(environment[key]) for key in ("processor",) if environment.get(key)]
-    if cores:
-        hardware.append(f"{cores} {'core' if cores == 1 else 'cores'}")
-    if threads:
-        hardware.append(f"{threads} {'thread' if threads == 1 else 'threads'}")
-    accelerators = environment.get("accelerators")
-    hardware += [str(name) for name in accelerators] if isinstance(accelerators, list | tuple) else []
+def _ranking_facts(ranking: Ranking) -> Facts:
+    task = ranking.task
+    targets = f"{len(task.target_names)} {kind_of(task.kind).plural}"
     return [
-        ("Started", str(environment.get("started") or "")),
-        ("Device", str(environment.get("device") or "")),
-        ("Hardware", ", ".join(hardware)),
-        ("System", str(environment.get("system") or "")),
-        ("Python", str(environment.get("python") or "")),
+        ("Data", f"{task.name}: {task.kind}, {task.modality}, {targets}"),
+        ("Samples", ", ".join(f"{name} {count:,}" for name, count in task.rows.items())),
+        ("Data fingerprint", tag("code", task.fingerprint)),
+        ("Metrics", ", ".join(ranking.metrics)),
+        ("Seed", str(ranking.seed)),
+        ("Duration", human_seconds(ranking.seconds) if ranking.seconds else ""),
+        *_machine_facts(ranking.environment),
+        ("Networks run by", ", ".join(sorted({row.backend for row in ranking.rows if row.backend}))),
+        ("Complete", "yes" if ranking.complete else "no, it was stopped or is still running"),
     ]
 
 
-def package_details(environment: Mapping[str, Any]) -> list[Markup]:
+def _machine_facts(environment: Mapping[str, Any]) -> Facts:
+    """When and on what a run was made."""
+    hardware = [str(environment["processor"])] if environment.get("processor") else []
+    for key in ("cores", "threads"):
+        if count := environment.get(key):
+            hardware.append(f"{count} {key.removesuffix('s') if count == 1 else key}")
+    accelerators = environment.get("accelerators")
+    hardware += [str(name) for name in accelerators] if isinstance(accelerators, list | tuple) else []
+    told = {key: str(environment.get(key) or "") for key in ("started", "device", "system", "python")}
+    told["hardware"] = ", ".join(hardware)
+    return [(key.capitalize(), told[key]) for key in ("started", "device", "hardware", "system", "python")]
+
+
+def _package_details(environment: Mapping[str, Any]) -> list[Markup]:
     """The versions of packages, folded away."""
     packages = environment.get("packages")
     if not isinstance(packages, Mapping) or not packages:
@@ -132,15 +142,15 @@ def package_details(environment: Mapping[str, Any]) -> list[Markup]:
     return [details("Package versions", table(("Package", "Version"), sorted(packages.items())))]
 
 
-def settings_details(settings: Mapping[str, Any]) -> Markup:
+def _settings_details(settings: Mapping[str, Any]) -> Markup:
     """All settings, folded away."""
-    shown = [(name, _words(value)) for name, value in settings.items()]
+    shown = [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        for name, value in settings.items()
+    ]
     return details("Settings", table(("Setting", "Value"), shown, text_columns=(0, 1)))
 
 
-def definitions(facts: list[tuple[str, object]]) -> Markup:
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="run-facts")
-
-
-def _words(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+def _definitions(facts: Facts) -> Markup:
+    """Those that have a value."""
+    return definitions([fact for fact in facts if fact[1]], "run-facts")

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hubscout.report.charts.scale import Scale, linear, reach
-from hubscout.report.markup import Markup, breakable, details, join, scrolling, table, tag
-from hubscout.report.names import listing, significant
-from hubscout.report.saved_run import Run
-from hubscout.report.score_chart import ERRORS_SHOWN, error_bar
-from hubscout.report.sections.section import Section
-from hubscout.report.view import GROUPS, View
-from hubscout.runs.explained import failed_words
+from hubscout.report.charts.scale import Scale, linear, reach, significant
+from hubscout.report.markup import Markup, Section, breakable, details, join, scrolling, table, tag
+from hubscout.report.saved_run import GROUPS, Run, View
+from hubscout.report.sections.cost_section import ERRORS_SHOWN, error_bar
+from hubscout.runs.paired_comparison import failed_words
 from hubscout.runs.row import Expected, Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text, listing
 from hubscout.tasks.kinds import kind_of
 
 BAR_WIDTH = 132.0

@@ -2,91 +2,100 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.heat import heat
-from hubscout.report.markup import Markup, join, json_script, scrolling, tag
-from hubscout.report.names import shorten
-from hubscout.report.saved_run import Run
-from hubscout.report.sections.section import Section
-from hubscout.report.view import View
-from hubscout.runs.row import Row
+from hubscout.report.markup import Markup, Section, join, json_script, scrolling, tag
+from hubscout.report.saved_run import View
+from hubscout.runs.texts import shorten
 from hubscout.tasks.kinds import kind_of
 
 MODELS_SHOWN = 16
 TARGETS_SHOWN = 12
 
 
-def targets_section(run: Run) -> Section | None:
+@dataclass(frozen=True)
+class Gains:
+    """The gain of `models` (places in the ranking) on each target, models in rows.
+
+    `order` are the targets, the one with the widest spread over models first. `low` and `high` are the least and the
+    most gain, the ends of the colours, so that no cell is off the scale.
+    """
+
+    models: list[int]
+    values: np.ndarray
+    order: list[int]
+    low: float
+    high: float
+
+
+def gains_by_target(view: View) -> Gains | None:
+    """None where there is one target, or no model has gains."""
+    count = len(view.ranking.task.target_names)
+    models = [index for index, row in enumerate(view.rows) if row.per_target and len(row.per_target) == count]
+    if count < 2 or not models:
+        return None
+    values = np.array([view.rows[index].per_target for index in models])
+    order = np.argsort(values.min(axis=0) - values.max(axis=0), kind="stable")
+    low, high = float(values.min()), float(values.max())
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    return Gains(models, values, [int(index) for index in order], low, high)
+
+
+def targets_section(view: View) -> Section | None:
     """A heat map of the gain of each model on each target; the targets that models differ most on come first."""
-    view = run.view
-    if view is None:
+    found = gains_by_target(view)
+    if found is None:
         return None
-    task = view.ranking.task
-    names = task.target_names
-    rows = [(index, row) for index, row in enumerate(view.rows) if row.per_target and len(row.per_target) == len(names)]
-    if len(names) < 2 or not rows:
-        return None
-    kind = kind_of(task.kind)
+    names, kind = view.ranking.task.target_names, kind_of(view.ranking.task.kind)
     noun, plural = kind.noun, kind.plural
-    gains = np.array([row.per_target for _, row in rows])
-    order = order_by_spread(gains)
-    shown = order[:TARGETS_SHOWN]
-    low, high = colour_range(gains)
     lead = f"Gain over the base rate of each {noun}, in nats per sample; the darker, the better explained."
     if len(names) > TARGETS_SHOWN:
         lead += f" These are the {TARGETS_SHOWN} of {len(names)} {plural} that the models differ most on."
     data = {
-        "targets": [str(names[index]) for index in order],
-        "models": [index for index, _ in rows],
-        "gains": [[float(f"{gains[i, j]:.4g}") for j in order] for i in range(len(rows))],
-        "low": low,
-        "high": high,
+        "targets": [str(names[index]) for index in found.order],
+        "models": found.models,
+        "gains": [[float(f"{gains[target]:.4g}") for target in found.order] for gains in found.values],
+        "low": found.low,
+        "high": found.high,
         "shown": TARGETS_SHOWN,
         "columns": MODELS_SHOWN,
     }
-    parts: list[object] = [
+    more = f"The best {MODELS_SHOWN} models are shown; highlight another to add it."
+    parts = [
         _controls(len(names), plural) if len(names) > TARGETS_SHOWN else "",
-        scrolling(_heat(view, rows[:MODELS_SHOWN], gains, [int(i) for i in shown], noun, low, high), f"Gain by {noun}"),
-        _scale(low, high),
+        scrolling(_heat(view, found, noun), f"Gain by {noun}"),
+        tag("p", more, class_="note") if len(found.models) > MODELS_SHOWN else "",
+        tag(
+            "div",
+            tag("span", f"{found.low:.2f}"),
+            tag("i", class_="ramp", aria_hidden="true"),
+            tag("span", f"{found.high:.2f} nats"),
+            class_="heat-scale",
+        ),
         json_script("targets-data", data),
     ]
-    if len(rows) > MODELS_SHOWN:
-        parts.insert(
-            2, tag("p", f"The best {MODELS_SHOWN} models are shown; highlight another to add it.", class_="note")
-        )
     return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts))
 
 
-def targets_chart(view: View) -> Chart:
+def targets_chart(view: View) -> Chart | None:
     """The gain of the best models on the targets that models differ most on."""
-    names = view.ranking.task.target_names
-    rows = [(index, row) for index, row in enumerate(view.rows) if len(row.per_target) == len(names)]
-    gains = np.array([row.per_target for _, row in rows])
-    order = order_by_spread(gains)[: 2 * TARGETS_SHOWN]
-    shown = gains[:MODELS_SHOWN, order].T
-    low, high = colour_range(gains)
-    models = [view.names[index] for index, _ in rows[:MODELS_SHOWN]]
-    targets = [str(names[index]) for index in order]
+    found = gains_by_target(view)
+    if found is None:
+        return None
+    order = found.order[: 2 * TARGETS_SHOWN]
+    models = [view.names[index] for index in found.models[:MODELS_SHOWN]]
+    targets = [str(view.ranking.task.target_names[index]) for index in order]
+    shown = found.values[:MODELS_SHOWN, order].T
     return Chart(
         draw=lambda frame: heat(
-            frame, targets, models, shown, label="Gain by target", low=low, high=high, unit="nats gained"
+            frame, targets, models, shown, label="Gain by target", low=found.low, high=found.high, unit="nats gained"
         )
     )
-
-
-def order_by_spread(gains: np.ndarray) -> np.ndarray:
-    """Targets (columns), the one with the widest spread over models first; equal ones in their order."""
-    return np.argsort(-(gains.max(axis=0) - gains.min(axis=0)), kind="stable")
-
-
-def colour_range(gains: np.ndarray) -> tuple[float, float]:
-    """The gains at the two ends of the colours: the least and the most, so that no cell is off the scale."""
-    low, high = gains.min(), gains.max()
-    if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
-    return float(low), float(high)
 
 
 def _controls(count: int, plural: str) -> Markup:
@@ -105,39 +114,18 @@ def _controls(count: int, plural: str) -> Markup:
     )
 
 
-def _heat(
-    view: View, rows: list[tuple[int, Row]], gains: np.ndarray, shown: list[int], noun: str, low: float, high: float
-) -> Markup:
+def _heat(view: View, found: Gains, noun: str) -> Markup:
+    models, names = found.models[:MODELS_SHOWN], view.ranking.task.target_names
     head = [tag("th", noun.capitalize(), scope="col")]
-    head += [
-        tag("th", tag("span", shorten(view.names[index], 26)), scope="col", data_model=index, title=row.identifier)
-        for index, row in rows
-    ]
-    names = view.ranking.task.target_names
+    for model in models:
+        name = tag("span", shorten(view.names[model], 26))
+        head.append(tag("th", name, scope="col", data_model=model, title=view.rows[model].identifier))
     body = []
-    for target in shown:
+    for target in found.order[:TARGETS_SHOWN]:
         cells = [tag("th", names[target], scope="row")]
-        for place, (index, _) in enumerate(rows):
-            value = float(gains[place, target])
-            heat = min(1.0, max(0.0, (value - low) / (high - low)))
-            cells.append(
-                tag(
-                    "td",
-                    f"{value:.2f}",
-                    style=f"--heat:{heat:.2f}",
-                    class_="hot" if heat > 0.55 else None,
-                    data_model=index,
-                )
-            )
+        for model, value in zip(models, found.values[:, target], strict=False):
+            share = (float(value) - found.low) / (found.high - found.low)
+            hot, style = "hot" if share > 0.55 else None, f"--heat:{share:.2f}"
+            cells.append(tag("td", f"{value:.2f}", style=style, class_=hot, data_model=model))
         body.append(tag("tr", *cells))
     return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="heat", id="heat")
-
-
-def _scale(low: float, high: float) -> Markup:
-    return tag(
-        "div",
-        tag("span", f"{low:.2f}"),
-        tag("i", class_="ramp", aria_hidden="true"),
-        tag("span", f"{high:.2f} nats"),
-        class_="heat-scale",
-    )

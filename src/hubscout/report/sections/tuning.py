@@ -1,19 +1,104 @@
-"""Tuning: how each method went and where it ended."""
+"""A tuning: how good the model is and against what, how each method went, and where it ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from hubscout.report.answer import command_words, shell_command
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
-from hubscout.report.markup import Markup, join, scrolling, table, tag
-from hubscout.report.names import listing, short_names
+from hubscout.report.markup import Markup, Section, copyable, definitions, join, scrolling, switch, table, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.section import Section, switch
 from hubscout.report.tuning_runs import MethodCurve, by_method, loss_curves, validation_curve
+from hubscout.runs.evaluation_record import achieved, conclusion
+from hubscout.runs.texts import human_seconds, listing, short_names
 from hubscout.runs.tuning_record import TuningRun
 
 DOTS_UP_TO = 60
+
+
+def tuning_answer(run: Run) -> Section:
+    """The answer in two sentences; while nothing is measured yet, that."""
+    measured = [one for one in run.tuning if achieved(one) is not None]
+    single = run.tuning[0] if len(run.tuning) == 1 else None
+    warnings = list(dict.fromkeys(one.warning for one in run.tuning if one.warning))
+    if not measured:
+        words: list[object] = ["Nothing is measured yet: the model is tested when its training is over."]
+    elif single is not None:
+        model = tag("strong", _short(single.model), class_="model", title=single.model)
+        words = [model, f", {_taught(single)}. ", conclusion(single, _short)]
+    else:
+        words = _best_method(measured)
+    parts: list[object] = [tag("p", *words, class_="answer")]
+    if single is not None and measured:
+        parts.append(definitions(_facts(single)))
+    if single is not None and single.best_step == 0 and single.steps:
+        warnings.append("No step of training was better on validation than the linear probe: this model is the probe.")
+    parts += [tag("p", warning, class_="caveat") for warning in warnings]
+    if single is not None and measured and (command := _next_command(run, single)):
+        parts.append(copyable(command, "Run next"))
+    return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
+
+
+def _short(identifier: str) -> str:
+    return short_names([identifier])[0] if identifier else "The model"
+
+
+def _taught(run: TuningRun) -> str:
+    words = {"fine-tune": "fine-tuned", "": "tuned"}.get(run.method, f"tuned by {run.method}")
+    return f"{words}, taught by {listing(short_names(list(run.teachers)))}" if run.teachers else words
+
+
+def _best_method(runs: Sequence[TuningRun]) -> list[object]:
+    """Which of several methods is best on average over its seeds, and by how much."""
+    told = [
+        (float(np.mean(values)), values, name)
+        for name, group in by_method(runs).items()
+        if (values := [found.value for one in group if (found := achieved(one)) is not None])
+    ]
+    told.sort(key=lambda one: -one[0])
+    first = achieved(runs[0])
+    assert first is not None
+    mean, values, name = told[0]
+    spread = f" ± {np.std(values, ddof=1):.4f} over {len(values)} seeds" if len(values) > 1 else ""
+    words = f" has the best {first.split} {first.metric} of {len(told)} methods: {mean:.4f}{spread}."
+    if len(told) == 1:
+        words = f": {first.split} {first.metric} {mean:.4f}{spread}."
+    others = [f"{other} {value:.4f}" for value, _, other in told[1:]]
+    guess = f" Guessing gives {first.guess:.4f}." if first.guess is not None else ""
+    return [tag("strong", name, class_="model"), words, f" Then {listing(others)}." if others else "", guess]
+
+
+def _facts(run: TuningRun) -> list[tuple[str, str, str]]:
+    found = achieved(run)
+    assert found is not None
+    value, low, high = found.interval
+    facts = [(f"{found.split.capitalize()} {found.metric}", f"{value:.4f}", f"{low:.4f} to {high:.4f}")]
+    names = ("Linear probe", "Best teacher's probe") if "model" in run.probes else ("Best teacher's probe",)
+    for name, rival in zip(names, found.rivals, strict=False):
+        facts.append((name, f"{rival.value:.4f}", f"{value - rival.value:+.4f} by tuning"))
+    if found.guess is not None:
+        facts.append(("Guessing", f"{found.guess:.4f}", ""))
+    if run.sizes.get(found.split):
+        facts.append((f"{found.split.capitalize()} samples", f"{run.sizes[found.split]:,}", ""))
+    if run.seconds:
+        facts.append(("Time", human_seconds(run.seconds), f"{run.steps:,} steps"))
+    return facts
+
+
+def _next_command(run: Run, one: TuningRun) -> str:
+    """Use the model; where it is worse than guessing, look for another one. Empty where it is not in a folder."""
+    if one.warning:
+        words = command_words(one.environment)
+        data = words[2] if words[1:2] == ["tune"] and len(words) > 2 and not words[2].startswith("-") else "DATA"
+        return shell_command(["hubscout", "rank", data, "--out", "ranking/"])
+    if run.folder is None:
+        return ""
+    by_code = one.model.startswith("python:") and not (run.folder / "config.json").is_file()
+    allowed = ["--allow-code"] if by_code else []
+    return shell_command(["hubscout", "predict", f"{run.folder}/", "INPUTS", *allowed])
 
 
 def tuning_section(run: Run) -> Section | None:
@@ -77,8 +162,8 @@ def _interval(found: list[tuple[float, float, float]]) -> Markup:
     if len(found) == 1:
         value, low, high = found[0]
         return join([f"{value:.4f} ", tag("small", f"{low:.4f} … {high:.4f}") if low < high else ""])
-    values = np.array([value for value, _, _ in found])
-    return join([f"{values.mean():.4f} ", tag("small", f"± {values.std(ddof=1):.4f}")])
+    values = [value for value, _, _ in found]
+    return join([f"{np.mean(values):.4f} ", tag("small", f"± {np.std(values, ddof=1):.4f}")])
 
 
 def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart | None:
@@ -126,20 +211,13 @@ def _losses(groups: dict[str, list[TuningRun]]) -> list[Markup]:
 
 
 def _loss_chart(method: str, curves: list[MethodCurve], drawn: list[Curve], heights: list[float]) -> Chart:
-    numbers = table(
-        ("Part", "Step", "Mean"),
-        [(c.method, f"{step:.0f}", f"{mean:.4g}") for c in curves for step, mean in zip(c.epochs, c.mean, strict=True)],
-    )
+    label = f"Parts of the loss of {method} over steps"
+    rows = [
+        (c.method, f"{step:.0f}", f"{mean:.4g}") for c in curves for step, mean in zip(c.epochs, c.mean, strict=True)
+    ]
     return Chart(
-        draw=lambda frame: lines(
-            frame,
-            drawn,
-            label=f"Parts of the loss of {method} over steps",
-            x_title="Step",
-            y_title="Loss",
-            shared_y=heights,
-        ),
-        numbers=numbers,
+        draw=lambda frame: lines(frame, drawn, label=label, x_title="Step", y_title="Loss", shared_y=heights),
+        numbers=table(("Part", "Step", "Mean"), rows),
     )
 
 

@@ -7,15 +7,14 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from hubscout.evaluation import weighted_tau
-from hubscout.report.charts.axes import Frame, drawing, figure
+from hubscout.report.charts.chart import Chart, Frame, drawing
 from hubscout.report.charts.label_placement import text_width
-from hubscout.report.markup import Markup, breakable, details, join, scrolling, tag
-from hubscout.report.names import listing, short_names, shorten
+from hubscout.report.markup import TAU, Markup, breakable, details, join, scrolling, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.section import TAU
 from hubscout.report.sections.tuning import tuning_section
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
+from hubscout.runs.texts import listing, short_names, shorten
 from hubscout.runs.tuning_record import TuningRun
 from hubscout.serve.pages.page_frame import address, page
 from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts
@@ -236,4 +235,4 @@ def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> 
     caption = "Ranks of the models that both runs have."
     if len(models) > MOST_DRAWN:
         caption += f" The first {MOST_DRAWN} of {len(models)} are drawn."
-    return figure(draw, caption=caption, wide=Frame(width=880, height=height))
+    return Chart(draw=draw, caption=caption, wide=Frame(width=880, height=height)).html()

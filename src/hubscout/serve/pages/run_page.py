@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubscout.report.markup import Markup, breakable, join, tag
+from hubscout.report.markup import Markup, breakable, copyable, join, tag
+from hubscout.report.page import answer_section
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.answer_card import answer_section
-from hubscout.report.sections.section import copyable
 from hubscout.runs.texts import human_seconds
 from hubscout.serve.pages.page_frame import address, alert, page, state_badge
 from hubscout.serve.progress import Progress

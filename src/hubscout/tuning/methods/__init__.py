@@ -3,9 +3,8 @@
 from hubscout.tuning.methods.b_tuning import BTuning
 from hubscout.tuning.methods.distill_weighted import DistillWeighted
 from hubscout.tuning.methods.distillation import Distillation
-from hubscout.tuning.methods.fine_tune import FineTune
 from hubscout.tuning.methods.logit_distillation import LogitDistillation
-from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.methods.method import METHODS, FineTune, Method, Preparation
 from hubscout.tuning.methods.zoo import ZooTuning
 
 __all__ = [

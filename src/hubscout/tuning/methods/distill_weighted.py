@@ -17,9 +17,11 @@ class DistillWeighted(LogitDistillation):
         p_k = softmax( s_k · f_k(x_i)ᵀm_k / T )
 
     π_k comes from a metric of transferability, here LogME: softmax(LogME_k / temperature), or what `teacher_weights`
-    says, one number per teacher. The paper weighs by powers of other metrics and gives the model a second head for the
-    labels of each source; here every teacher has a probed head for the task's own labels, stretched by its own s_k, or
-    the head that it was tuned with.
+    says, one number per teacher. From the paper is the idea: several source models are distilled into one small model,
+    each weighted by its relevance for the task. The rest is ours, so what the paper reports is not a promise for this
+    method: the paper is semi-supervised and learns the sources' pseudo-labels, here nothing but the labelled train
+    split is seen, and every teacher has a probed head for the task's own labels, stretched by its own s_k, or the head
+    that it was tuned with.
 
     Requirements: at least one teacher; `teacher_targets` as for `b-tuning`. What is kept is one C-vector per row
     whatever the number of teachers, since Σ_k π_k KL(p_k ‖ q) is KL(Σ_k π_k p_k ‖ q) and a constant, which is left out.

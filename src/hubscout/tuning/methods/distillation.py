@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, Batch
+from hubscout.tuning.batches import mixed_seed
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.opened_models import feature_width
-from hubscout.tuning.plan import mixed_seed
 from hubscout.tuning.teacher_panel import TeacherPanel
 
 DEFAULT_TRADE_OFF = 0.01

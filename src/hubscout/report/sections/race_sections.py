@@ -1,0 +1,224 @@
+"""A race: who won and what was spent, learning curves by arm, and the order of the models before and after."""
+
+from __future__ import annotations
+
+from hubscout.report.answer import shell_command
+from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.lines import COLOURS, Curve, lines
+from hubscout.report.markup import (
+    Markup,
+    Section,
+    breakable,
+    copyable,
+    definitions,
+    join,
+    scrolling,
+    table,
+    tag,
+)
+from hubscout.report.saved_run import Run
+from hubscout.runs.race_record import Arm, RaceRecord, race_status, rung_cell, rung_titles
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.texts import human_probability, human_seconds, short_names
+
+FEW_ARMS = 12
+"""So many are listed below their curves; more are a table that opens."""
+MOST_NAMED = 25
+"""Models that have their names in the chart of places."""
+STAGES = {
+    "evidence": "Evidence of all models",
+    "rungs": "Rungs: a little tuning of each arm",
+    "winner": "The winner, to its end",
+    "refit": "The winner again, on train and validation",
+    "deploy": "The model to deploy, taught by the winners",
+}
+
+
+def race_answer(run: Run, race: RaceRecord) -> Section:
+    """The answer in a sentence; while the race goes on, where it stands."""
+    parts: list[object] = [tag("p", race.answer or race_status(race), class_="answer"), definitions(_facts(race))]
+    if race.seconds:
+        total = sum(race.seconds.values()) or 1.0
+        rows = [
+            (STAGES.get(name, name), human_seconds(seconds), f"{seconds / total:.0%}")
+            for name, seconds in race.seconds.items()
+        ]
+        parts.append(tag("div", table(("What was spent", "Time", "Share"), rows), style="margin-top:22px"))
+    if race.notes:
+        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in race.notes))]
+    if run.folder is not None and race.complete:
+        model = run.folder / (RACE_DEPLOYED if race.deploy else RACE_WINNER)
+        parts.append(copyable(shell_command(["hubscout", "predict", f"{model}/", "INPUTS"]), "Run next"))
+    return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
+
+
+def _facts(race: RaceRecord) -> list[tuple[str, str, str]]:
+    facts: list[tuple[str, str, str]] = []
+    first = race.order[0] if race.order else None
+    if first is not None and first.metric is not None:
+        facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps} of {race.steps} steps"))
+    if first is not None and first.p_best is not None:
+        raced = len({look.arm.model for look in race.looks})
+        facts.append(("P(best once tuned)", human_probability(first.p_best), f"{raced} models raced"))
+    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} looks"))
+    if race.seconds:
+        facts.append(("Time", human_seconds(sum(race.seconds.values())), "in all"))
+    return facts
+
+
+def race_section(run: Run) -> Section | None:
+    """How the arms went, when each was given up, and how far the evidence was right."""
+    race = run.race
+    if race is None or not race.looks:
+        return None
+    parts = [tag("h3", "Learning curves"), _curves(race, run)]
+    if len(race.arms) <= FEW_ARMS:
+        parts.append(scrolling(_table(race), "Arms of the race"))
+    if len(race.order) > 1:
+        parts += [tag("h3", "Places by evidence and in the race"), _places(race)]
+    return Section(
+        anchor="race",
+        title="The race",
+        short="Race",
+        lead="An arm is a model with a learning rate. On each rung all arms are cooled down and judged on the same "
+        "held-out samples; those with little chance to be the best are given up, the others go on from where they are.",
+        body=join(parts),
+    )
+
+
+def race_panel(race: RaceRecord) -> Markup:
+    """The arms by rung, for a page that follows a race."""
+    if not race.arms:
+        return tag("p", "The evidence of the models is being found.", class_="note")
+    seen = sum(look.rung < len(race.rungs) for look in race.looks)
+    bar = "" if race.complete else tag("progress", value=seen, max=max(_looks_to_come(race), 1), aria_label="Looks")
+    return join([bar, scrolling(_table(race), "Arms of this race")])
+
+
+def _looks_to_come(race: RaceRecord) -> int:
+    """About how many looks the rungs take in all; one arm in three goes on."""
+    total, alive = 0, len(race.arms)
+    for rung in range(len(race.rungs)):
+        total += alive
+        alive = len(race.going_on[rung]) if rung in race.going_on else -(-alive // 3)
+    return total
+
+
+def arm_names(race: RaceRecord) -> dict[Arm, str]:
+    """What the arms are called: by model and rate."""
+    models = list(dict.fromkeys(arm.model for arm in race.arms))
+    short = dict(zip(models, short_names(models), strict=True))
+    return {arm: f"{short[arm.model]} · {arm.learning_rate:g}" for arm in race.arms}
+
+
+def _curves(race: RaceRecord, run: Run) -> Markup:
+    """The metric by rung; a grey curve ends at the moment at which its arm went out."""
+    names, few = arm_names(race), len(race.arms) <= FEW_ARMS
+    last = max((look.rung for look in race.looks if look.rung < len(race.rungs)), default=0)
+    finalists = [arm for arm in race.standing() if last in race.seen(arm)][:COLOURS]
+    steps = dict(enumerate(race.rungs))
+    curves: list[Curve] = []
+    for arm in reversed(race.standing()):
+        looks = [look for look in race.seen(arm).values() if look.metric is not None and look.rung < len(race.rungs)]
+        points = [(float(look.rung), float(look.metric or 0.0)) for look in looks]
+        if arm == race.final and (end := _end(race, run)) is not None:
+            steps[last + 1] = end[0]
+            points.append((last + 1.0, end[1]))
+        if not points:
+            continue
+        curves.append(
+            Curve(
+                name=names[arm],
+                x=[x for x, _ in points],
+                y=[y for _, y in points],
+                tips=[_tip(race, arm, names[arm], steps[int(x)], y, x == points[-1][0]) for x, y in points],
+                colour=finalists.index(arm) if arm in finalists else None,
+                named=arm in finalists,
+                dots=True,
+            )
+        )
+    return Chart(
+        draw=lambda frame: lines(
+            frame,
+            curves,
+            label=f"Held-out {race.metric} of {len(curves)} arms by rung",
+            x_title="Steps of tuning",
+            y_title=f"Held-out {race.metric}",
+            x_format=lambda x: str(steps.get(int(x), "")) if x == int(x) else "",
+            whole_x=True,
+        ),
+        caption="Each point is the network after a cool-down. A curve ends where its arm was given up; grey are those "
+        "that did not reach the last rung.",
+        numbers=None if few else _table(race),
+    ).html()
+
+
+def _tip(race: RaceRecord, arm: Arm, name: str, steps: int, metric: float, last: bool) -> str:
+    said = f"{name}\n{race.metric} {metric:.4f} after {steps} steps"
+    return f"{said}\n{race.state(arm)}" if last else said
+
+
+def _end(race: RaceRecord, run: Run) -> tuple[int, float] | None:
+    """Where the winner ended: its steps and its metric on the held-out samples."""
+    for one in run.tuning:
+        if one.name == RACE_WINNER:
+            found = one.metrics.get("validation", {}).get(race.metric)
+            return (one.steps, found[0]) if found is not None else None
+    return None
+
+
+def _table(race: RaceRecord) -> Markup:
+    names, titles = arm_names(race), rung_titles(race)
+    rows = [
+        (
+            tag("span", breakable(names[arm]), title=arm.model),
+            *(rung_cell(race.seen(arm).get(rung)) or "–" for rung in range(len(titles))),
+            race.state(arm),
+        )
+        for arm in race.standing()
+    ]
+    failures = {look.arm: look.failure for look in race.looks if look.failure}
+    told = [tag("p", f"{names.get(arm, str(arm))}: {why}", class_="note") for arm, why in failures.items()]
+    heads = ("Arm", *titles, "State")
+    return join([table(heads, rows, text_columns=(0, len(heads) - 1), class_="models"), *told])
+
+
+def _places(race: RaceRecord) -> Markup:
+    """A line per model from its place by evidence to its place in the race."""
+    known = [one for one in race.order if one.evidence_rank is not None]
+    short = dict(zip((one.model for one in known), short_names([one.model for one in known]), strict=True))
+    curves = []
+    for one in reversed(known):
+        moved = (one.evidence_rank or 0) - one.rank
+        how = f"{abs(moved)} up" if moved > 0 else f"{abs(moved)} down" if moved < 0 else "the same"
+        tip = f"{short[one.model]}\n{one.evidence_rank} by evidence, {one.rank} in the race ({how})"
+        curves.append(
+            Curve(
+                name=short[one.model],
+                x=[0.0, 1.0],
+                y=[-float(one.evidence_rank or 0), -float(one.rank)],
+                tips=[tip, tip],
+                colour=one.rank - 1 if one.rank <= COLOURS else None,
+                named=one.rank <= MOST_NAMED,
+                dots=True,
+            )
+        )
+    return Chart(
+        draw=lambda frame: lines(
+            frame,
+            curves,
+            label=f"Places of {len(curves)} models by evidence and in the race",
+            x_title="By evidence, on the left; in the race, on the right",
+            y_title="Place",
+            x_format=lambda x: {0.0: "evidence", 1.0: "race"}.get(x, ""),
+            whole_x=True,
+            y_format=lambda y: f"{-y:g}" if y < 0 and y == round(y) else "",
+        ),
+        numbers=table(
+            ("Model", "By evidence", "In the race", "P(best)"),
+            [
+                (one.model, str(one.evidence_rank), str(one.rank), "–" if one.p_best is None else f"{one.p_best:.1%}")
+                for one in known
+            ],
+        ),
+    ).html()

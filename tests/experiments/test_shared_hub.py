@@ -1,0 +1,52 @@
+"""The models of the shared folder, as the experiments open them; and their untrained twins."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+
+
+@pytest.fixture
+def shared_hub(monkeypatch: pytest.MonkeyPatch) -> dict:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    return runpy.run_path(str(EXPERIMENTS / "shared_hub.py"))
+
+
+def network() -> nn.Sequential:
+    """Forty layers deep: features that vanish or overflow on the way would show."""
+    layers = [nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(40)]
+    return nn.Sequential(nn.Conv2d(3, 8, 3), *layers, nn.Flatten(), nn.Linear(8 * 36, 5)).eval()
+
+
+def test_an_untrained_network_has_forgotten_everything_is_always_the_same_and_still_tells_inputs_apart(
+    shared_hub: dict,
+) -> None:
+    x, before = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.random.get_rng_state()
+    trained, other = network(), network()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1.0)
+        other[1][1].running_mean.fill_(7.0)
+        expected = trained(x)
+        found = [shared_hub["untrained"](each)(x) for each in (trained, other)]
+    torch.testing.assert_close(found[0], found[1])
+    assert (found[0] - expected).abs().max() > 0.01
+    assert 1e-3 < found[0].abs().mean() < 1e3
+    assert (found[0].std(dim=0) > 1e-5).all()
+    torch.random.set_rng_state(before)
+    shared_hub["untrained"](trained)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_every_method_of_teaching_has_its_line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    methods = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))["METHODS"]
+    order = runpy.run_path(str(EXPERIMENTS / "teaching" / "table.py"))["ORDER"]
+    assert "untrained teachers" in methods
+    assert set(methods) == set(order)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tuning_networks import make_task, perceptron, weights_of
+
+from hubscout.runs.evaluation_record import conclusion
+from hubscout.runs.events import Validated
+from hubscout.tuning import tune
+from hubscout.tuning.baselines import read_probes
+
+SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
+GOOD = {"epochs": 40, "batch_size": 16, "optimizer": "adamw", "learning_rate": 3e-3, "linear_probe": True}
+
+
+def said(tuned) -> list[str]:
+    return [note for note in tuned.notes if "linear probe" in note]
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_the_probe_is_kept_where_validation_never_reaches_it(kind, tmp_path):
+    task, model = make_task(kind), perceptron(0)
+    tuned = tune(task, model, out=tmp_path, **SLOW)
+    assert len(said(tuned)) == 1
+    assert tuned.best_step == 0
+    before = weights_of(model)
+    assert all(torch.equal(value, before[name]) for name, value in weights_of(tuned.backbone).items())
+    own, teacher = read_probes(tuned.curves)
+    assert teacher is None
+    for split in ("validation", "test"):  # the network that is kept is the probe that was measured
+        assert tuned.metric(split).value == pytest.approx(own.metric(split), abs=1e-5)
+    plain = tune(task, model, **{**SLOW, "linear_probe": False})
+    assert plain.metric("validation").value < tuned.metric("validation").value
+
+
+def test_the_probe_is_the_best_linear_fit_of_the_frozen_features():
+    task, model = make_task("regression", n=600), perceptron(0)
+    own, _ = read_probes(tune(task, model, **SLOW).curves)
+
+    def features(split):
+        with torch.no_grad():
+            found = model.module.body(torch.as_tensor(split.inputs)).double().numpy()
+        return np.hstack([found, np.ones((len(found), 1))])
+
+    weights = np.linalg.lstsq(features(task.train), task.train.targets, rcond=None)[0]
+    missed = task.test.targets - features(task.test) @ weights
+    spread = task.test.targets - task.test.targets.mean(axis=0)
+    expected = (1 - (missed**2).sum(axis=0) / (spread**2).sum(axis=0)).mean()
+    assert own.metrics["test"]["r2"] == pytest.approx(expected, abs=0.01)
+
+
+def test_a_run_that_reaches_the_probe_is_what_it_is_without_it():
+    task, model = make_task(), perceptron(0, width=4)
+    tuned, plain = tune(task, model, **GOOD), tune(task, model, **{**GOOD, "linear_probe": False})
+    assert not said(tuned)
+    assert tuned.best_step == plain.best_step > 0
+    mine, theirs = weights_of(tuned.backbone), weights_of(plain.backbone)
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_a_killed_run_still_keeps_the_probe(tmp_path):
+    class Killed(BaseException):
+        pass
+
+    def killer(event):
+        if isinstance(event, Validated) and event.step >= 6:
+            raise Killed
+
+    task, model = make_task(), perceptron(0)
+    whole = tune(task, model, **SLOW)
+    with pytest.raises(Killed):
+        tune(task, model, out=tmp_path, observer=killer, **SLOW)
+    resumed = tune(task, model, out=tmp_path, resume=True, **SLOW)
+    assert said(resumed) == said(whole) != []
+    assert torch.equal(resumed.head.weight, whole.head.weight)
+    assert conclusion(resumed.tuning_run()) == conclusion(whole.tuning_run())
+
+
+def test_patience_counts_from_the_run_and_not_from_the_probe():
+    options = {**SLOW, "epochs": 60, "learning_rate": 3e-3, "patience": 8}
+    task, model = make_task(), perceptron(0)
+    plain = tune(task, model, **{**options, "linear_probe": False})
+    assert tune(task, model, **options).steps == plain.steps < 180
+
+
+def test_without_keep_best_the_last_weights_are_the_result():
+    tuned = tune(make_task(), perceptron(0), **SLOW, keep_best=False)
+    assert not said(tuned)
+    assert tuned.best_step == tuned.steps
+
+
+def test_by_default_the_probe_is_the_floor_where_a_rate_is_searched_for():
+    task = make_task()
+    assert read_probes(tune(task, perceptron(0), steps=200).curves)[0] is not None
+    assert read_probes(tune(task, perceptron(0), steps=200, learning_rate=0.01).curves)[0] is None
+    assert read_probes(tune(task, perceptron(0), steps=20).curves)[0] is None
+
+
+def test_low_rank_adapters_of_a_kept_probe_change_nothing():
+    model = perceptron(0)
+    tuned = tune(make_task(), model, **SLOW, lora_rank=2)
+    assert said(tuned)
+    before = weights_of(model)
+    for name, value in weights_of(tuned.backbone).items():
+        torch.testing.assert_close(value, before[name])
+
+
+def test_the_conclusion_names_the_probe_and_the_best_teacher():
+    task = make_task()
+    good, poor = perceptron(1, width=64), perceptron(2, width=2)
+    tuned = tune(task, perceptron(0, width=4), [poor, good], **GOOD)
+    own, teacher = read_probes(tuned.curves)
+    assert teacher.model == good.card.identifier
+    value = tuned.metric("test")
+    assert conclusion(tuned.tuning_run()) == (
+        f"Test accuracy {value}, {value.value - own.metric('test'):+.4f} against the linear probe of the frozen "
+        f"features ({own.metric('test'):.4f}), {value.value - teacher.metric('test'):+.4f} against that of the best "
+        f"teacher, {good.card.identifier} ({teacher.metric('test'):.4f}). Guessing gives {tuned.guess['test']:.4f}."
+    )
+
+
+def test_the_conclusion_of_a_run_without_probes_is_its_metric():
+    tuned = tune(make_task(), perceptron(0), **{**SLOW, "linear_probe": False})
+    assert (
+        conclusion(tuned.tuning_run())
+        == f"Test accuracy {tuned.metric('test')}. Guessing gives {tuned.guess['test']:.4f}."
+    )

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tuning_networks import make_task, perceptron, weights_of
+
+from hubscout.runs.events import Message, Validated
+from hubscout.tasks import Split, Task
+from hubscout.tasks.task_metrics import difference_error
+from hubscout.tuning import tune
+from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate
+
+DEFAULT = rates_of("sgd", "array").default
+FASTER = round_rate(3 * DEFAULT)
+LONG = {"method": "fine-tune", "steps": 240, "batch_size": 16, "optimizer": "sgd"}
+
+
+def large_task(kind: str = "classification") -> Task:
+    """With validation samples enough to tell rates apart."""
+    task = make_task(kind, n=1000)
+    inputs, targets = task.train.inputs, task.train.targets
+    splits = {"train": Split(inputs[:400], targets[:400]), "validation": Split(inputs[400:], targets[400:])}
+    return Task("large", kind, "array", task.target_names, {**splits, "test": task.test}, f"large-{kind}")
+
+
+def same_weights(one, other) -> bool:
+    mine, theirs = weights_of(one.backbone), weights_of(other.backbone)
+    heads = zip(one.head.parameters(), other.head.parameters(), strict=True)
+    return all(torch.equal(mine[name], theirs[name]) for name in mine) and all(torch.equal(a, b) for a, b in heads)
+
+
+def test_the_run_goes_on_with_the_best_rate_as_if_it_had_been_given():
+    task, heard = large_task(), []
+    found = tune(task, perceptron(0), observer=heard.append, **LONG)
+    assert found.arguments.learning_rate == FASTER  # short runs from a random head: the default is far too slow here
+    (note,) = [note for note in found.notes if "Short runs" in note]
+    assert all(f"at {rate}" in note for rate in (f"{DEFAULT / 3:.3g}", f"{DEFAULT:g}", f"{FASTER:g}"))
+    assert f"goes on with the best, learning_rate={FASTER:g}" in note
+    assert note in {event.text for event in heard if isinstance(event, Message)}
+    assert [line["text"] for line in found.curves if line["event"] == "note"] == [note]
+    given = tune(task, perceptron(0), learning_rate=FASTER, **LONG)
+    assert same_weights(found, given)
+    assert not [note for note in given.notes if "Short runs" in note]
+
+
+@pytest.mark.slow
+def test_a_network_with_dropout_and_norms_is_left_by_the_search_as_it_was():
+    task = large_task()
+    found = tune(task, perceptron(0, norm=True, dropout=0.2), **LONG)
+    rate = found.arguments.learning_rate
+    assert same_weights(found, tune(task, perceptron(0, norm=True, dropout=0.2), learning_rate=rate, **LONG))
+
+
+def test_the_search_is_cheap():
+    for steps in (200, 240, 1000, 12345):
+        assert 0 < len(FACTORS) * steps_per_rate(steps) <= 0.15 * steps + 1e-9
+    assert pytest.approx(0.15) == len(FACTORS) * SHARE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rate_search": False}, {"learning_rate": DEFAULT}, {"head_learning_rate": 10 * DEFAULT}, {"steps": 100}],
+)
+def test_no_search_where_a_rate_is_given_or_the_run_is_short_or_it_is_not_wanted(changes):
+    tuned = tune(large_task(), perceptron(0), **{**LONG, **changes})
+    assert (tuned.arguments.learning_rate, tuned.arguments.head_learning_rate) == (DEFAULT, 10 * DEFAULT)
+    assert not [note for note in tuned.notes if "Short runs" in note]
+
+
+def test_no_search_without_validation():
+    task = large_task()
+    blind = Task(
+        "blind", task.kind, "array", task.target_names, {**task.splits, "validation": task.train.take([])}, "b"
+    )
+    assert tune(blind, perceptron(0), **LONG).arguments.learning_rate == DEFAULT
+
+
+def test_a_rate_that_diverges_is_not_chosen():
+    task, model = large_task("regression"), perceptron(0, width=64)
+    with torch.no_grad():
+        model.module.body[-1].weight.mul_(30)
+    tuned = tune(task, model, **LONG)
+    (note,) = [note for note in tuned.notes if "Short runs" in note]
+    assert "divergence" in note
+    assert tuned.metric().value > 0.5
+
+
+def test_a_killed_run_goes_on_with_the_rate_that_it_had_chosen(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killer(event):
+        if isinstance(event, Validated) and event.step >= 100:
+            raise Killed
+
+    task = large_task()
+    whole = tune(task, perceptron(0), **LONG)
+    with pytest.raises(Killed):
+        tune(task, perceptron(0), out=tmp_path, observer=killer, **LONG)
+    monkeypatch.setattr("hubscout.tuning.single_run.search_rate", lambda run: pytest.fail("searched again"))
+    resumed = tune(task, perceptron(0), out=tmp_path, resume=True, **LONG)
+    assert resumed.arguments == whole.arguments
+    assert same_weights(resumed, whole)
+    assert [note for note in whole.notes if "Short runs" in note] == [n for n in resumed.notes if "Short runs" in n]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert sum(line["event"] == "note" and "Short runs" in line["text"] for line in lines) == 1
+
+
+def test_a_run_that_diverges_at_the_chosen_rate_starts_anew_below_it(tmp_path, monkeypatch):
+    from hubscout.tuning import single_run
+    from hubscout.tuning.rates import RateChoice
+
+    searches = []
+    monkeypatch.setattr(single_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))
+    tuned = tune(make_task("regression"), perceptron(0), out=tmp_path, **LONG)
+    times = sum("starts anew" in note for note in tuned.notes)
+    assert times
+    assert tuned.arguments.learning_rate == pytest.approx(0.9 / 5**times)
+    assert tuned.arguments.head_learning_rate == pytest.approx(9 / 5**times)
+    assert searches == [1]
+    again = tune(make_task("regression"), perceptron(0), out=tmp_path, **LONG)
+    assert again.arguments == tuned.arguments
+
+
+def test_the_error_of_a_difference_is_that_of_paired_samples():
+    generator = np.random.default_rng(0)
+    targets = generator.integers(2, size=400)
+    right = np.eye(2)[targets]
+    wrong = right.copy()
+    wrong[:100] = 1 - wrong[:100]
+    assert difference_error("classification", right, right, targets) == 0
+    wanted = np.sqrt(0.25 * 0.75 / 400)
+    assert difference_error("classification", right, wrong, targets, resamples=2000) == pytest.approx(wanted, rel=0.1)
+
+
+def test_a_lead_within_the_noise_does_not_unseat_the_default():
+    task = large_task()
+    few = Task(
+        "few", task.kind, "array", task.target_names, {**task.splits, "validation": task.test.take([0, 1])}, "few"
+    )
+    tuned = tune(few, perceptron(0), **LONG)
+    (note,) = [note for note in tuned.notes if "Short runs" in note]
+    assert tuned.arguments.learning_rate == DEFAULT, note
