@@ -200,7 +200,8 @@ def local_copy(url: str) -> Path:
         raise TaskError(f"There is nothing at {url!r}.")
     name = PurePosixPath(str(path).rstrip("/")).name or "data"
     home = data_root() / _digest(url, files)
-    with _lock(home):
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{home}.lock"):
         if not (home / name).exists():
             _copy(system, path, home, name, url)
     return home / name
@@ -214,11 +215,6 @@ def data_root() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)) / "data"
-
-
-def _lock(home: Path) -> FileLock:
-    home.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(f"{home}.lock")
 
 
 def _copy(system: Any, path: str, home: Path, name: str, url: str) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from typing import Any
@@ -87,6 +87,23 @@ class Chained(LazyRows):
     def digest(self, row: int) -> bytes:
         """The content digest of one row."""
         return _digest(*self._locate(row))
+
+
+class Mapped(LazyRows):
+    """Values of another sequence, each passed through a function when it is asked for.
+
+    >>> Mapped(["a", "b"], str.upper)[1]
+    'B'
+    """
+
+    def __init__(self, values: Sequence[Any], function: Callable[[Any], Any]) -> None:
+        self.values, self.function = values, function
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def read(self, row: int) -> Any:
+        return self.function(self.values[row])
 
 
 class Pairs(LazyRows):
