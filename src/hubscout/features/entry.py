@@ -22,10 +22,9 @@ from dataclasses import replace
 import numpy as np
 
 from hubscout.errors import CacheError, CorruptCacheError
-from hubscout.features.probe import Probe
-from hubscout.features.records import ABOUT, About, ShardRecord, encode_shard, shard_stem
+from hubscout.features.feature_keys import Probe
 from hubscout.features.shards import FINAL, LOGITS, ShardData
-from hubscout.features.storage import Files, megabytes
+from hubscout.features.storage import ABOUT, About, Files, ShardRecord, encode_shard, megabytes, shard_stem
 
 _ROWS, _FEATURES, _LOGITS = "rows", "features", "logits"
 _PROBE, _PROBE_END = "probe-", ".npz"

@@ -26,9 +26,8 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import CacheError, InputError, MissingDependencyError
 from hubscout.features.entry import LayerFolder, OpenEntry
 from hubscout.features.feature_keys import key
-from hubscout.features.records import ABOUT, About, shard_stem
 from hubscout.features.shards import FINAL
-from hubscout.features.storage import Files, default_place
+from hubscout.features.storage import ABOUT, About, Files, default_place, shard_stem
 from hubscout.file_identifiers import IdentifierFromFile
 
 GRAPH = "graph"
@@ -191,7 +190,7 @@ class FeatureCache:
 
     def _files(self, name: str) -> Files:
         system, path = self._store
-        return Files(system, f"{path}/{name}", f"{self}/{name}")
+        return Files(system, f"{path}/{name}", f"{self}/{name}", local=self._folder is not None)
 
     @cached_property
     def _store(self) -> tuple[Any, str]:

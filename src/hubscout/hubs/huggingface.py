@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, InputError, ModelError
 from hubscout.hubs import timm_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.failures import explain_failure, needs_code
-from hubscout.hubs.headed_saving import read_description
-from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json
-from hubscout.hubs.hub_search import search as list_models
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.connection import explain_failure, needs_code
+from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.image_preprocessing import prepare_torchvision
+from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling, default_pooling
 from hubscout.hubs.processors import open_preprocessing
-from hubscout.hubs.repository import Repository, open_repository
+from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
+from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs
-from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone
 from hubscout.optional import require
 
@@ -36,7 +35,7 @@ def load(identifier: Identifier) -> Backbone:
     repository = open_repository(identifier.name, identifier)
     options = identifier.options
     subfolder = str(options.get("subfolder") or "")
-    config = read_json(repository, f"{subfolder}/config.json".lstrip("/"))
+    config = repository.read_json(f"{subfolder}/config.json".lstrip("/"))
     if "architecture" in config and "model_type" not in config:
         return timm_hub.load_repository(repository, config, identifier)
     identifier.check_options(_OPTIONS)

@@ -21,11 +21,11 @@ from typing import Any
 from hubscout.errors import InputError, ModelNotFoundError
 from hubscout.hubs import huggingface, python_callable, sentence_transformers_hub, timm_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.pooling import default_pooling
 from hubscout.hubs.processors import open_processor, preprocessing_with
-from hubscout.hubs.source_code import is_installed
+from hubscout.hubs.python_callable import is_installed
 from hubscout.hubs.transformer import TransformerBackbone
 
 _objects: dict[str, tuple[weakref.ref[Any], Any]] = {}

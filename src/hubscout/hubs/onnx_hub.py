@@ -12,8 +12,8 @@ import numpy as np
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.failures import explain_failure
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.connection import explain_failure
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import (
     IMAGE_OPTIONS,
     PIXELS,
@@ -23,8 +23,8 @@ from hubscout.hubs.image_preprocessing import (
     split_options,
 )
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
-from hubscout.hubs.pooling import Pooling, check_pooling, join_pair, pool, select_words
-from hubscout.hubs.taps import check_layers
+from hubscout.hubs.pooling import Pooling, check_layers, check_pooling, join_pair, pool, select_words
+from hubscout.hubs.processors import check_vocabulary
 from hubscout.hubs.text_preprocessing import (
     IDS,
     MASK,
@@ -35,7 +35,6 @@ from hubscout.hubs.text_preprocessing import (
     model_inputs,
 )
 from hubscout.hubs.vision import ARRAYS, ArrayPreprocessing
-from hubscout.hubs.vocabulary import check_vocabulary
 from hubscout.optional import require
 
 if TYPE_CHECKING:

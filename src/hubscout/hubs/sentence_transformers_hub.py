@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, ModelError
 from hubscout.hubs import huggingface
-from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
-from hubscout.hubs.cost import count_bytes, count_params, measure
-from hubscout.hubs.failures import explain_failure, needs_code
-from hubscout.hubs.headed_saving import read_description
-from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json, read_settings
-from hubscout.hubs.hub_search import search
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
-from hubscout.hubs.pooling import join_pair, layer_state, pool, select_words
-from hubscout.hubs.processors import tokenize_with
-from hubscout.hubs.repository import Repository, open_repository
-from hubscout.hubs.taps import check_layers
+from hubscout.hubs.backbone import Backbone, Batch, Output
+from hubscout.hubs.connection import explain_failure, needs_code
+from hubscout.hubs.cost import describe
+from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing, search
+from hubscout.hubs.pooling import check_layers, join_pair, layer_state, pool, select_words
+from hubscout.hubs.processors import check_vocabulary, missing_vocabulary, tokenize_with
+from hubscout.hubs.repository import (
+    PLACE_OPTIONS,
+    Repository,
+    fetch_model,
+    is_allowed,
+    open_repository,
+    read_settings,
+)
+from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import (
     MASK,
     WORD_ENDS,
@@ -31,8 +35,6 @@ from hubscout.hubs.text_preprocessing import (
     model_inputs,
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
-from hubscout.hubs.vocabulary import check_vocabulary, missing_vocabulary
-from hubscout.hubs.weight_files import fingerprint
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def load(identifier: Identifier) -> SentenceBackbone:
     name = identifier.name
     identifier.check_options(_OPTIONS)
     repository = open_repository(name if "/" in name else f"sentence-transformers/{name}", identifier)
-    modules = _modules(read_json(repository, "modules.json") or [], identifier)
+    modules = _modules(repository.read_json("modules.json") or [], identifier)
     folders = [str(module.get("path") or "") for module in modules]
     folder = fetch_model(repository, identifier.options, list(dict.fromkeys([*folders, ""])))
     return _open(folder, identifier, repository=repository)
@@ -151,17 +153,14 @@ class SentenceBackbone(Backbone):
         self._parts: list[Any] = list(encoder.children())
         self._head: Any = self._parts.pop() if has_head else None
         self._network: Any = encoder[0].auto_model
-        measured = measure(self, preprocessing.example(TOKENS_FOR_FLOPS))
-        self.card = ModelCard(
+        self.card = describe(
+            self,
+            preprocessing.example(TOKENS_FOR_FLOPS),
+            *map(repr, self._parts),
             identifier=identifier,
             architecture=self._network.config.model_type,
             modalities=TEXT_MODALITIES,
-            feature_dim=measured.feature_dim,
-            params=count_params(self.module),
-            bytes=count_bytes(self.module),
-            flops=measured.flops,
             source_classes=self._head.out_features if self._head is not None else None,
-            weights_fingerprint=fingerprint(self.module, type(self).__name__, *map(repr, self._parts)),
             **(repository.facts if repository else {}),
         )
 
@@ -205,7 +204,7 @@ class SentenceBackbone(Backbone):
         return Output(features, logits, {name: pooled(layer_state(states, name)) for name in layers})
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.saving_transformers import save_sentence_encoder
+        from hubscout.hubs.saving import save_sentence_encoder
 
         save_sentence_encoder(self, folder, head=head, target_names=target_names, kind=kind)
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.cost import count_bytes, count_params, measure
+from hubscout.hubs.backbone import Backbone, Batch, Output, Preprocessing
+from hubscout.hubs.cost import describe
 from hubscout.hubs.image_preprocessing import PIXELS
 from hubscout.hubs.model_listing import TEXT_MODALITIES
-from hubscout.hubs.pooling import Pooling, join_pair, layer_state, pool, select_words, state_pooling
+from hubscout.hubs.pooling import Pooling, check_layers, join_pair, layer_state, pool, select_words, state_pooling
 from hubscout.hubs.processors import LENGTHS
-from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
     IDS,
     MASK,
@@ -25,7 +24,6 @@ from hubscout.hubs.text_preprocessing import (
     is_siamese,
     model_inputs,
 )
-from hubscout.hubs.weight_files import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -84,17 +82,14 @@ class TransformerBackbone(Backbone):
         if self._has_head and isinstance(preprocessing, TextPreprocessing) and module.config.pad_token_id is None:
             # Heads on the last token look for the padding by its id.
             module.config.pad_token_id = preprocessing.pad_id
-        measured = measure(self, self._example())
-        self.card = ModelCard(
+        self.card = describe(
+            self,
+            self._example(),
+            pooling,
             identifier=identifier,
             architecture=module.config.model_type,
             modalities=TEXT_MODALITIES if modality == "text" else (modality,),
-            feature_dim=measured.feature_dim,
-            params=count_params(module),
-            bytes=count_bytes(module),
-            flops=measured.flops,
             source_classes=module.config.num_labels if self._has_head and not new_head else None,
-            weights_fingerprint=fingerprint(module, type(self).__name__, pooling),
             **(facts or {}),
         )
 
@@ -222,7 +217,7 @@ class TransformerBackbone(Backbone):
         return self.preprocessing.collate([self.preprocessing(silence)])
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.saving_transformers import save_transformer
+        from hubscout.hubs.saving import save_transformer
 
         save_transformer(self, folder, head=head, target_names=target_names, kind=kind)
 

@@ -19,7 +19,7 @@ from hubscout.runs.race_record import Arm, Look
 from hubscout.tuning.time_budget import PACE_STEPS
 
 if TYPE_CHECKING:
-    from hubscout.ranking.task_reference import TaskReference
+    from hubscout.ranking.jobs import TaskReference
     from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun
 

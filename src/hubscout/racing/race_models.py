@@ -14,7 +14,7 @@ from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
-from hubscout.features.backend import check_acceleration
+from hubscout.features.options import check_acceleration
 from hubscout.features.precision import pick_device
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import load

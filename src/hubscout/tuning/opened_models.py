@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.backbone import check_modality
-from hubscout.hubs.headed_saving import read_description
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
+from hubscout.hubs.saving import read_description
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments

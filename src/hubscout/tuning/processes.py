@@ -71,13 +71,13 @@ def warn_if_alone(expected: int | None) -> None:
     if expected is not None and expected != running:
         warnings.warn(
             f"processes={expected}, but {running} run: start them with torchrun --nproc-per-node {expected} -m "
-            "hubscout tune … (accelerate launch starts only one on a CPU).",
+            "hubscout tune … (on a CPU, accelerate launch starts one unless it is told --multi_gpu).",
             stacklevel=3,
         )
     elif launched:
         warnings.warn(
             "A launcher was asked for several processes, but this one runs alone (accelerate launch does so on a "
-            "CPU). Use torchrun --nproc-per-node N -m hubscout tune …",
+            "CPU unless it is told --multi_gpu). Use torchrun --nproc-per-node N -m hubscout tune …",
             stacklevel=3,
         )
 

@@ -19,7 +19,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import LocalEngine
 from hubscout.errors import DivergedError, InputError, TuningError
 from hubscout.optional import require
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Validated
 from hubscout.runs.files import write_atomically
 from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hubscout.features.model_opening import downloads_told
+from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent

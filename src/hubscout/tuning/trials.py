@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult, open_engine, report
 from hubscout.errors import RunError
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Message, Validated, metrics_text
 from hubscout.runs.files import append_line, read_lines
 

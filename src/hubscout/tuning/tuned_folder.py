@@ -17,9 +17,8 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import load as load_backbone
-from hubscout.hubs.headed_saving import HEAD_WEIGHTS, read_description
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.permission import code_wanted
+from hubscout.hubs.hub_registry import Identifier, code_wanted
+from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
 from hubscout.hubs.weight_files import fit_state, read_state
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
 from hubscout.runs.files import read_lines, why_not_written, write_atomically
