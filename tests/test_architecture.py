@@ -140,7 +140,6 @@ TESTED_BY = {
     "runs/row.py": "runs/test_ranking.py",
     "serve/compare.py": "serve/test_application.py",
     "serve/pages.py": "serve/test_application.py",
-    "tasks/assembly.py": "tasks/test_task.py",
     "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",

@@ -51,7 +51,7 @@ class Samples:
 
     def digests(self) -> Iterator[bytes]:
         """A digest of every input as it is stored."""
-        from hubscout.tasks.task_fingerprint import row_digests
+        from hubscout.tasks.sequences import row_digests
 
         for part in self.task.splits.values():
             yield from row_digests(part.inputs)

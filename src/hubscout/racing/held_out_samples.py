@@ -8,9 +8,8 @@ import numpy as np
 
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.sequences import Chained
+from hubscout.tasks.sequences import Chained, derived_fingerprint
 from hubscout.tasks.splitting import split_off
-from hubscout.tasks.task_fingerprint import derived_fingerprint
 
 SHARE = 0.2
 """Of train and validation together: what is held out, at least."""

@@ -21,7 +21,7 @@ from hubscout.runs.run_folder import CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.task_fingerprint import task_fingerprint
+from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views

@@ -16,9 +16,8 @@ from hubscout.errors import InputError
 from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.hooks import call
 from hubscout.runs.tuning_record import Interval, TuningRecord, TuningRun, plain_metrics, tuning_run
-from hubscout.tasks.images import Images
+from hubscout.tasks.images import Images, image_pixels
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.pixels import image_pixels
 from hubscout.tasks.task_metrics import MetricValue
 from hubscout.tuning import tuned_folder
 from hubscout.tuning.arguments import TuningArguments
