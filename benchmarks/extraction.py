@@ -11,10 +11,11 @@ images: `rank` on a folder of JPEG files against bare forward passes of the same
         The CPU time beside the wall time tells what a machine that is busy with other things hides.
 text:   `rank` and transformer-ranker on one encoder, with the same texts and labels, each in a process of its own:
         seconds after the imports, peak memory, and what a second metric costs.
-accelerate: `rank` with `accelerate="onnxruntime"` against `accelerate="off"` (torch, channels-last), end to end, with
-        loading, exporting, checking and decoding, taking turns: three convolutional networks over JPEG files, and a
-        text encoder. Beside the times, how far the two LogME scores are apart, and from how many samples on the export
-        has paid for itself.
+accelerate: `rank` with `accelerate="onnxruntime"` against two others, end to end, with loading, exporting, checking and
+        decoding, taking turns: three convolutional networks over JPEG files, and a text encoder. The others are `rank`
+        with `accelerate="off"` and plain eager passes: load, decode, collate, run (channels-last), without a score, as
+        anybody would write it. Beside the times, how far the two LogME scores are apart, and from how many samples on
+        the export has paid for itself.
 
 Only ratios of one run mean anything.
 """
@@ -89,8 +90,8 @@ def measure_images(samples: int, repeats: int, model: str, images: str | None) -
 
     from hubscout.evidence import maximize_evidence
     from hubscout.features import extract
-    from hubscout.features.accumulate import BlockAccumulator
-    from hubscout.features.sharding import assign_blocks
+    from hubscout.features.extraction_plan import assign_blocks
+    from hubscout.features.result import BlockAccumulator
     from hubscout.hubs import load
     from hubscout.ranking import rank
     from hubscout.tasks import Task, open_task
@@ -214,44 +215,71 @@ def measure_acceleration(samples: int, texts: int, repeats: int, models: Sequenc
     return {"threads": torch.get_num_threads(), "models": found}
 
 
+def plain_passes(model: str, task: Any) -> None:
+    """What anybody would write: every sample decoded and run in torch, image models in channels-last."""
+    import torch
+
+    from hubscout.hubs import load
+
+    backbone, inputs = load(model), task.train.inputs
+    module = backbone.module
+    assert module is not None
+    module.eval()
+    images = task.modality == "image"
+    if images:
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    size = 16 if images else 32
+    with torch.inference_mode():
+        for start in range(0, len(inputs), size):
+            samples = [backbone.preprocessing(inputs[row]) for row in range(start, min(start + size, len(inputs)))]
+            batch = backbone.preprocessing.collate(samples)
+            if images:
+                batch = {name: value.contiguous(memory_format=torch.channels_last) for name, value in batch.items()}
+            backbone.forward(batch)
+
+
 def measure_one_acceleration(model: str, task: Any, repeats: int) -> dict[str, Any]:
     import torch
 
     from hubscout.ranking import rank
 
-    costs: dict[str, list[Cost]] = {"off": [], "onnxruntime": []}
-    few: dict[str, list[Cost]] = {"off": [], "onnxruntime": []}
     scores: dict[str, float] = {}
     small = task.subset(64, seed=0)
 
-    def run(data: Any, accelerate: str) -> None:
+    def run(data: Any, way: str) -> None:
         torch.manual_seed(0)  # networks without weights of their own: the same ones
-        ranking = rank(data, [model], cache=False, accelerate=accelerate, measure_latency=False)
+        if way == "plain":
+            plain_passes(model, data)
+            return
+        ranking = rank(data, [model], cache=False, accelerate=way, measure_latency=False)
         assert len(ranking) == 1, ranking.failures
         assert not any("going on with torch" in note for note in ranking[0].notes), ranking[0].notes
-        scores[accelerate] = ranking[0].score
+        scores[way] = ranking[0].score
 
-    for accelerate in costs:  # the first pass of a process is slow for reasons of its own
-        run(small, accelerate)
+    ways = ("plain", "off", "onnxruntime")
+    costs: dict[str, list[Cost]] = {way: [] for way in ways}
+    few: dict[str, list[Cost]] = {way: [] for way in ways}
+    for way in ways:  # the first pass of a process is slow for reasons of its own
+        run(small, way)
     for _ in range(repeats):
-        for accelerate in costs:
-            few[accelerate].append(cost_of(lambda: run(small, accelerate)))  # noqa: B023  called at once
-            costs[accelerate].append(cost_of(lambda: run(task, accelerate)))  # noqa: B023
-    eager, graph = best(costs["off"]), best(costs["onnxruntime"])
+        for way in ways:
+            few[way].append(cost_of(lambda: run(small, way)))  # noqa: B023  called at once
+            costs[way].append(cost_of(lambda: run(task, way)))  # noqa: B023
     n, m = len(task.train), len(small.train)
     # Two lines through the CPU seconds at m and n samples meet where the export has paid for itself.
-    slope, start = {}, {}
-    for name, cost in (("off", eager), ("onnxruntime", graph)):
-        less = best(few[name]).cpu_seconds
-        slope[name] = (cost.cpu_seconds - less) / (n - m)
-        start[name] = less - m * slope[name]
+    whole, slope, start = {}, {}, {}
+    for way in ways:
+        whole[way], less = best(costs[way]), best(few[way]).cpu_seconds
+        slope[way] = (whole[way].cpu_seconds - less) / (n - m)
+        start[way] = less - m * slope[way]
+    graph = whole["onnxruntime"]
     return {
         "samples": n,
-        "torch": asdict(eager),
-        "onnxruntime": asdict(graph),
-        "speed_ratio": eager.seconds / graph.seconds,
-        "cpu_speed_ratio": eager.cpu_seconds / graph.cpu_seconds,
-        "cpu_speed_ratio_of_many": slope["off"] / slope["onnxruntime"],
+        "costs": {way: asdict(cost) for way, cost in whole.items()},
+        "cpu_seconds_per_sample": slope,
+        "speed_ratio": {way: whole[way].seconds / graph.seconds for way in ways},
+        "cpu_speed_ratio": {way: whole[way].cpu_seconds / graph.cpu_seconds for way in ways},
+        "cpu_speed_ratio_of_many": {way: slope[way] / slope["onnxruntime"] for way in ways},
         "pays_from": (start["onnxruntime"] - start["off"]) / (slope["off"] - slope["onnxruntime"]),
         "score_difference": abs(scores["off"] - scores["onnxruntime"]),
     }
@@ -367,13 +395,15 @@ def lines(part: str, found: dict[str, Any]) -> Iterator[str]:
         yield f"  statistics + score  {found['scoring_share']:.1%} of the extraction"
         return
     if part == "accelerate":
-        yield f"ONNX Runtime against torch, {found['threads']} threads"
+        yield f"rank in ONNX Runtime, {found['threads']} threads"
         for model, one in found["models"].items():
             name = ENCODER_PACKAGE if model.startswith("file:") else model.rpartition("=")[2]
             yield f"  {name}: {one['samples']} samples"
-            wall, cpu = one["speed_ratio"], one["cpu_speed_ratio"]
-            yield f"    rank, end to end    {wall:.2f} times as fast, {cpu:.2f} by CPU time"
-            yield f"    many samples        {one['cpu_speed_ratio_of_many']:.2f} times as fast by CPU time"
+            for way, label in (("plain", "plain eager passes"), ("off", "rank in torch")):
+                wall, cpu, many = (
+                    one[key][way] for key in ("speed_ratio", "cpu_speed_ratio", "cpu_speed_ratio_of_many")
+                )
+                yield f"    to {label:18} {wall:.2f} times as fast, {cpu:.2f} by CPU time, {many:.2f} per more sample"
             yield f"    pays from           {one['pays_from']:.0f} samples"
             yield f"    LogME differs by    {one['score_difference']:.1e} nats"
         return

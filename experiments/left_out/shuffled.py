@@ -1,4 +1,4 @@
-"""How often labels that have nothing to do with the features are said to be explained: `hubscout.runs.explained`.
+"""How often labels that have nothing to do with the features are said to be explained (`Ranking.explains_labels`).
 
     python experiments/left_out/shuffled.py
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from hubscout.errors import EvidenceWarning
 from hubscout.evidence import logme
-from hubscout.evidence.kept_rows import KeptRows
+from hubscout.evidence.statistics import KeptRows
 from hubscout.ranking.expected import left_out
-from hubscout.runs.explained import any_explains
+from hubscout.runs.paired_comparison import any_explains
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 

@@ -317,12 +317,12 @@ def test_a_full_disk_does_not_cost_the_result(
 ) -> None:
     import errno
 
-    from hubscout.runs import atomic_files
+    from hubscout.runs import files
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic_files.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     result = hubscout("rank", images, "-m", f"{zoo}:colours", "--out", tmp_path / "run", "--no-cache", "-q")
     assert result.exit_code == 1
     assert ":colours" in result.stdout, "the table is printed all the same"

@@ -5,7 +5,6 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 from sklearn.linear_model import BayesianRidge
 
-from hubscout.errors import UnknownSolverError
 from hubscout.evidence import Statistics, logme, maximize_evidence
 
 
@@ -113,14 +112,3 @@ def test_golden_values():
     assert logme(*load_digits(return_X_y=True)).score == pytest.approx(0.27027762737695, abs=1e-10)
     assert logme(*load_digits(return_X_y=True), center=True).score == pytest.approx(0.27485262954882, abs=1e-10)
     assert logme(*load_diabetes(return_X_y=True), center=False).score == pytest.approx(-6.523563962249, abs=1e-10)
-
-
-def test_unknown_solver():
-    with pytest.raises(UnknownSolverError, match=r"'newtonn'. Did you mean 'newton'"):
-        logme(np.eye(3), [0, 1, 1], solver="newtonn")
-
-
-def test_a_solver_that_is_cut_short_says_so(generator):
-    features, y = regression(generator, 60, 150)
-    assert not logme(features, y, solver="fixed-point", max_iterations=2).converged
-    assert logme(features, y, solver="fixed-point").iterations > 2

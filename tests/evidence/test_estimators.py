@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hubscout.errors import InputError
 from hubscout.evidence import LogMEClassifier, LogMERegressor, Statistics, logme, maximize_evidence
 from hubscout.evidence.checks import default_center
-from hubscout.evidence.largest_draw import probability_of_largest
+from hubscout.evidence.posterior import probability_of_largest
 from hubscout.metrics import score
 
 

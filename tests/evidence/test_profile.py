@@ -7,7 +7,6 @@ from sklearn.datasets import load_digits
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
 from hubscout.evidence import Statistics, logme, maximize_evidence
 from hubscout.evidence.profile import Profile
-from hubscout.evidence.spectrum import Spectrum
 
 
 def test_labels_orthogonal_to_the_features_are_the_null_model():
@@ -95,34 +94,6 @@ def test_labels_far_from_zero_are_not_noise_free(generator):
     far, near = logme(features, y, center=False), logme(features[:, :4], y)
     assert not far.unbounded
     assert 0.9 < far.beta[0] / near.beta[0] < 1.1
-
-
-def test_two_local_maxima_and_the_better_one_is_found():
-    """A weak, long direction and a strong, short one: the iteration of the paper stops at the nearer maximum."""
-    n = 4000
-    values = np.concatenate([np.full(5, 1e8), np.full(2000, 1.0)])
-    squares = np.concatenate([np.full(5, 60.0), np.full(2000, 1.5)])
-    rest = n * 0.35
-    features = np.zeros((n, 2005))
-    features[np.arange(2005), np.arange(2005)] = np.sqrt(values)
-    y = np.zeros(n)
-    y[:2005] = np.sqrt(squares)
-    y[2005:] = np.sqrt(rest / (n - 2005))
-    left, squares_of_y = np.array([rest]), np.array([y @ y])
-    spectrum = Spectrum(
-        n, 2005, values[::-1], y[None, :2005][:, ::-1], left, squares_of_y, None, left < 0, values[0], squares_of_y
-    )
-    gain, slope = Profile.of(spectrum).on_grid(np.linspace(-30, 18, 400))
-    crossings = np.flatnonzero((slope[0, :-1] > 0) & (slope[0, 1:] <= 0))
-    assert len(crossings) == 2, "the example has two local maxima"
-    from hubscout.evidence.newton import newton
-    from hubscout.evidence.solution import Problem
-
-    best = Profile.of(spectrum)
-    ratio = newton(Problem(spectrum, None)).ratio
-    found = best.gain(ratio / best.scale, best.squares, best.unreachable)[0][0]
-    assert found == pytest.approx(gain[0].max(), abs=1e-3)
-    assert found >= gain[0].max()
 
 
 def test_derivatives_of_the_profile():

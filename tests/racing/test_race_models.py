@@ -199,7 +199,7 @@ def test_a_model_that_could_not_be_ranked_in_time_does_not_make_it_another_race(
 
 
 def test_two_processes_do_not_race_in_one_folder(task: Task, networks: Path, tmp_path: Path) -> None:
-    from hubscout.runs.folder_lock import FolderLock
+    from hubscout.runs.run_folder import FolderLock
 
     lock = FolderLock(tmp_path / "run")
     lock.take()

@@ -10,7 +10,7 @@ from scipy import stats
 
 from hubscout.errors import InputError
 from hubscout.ranking.evaluate_ranking import evaluation_table
-from hubscout.runs.reference_file import read_reference
+from hubscout.runs.ranking_storage import read_reference
 from hubscout.runs.row import Dropped
 
 Make = Callable[..., Any]

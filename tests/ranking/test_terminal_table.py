@@ -11,8 +11,8 @@ import pytest
 
 from hubscout.ranking import Ranking
 from hubscout.ranking.terminal_table import as_text, cells, columns, lay_out
-from hubscout.runs.model_names import short_names
 from hubscout.runs.row import Dropped, Expected, Failure, LayerScore
+from hubscout.runs.texts import short_names
 
 Make = Callable[..., Any]
 ZOO = "python:/home/somebody/work/zoo/shared_hub.py:build?name="

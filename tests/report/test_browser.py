@@ -9,8 +9,8 @@ import pytest
 
 from hubscout.ranking import Ranking
 from hubscout.report import Run, write_report
-from hubscout.runs.model_names import short_names
 from hubscout.runs.row import Expected
+from hubscout.runs.texts import short_names
 
 pytestmark = pytest.mark.browser
 

@@ -15,10 +15,12 @@ from hubscout.runs.evaluation_record import (
     EvaluationRecord,
     NumberPair,
     TargetOutcome,
+    conclusion,
     read_evaluation,
     write_evaluation,
 )
-from hubscout.runs.file_names import EVALUATION
+from hubscout.runs.run_folder import EVALUATION
+from hubscout.runs.tuning_record import Probe, TuningRun
 
 RECORD = EvaluationRecord(
     split="test",
@@ -73,3 +75,17 @@ def test_a_damaged_record_is_one_error_that_names_the_file(tmp_path: Path, chang
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(RunError, match=EVALUATION):
         read_evaluation(tmp_path)
+
+
+def test_the_words_go_as_far_as_what_was_measured() -> None:
+    assert conclusion(TuningRun(name="run")) == ""
+    run = TuningRun(
+        name="run",
+        metrics={"validation": {"accuracy": (0.7, 0.6, 0.8)}},
+        guess={"validation": 0.5, "test": 0.1},
+        probes={"teacher": Probe(model="timm/large", metrics={"validation": {"accuracy": 0.75}})},
+    )
+    assert conclusion(run, lambda model: model.removeprefix("timm/")) == (
+        "Validation accuracy 0.7000 [0.6000, 0.8000], -0.0500 against that of the best teacher, large (0.7500). "
+        "Guessing gives 0.5000."
+    )

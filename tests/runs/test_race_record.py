@@ -12,8 +12,15 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.runs.display import display
 from hubscout.runs.events import Raced
-from hubscout.runs.race_record import Arm, RaceRecord, read_race, take_lines, write_race
-from hubscout.runs.race_table import race_line, race_status, race_table
+from hubscout.runs.race_record import (
+    Arm,
+    RaceRecord,
+    race_line,
+    race_status,
+    race_table,
+    read_race,
+    write_race,
+)
 
 A, B, C = (Arm(f"timm/{name}", 0.01) for name in "abc")
 
@@ -60,7 +67,8 @@ LINES: list[dict[str, Any]] = [
 
 def after(count: int) -> RaceRecord:
     record = RaceRecord()
-    take_lines(record, LINES[:count])
+    for line in LINES[:count]:
+        record.take(line)
     return record
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hubscout.errors import RunError
-from hubscout.runs.json_files import read_lines
+from hubscout.runs.files import read_lines
 from hubscout.runs.record_types import in_version
 from hubscout.runs.tuning_record import Curves, TuningRecord, read_tuning, tuning_run, write_tuning
 

@@ -42,7 +42,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     models = list(dict.fromkeys(entry.model for entry in entries))
     called = dict(zip(models, short_names(models), strict=True))
@@ -87,9 +87,7 @@ def remove(
         typer.Argument(metavar="[PATTERN]...", help="Models, tasks or names as `ls` shows them; * and ? match."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Remove everything.")] = False,
-    older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="TIME", help="Only what is older: 12h, 30d, 8w.")
-    ] = None,
+    older_than: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is older: 12h, 30d, 8w.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and keep it.")] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -127,7 +125,7 @@ def remove(
 
 
 def _matches(entry: Any, patterns: list[str]) -> bool:
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     texts = (entry.name, entry.model, *short_names([entry.model]), entry.task)
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)

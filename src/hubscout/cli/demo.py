@@ -60,9 +60,7 @@ hubscout demo --samples 300 --out my-demo --json"""
 
 @app.command(epilog=EPILOG)
 def demo(
-    samples: Annotated[
-        int, typer.Option("--samples", min=50, max=5000, help="Digits to use; three in ten are held out.")
-    ] = 700,
+    samples: Annotated[int, typer.Option(min=50, max=5000, help="Digits to use; three in ten are held out.")] = 700,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, cache and runs.")] = Path("hubscout-demo"),
     text: Annotated[bool, typer.Option("--text/--no-text", help="Also rank text encoders on rated words.")] = True,
     tune: Annotated[
@@ -213,7 +211,7 @@ def tuning_table(found: dict[str, Tuned]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.model_names import listing, short_names
+    from hubscout.runs.texts import listing, short_names
 
     first = next(iter(found.values()))
     title = f"{short_names([first.model])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"

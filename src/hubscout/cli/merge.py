@@ -34,10 +34,9 @@ def merge(
 ) -> None:
     """Merge rankings of the same data with the same settings into one, with every model once."""
     from hubscout.ranking import Ranking
-    from hubscout.ranking.merging import merge_rankings
-    from hubscout.runs.file_names import RANKING
+    from hubscout.ranking.journal import merge_rankings
     from hubscout.runs.ranking_storage import to_json
-    from hubscout.runs.run_folder import check_folder
+    from hubscout.runs.run_folder import RANKING, check_folder
 
     check_folder(out, RANKING, resume=False, overwrite=overwrite)
     if (out / RANKING).exists() and not overwrite:

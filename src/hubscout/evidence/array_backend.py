@@ -17,6 +17,8 @@ from hubscout.errors import InputError
 Array = Any
 """A NumPy array, or a torch tensor on any device."""
 
+EPSILON = float(np.finfo(np.float64).eps)
+
 HOST_TENSORS_AS_NUMPY = True
 """Off only in tests, to run the tensor code on a machine without an accelerator."""
 

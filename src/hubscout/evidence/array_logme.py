@@ -22,10 +22,10 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
     zeros_like_device,
 )
+from hubscout.evidence.block import check_scored, observations
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
-from hubscout.evidence.convergence import kept_spectrum
 from hubscout.evidence.eigenvectors import Deferred
-from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.evidence import Evidence, kept_spectrum
 from hubscout.evidence.jackknife import contributions_from_rows, error_from_contributions
 from hubscout.evidence.maximize import (
     Jackknife,
@@ -37,10 +37,9 @@ from hubscout.evidence.maximize import (
 )
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
-from hubscout.evidence.running_sums import may_be_rounded, sums_of_rows
-from hubscout.evidence.scored_targets import check_scored, observations
-from hubscout.evidence.solution import SOLVERS
+from hubscout.evidence.solvers import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
+from hubscout.evidence.statistics import may_be_rounded, sums_of_rows
 
 ROUNDING_TOLERANCE = 1e-9
 """If squaring the features may have cost the score more than this, it is computed again without squaring."""

@@ -20,9 +20,19 @@ from functools import cached_property
 
 import numpy as np
 
-from hubscout.evidence.array_backend import Array, to_host
-from hubscout.evidence.base_rate_profile import BaseRateProfile, ReducedBaseRateProfile
-from hubscout.evidence.spectrum import EPSILON, Spectrum
+from hubscout.evidence.array_backend import EPSILON, Array, to_host
+from hubscout.evidence.profile import PART_NUMBERS
+from hubscout.evidence.solvers import GRID_STEP, LARGEST_RATIO, TIE
+from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum
+from hubscout.evidence.tridiagonal import Tridiagonal
+
+TINY = float(np.finfo(np.float64).tiny)
+SMALLEST_RATIO = 1e-12
+"""t in units of the smallest σ² that the search begins at."""
+STEPS = 40
+"""Of the secant at most; it takes a handful."""
+STEP_TOLERANCE = 1e-7
+"""In log t. The gain is flat there: an error of this size changes it by its square."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +88,213 @@ def over_base_rates(
     varied = squares > 8 * np.sqrt(spectrum.n) * EPSILON * to_host(spectrum.target_squares)
     if spectrum.rank == 0 or spectrum.n < 2 or not varied.any():
         return gain, ratio
-    reduced = ReducedBaseRateProfile.of(spectrum, constant, target_mean, squares, varied)
-    constant = constant if reduced is not None else _projected(spectrum, constant)
-    profile = reduced or BaseRateProfile.of(spectrum, constant, target_mean, squares, varied)
+    asked = (spectrum, constant, target_mean, squares, varied)
+    profile = ReducedBaseRateProfile.of(*asked) or BaseRateProfile.of(*asked)
     gain[varied], ratio[varied] = profile.maximize()
     return gain, ratio
+
+
+@dataclass(frozen=True)
+class _Search:
+    """2L/(n - 1) less its value at t = ∞ as a function of log t; t in units of the largest σ², targets of ‖y‖ = 1."""
+
+    n: float
+    scale: float
+    values: np.ndarray
+
+    def maximize(self) -> tuple[np.ndarray, np.ndarray]:
+        """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
+        low, high = np.log(self.values[0] * SMALLEST_RATIO), np.log(LARGEST_RATIO)
+        grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
+        gains = self._on_grid(grid)
+        parts = range(0, len(gains), max(PART_NUMBERS // len(self.values), 1))
+        found = [self._refine(slice(start, start + parts.step), grid, gains) for start in parts]
+        gain, place = (np.concatenate(values) for values in zip(*found, strict=True))
+        better = gain > TIE
+        return np.where(better, gain / 2, 0.0), np.where(better, self.scale * np.exp(place), np.inf)
+
+    def _refine(self, part: slice, grid: np.ndarray, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The gain times two and its log t, for some targets: the secant of the slope, kept inside its bracket.
+
+        It begins at the top of the parabola through the best point of the grid and its neighbours. Where the best point
+        is an end of the grid, it stays there.
+        """
+        best, row, width = gains[part].argmax(1), np.arange(len(gains[part])), grid[1] - grid[0]
+        running = (best > 0) & (best < len(grid) - 1)
+        top = np.clip(best, 1, len(grid) - 2)
+        before, here, after = (gains[part][row, top + step] for step in (-1, 0, 1))
+        left, right = grid[top - 1], grid[top + 1]
+        curvature = (before - 2 * here + after) / width**2
+        place = np.where(running, grid[top] + _newton((after - before) / (2 * width), curvature), grid[best])
+        last, last_slope = place, np.zeros_like(place)
+        for step in range(STEPS):
+            place = np.where(running & ~((place >= left) & (place <= right)), (left + right) / 2, place)
+            slope = self._slope(part, place)
+            left, right = np.where(slope > 0, place, left), np.where(slope > 0, right, place)
+            moved = place - last
+            if step:
+                curvature = np.where(moved == 0, curvature, (slope - last_slope) / np.where(moved == 0, 1.0, moved))
+            last, last_slope = place, slope
+            change = _newton(slope, curvature)
+            # A slope without curvature sends it to infinity: it goes on, or ends, in the middle of what is left.
+            change = np.where(np.isfinite(change), change, (left + right) / 2 - place)
+            place = np.where(running, place + change, place)
+            running &= (np.abs(change) > STEP_TOLERANCE) & (right - left > STEP_TOLERANCE)
+            if not running.any():
+                break
+        place = np.clip(place, grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)])
+        return self._at(part, place), place
+
+    def _on_grid(self, grid: np.ndarray) -> np.ndarray:
+        """The gain times two of all targets at all log t, (C, G)."""
+        raise NotImplementedError
+
+    def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        """The gain times two of some targets, at one place per target."""
+        raise NotImplementedError
+
+    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        """Its derivative in log t."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class BaseRateProfile(_Search):
+    """From z."""
+
+    squares: np.ndarray
+    """z², (C, r)."""
+    unreachable: np.ndarray
+    crossed: np.ndarray
+    """a z, (C, r)."""
+    constant_squares: np.ndarray
+    """a² / n, (r,)."""
+    constant_rest: float
+    """1 - ‖a‖²/n: zero where features reach the constant."""
+
+    @classmethod
+    def of(
+        cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
+    ) -> BaseRateProfile:
+        n, size, constant = spectrum.n, np.sqrt(squares[chosen]), _projected(spectrum, constant)
+        values = to_host(spectrum.squared_singular_values)
+        projections = to_host(spectrum.projections)[chosen] - target_mean[chosen, None] * constant[None, :]
+        projections = projections / size[:, None]
+        unreachable = np.maximum(1 - (projections**2).sum(1), n * EPSILON)
+        rest = 1 - float(constant @ constant) / n
+        if spectrum.rank == n:
+            unreachable, rest = 0 * unreachable, 0.0
+        elif rest < n * EPSILON:
+            rest = 0.0
+        return cls(
+            n,
+            float(values[-1]),
+            values / values[-1],
+            projections**2,
+            unreachable,
+            projections * (constant / np.sqrt(n))[None, :],
+            constant**2 / n,
+            rest,
+        )
+
+    def _on_grid(self, grid: np.ndarray) -> np.ndarray:
+        return self._gain(self.squares, self.crossed, self.unreachable[:, None], grid)
+
+    def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        return self._gain(self.squares[part], self.crossed[part], self.unreachable[part], log_t)
+
+    def _gain(self, squares: np.ndarray, crossed: np.ndarray, unreachable: np.ndarray, log_t: np.ndarray) -> np.ndarray:
+        """The gain times two: of all targets at all places, (C, G), or with (C,) unreachable at one each, (C,)."""
+        odds = self.values[:, None] * np.exp(-log_t)[None, :]
+        shrunk = 1 / (1 + odds)
+
+        def over(weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
+            return weights @ factors if unreachable.ndim == 2 else np.einsum("cr,rc->c", weights, factors)
+
+        level = self.constant_rest + self.constant_squares @ shrunk
+        # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
+        along = over(crossed, shrunk if self.constant_rest == 0 else -odds * shrunk)
+        q = np.maximum(unreachable + over(squares, shrunk) - along**2 / level, TINY)
+        return -np.log(q) - (np.log1p(odds).sum(0) + np.log(level)) / (self.n - 1)
+
+    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        odds = self.values[None, :] * np.exp(-log_t)[:, None]
+        shrunk = 1 / (1 + odds)
+        kept = odds * shrunk
+        change = kept * shrunk
+        squares, crossed = self.squares[part], self.crossed[part]
+        level, level_change = self.constant_rest + shrunk @ self.constant_squares, change @ self.constant_squares
+        along = (crossed * shrunk).sum(1) if self.constant_rest == 0 else -(crossed * kept).sum(1)
+        ratio = along / level
+        q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, TINY)
+        q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
+        return (kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q
+
+
+@dataclass(frozen=True)
+class ReducedBaseRateProfile(_Search):
+    """From targets in the coordinates of T, with R = (T + tI)⁻¹ in place of sums over z."""
+
+    matrix: Tridiagonal
+    targets: np.ndarray
+    """(D, C)."""
+    constant: np.ndarray
+    """The constant as one of them, over √n: (D,)."""
+    dual: bool
+
+    @classmethod
+    def of(
+        cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
+    ) -> ReducedBaseRateProfile | None:
+        """None where z is known, or where features reach the constant so nearly that the rest would be rounding."""
+        reduced, scale = spectrum.reduced, float(spectrum.squared_singular_values[-1])
+        if reduced is None:
+            return None
+        root = 1.0 if reduced.dual else scale**0.5
+        targets = reduced.columns[:, chosen] - constant[:, None] * target_mean[chosen]
+        targets = targets / (root * np.sqrt(squares[chosen]))
+        one, matrix = constant / (root * spectrum.n**0.5), reduced.matrix
+        if not reduced.dual and 1 - float(one @ matrix.solve_all(one[:, None])[:, 0]) < SMALLEST_REST:
+            return None
+        return cls(spectrum.n, scale, spectrum.squared_singular_values / scale, matrix, targets, one, reduced.dual)
+
+    def _on_grid(self, grid: np.ndarray) -> np.ndarray:
+        t = np.exp(grid)
+        form, _ = self.matrix.on_grid(self.targets, t)
+        along, _ = self.matrix.on_grid(np.column_stack([self.targets, self.constant]), t, with_last=True)
+        level, along, form = (t * part if self.dual else part for part in (along[-1], along[:-1], form))
+        if not self.dual:
+            level, form = 1 - level, 1 - form
+        q = np.maximum(form - along**2 / level, TINY)
+        return -np.log(q) - (np.log1p(self.values[:, None] / t).sum(0) + np.log(level)) / (self.n - 1)
+
+    def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        return self._gain_and_slope(part, log_t)[0]
+
+    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
+        return self._gain_and_slope(part, log_t)[1]
+
+    def _gain_and_slope(self, part: slice, log_t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        t, targets = np.exp(log_t), self.targets[:, part]
+        solved, one = self.matrix.solve(t, targets, np.broadcast_to(self.constant[:, None], targets.shape))
+        form, along, level = (targets * solved).sum(0), self.constant @ solved, self.constant @ one
+        changes = [t * (first * second).sum(0) for first, second in ((solved, solved), (one, solved), (one, one))]
+        if self.dual:
+            form, along, level = t * form, t * along, t * level
+            form_change, along_change, level_change = (
+                whole - t * change for whole, change in zip((form, along, level), changes, strict=True)
+            )
+        else:
+            form, along, level = 1 - form, -along, 1 - level
+            form_change, along_change, level_change = changes
+        ratio = along / level
+        q = np.maximum(form - ratio * along, TINY)
+        q_change = form_change - ratio * (2 * along_change - ratio * level_change)
+        odds = self.values[None, :] / t[:, None]
+        gain = -np.log(q) - (np.log1p(odds).sum(1) + np.log(level)) / (self.n - 1)
+        return gain, ((odds / (1 + odds)).sum(1) - level_change / level) / (self.n - 1) - q_change / q
+
+
+def _newton(slope: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """Newton's step; infinite where the curvature is not that of a maximum."""
+    return np.where(curvature < 0, -slope / np.where(curvature < 0, curvature, 1.0), np.inf)

@@ -3,16 +3,22 @@
 Squares of features with a large common offset hold that offset and little else: at an offset of 1e8 deviations, float64
 has no digit left for the deviations. So features (and real targets) are summed less a shift, and moved to another shift
 by algebra that adds only what belongs there.
+
+From the sums of all samples it is told which targets there is anything to explain of, and how many observations they
+are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from hubscout.errors import InputError
 from hubscout.evidence.array_backend import (
+    EPSILON,
     Array,
     add_outer,
     add_product,
@@ -28,6 +34,7 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
     zeros_like_device,
 )
+from hubscout.evidence.checks import SMALLEST_NORM, Kind, scale_message
 
 
 @dataclass
@@ -145,6 +152,24 @@ class Block:
             **sums,
         )
 
+    def select(self, targets: np.ndarray) -> Block:
+        """The same sums for some of the targets, which a mask tells."""
+        if targets.all():
+            return self
+        rows = np.flatnonzero(targets)
+        names = ("cross", "target_squares", "target_sum", "target_shift")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def has_labels(self, center: bool) -> np.ndarray:
+        """Which targets differ from zero, or with centring from their mean, by more than rounding: (C,).
+
+        Rounding is what subtraction leaves of equal numbers, as when a constant column is centred.
+        """
+        n, sums, shift = self.n, to_host(self.target_sum), to_host(self.target_shift)
+        squares = to_host(self.target_squares)
+        wanted = squares - sums**2 / n if center else squares + shift * (2 * sums + n * shift)
+        return wanted > 8 * np.sqrt(n) * EPSILON * squares
+
     def about(self, shift: Array, target_shift: Array) -> Block:
         """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""
         moved = self.copy()
@@ -176,6 +201,40 @@ class Block:
         self.target_squares += target_step * (2 * self.target_sum + n * target_step)
         self.feature_sum += n * step
         self.target_sum += n * target_step
+
+
+def observations(n: float, center: bool) -> float:
+    """How many observations n samples are. Centring spends one: only n - 1 contrasts between samples are left.
+
+    It is what integrating over an intercept with a flat prior gives.
+    """
+    return n - 1 if center else n
+
+
+def scored_targets(kind: Kind, names: Sequence[str], total: Block, center: bool) -> np.ndarray:
+    """Which targets have any label to explain, (C,). A regression column without one is an error."""
+    scored = total.has_labels(center)
+    check_scored(kind, names, scored)
+    largest = np.sqrt(to_host(total.target_squares)) + abs(to_host(total.target_shift))
+    small = largest < SMALLEST_NORM
+    if kind == "regression" and small.any():
+        index = int(np.flatnonzero(small)[0])
+        raise InputError(scale_message(f"the column {names[index]!r}", f"is of size {largest[index]:.3g}"))
+    return scored
+
+
+def check_scored(kind: Kind, names: Sequence[str], scored: np.ndarray) -> None:
+    """Raise if targets that must have labels to explain have none."""
+    missing = [name for name, is_scored in zip(names, scored, strict=True) if not is_scored]
+    if kind == "regression" and missing:
+        raise InputError(
+            f"targets: the column {missing[0]!r} is zero everywhere (after centring, if that was asked for), so there "
+            "is nothing to explain. Leave the column out."
+        )
+    if kind == "classification" and scored.sum() < 2:
+        raise InputError("targets hold one class only; at least two are needed to compare features.")
+    if not scored.any():
+        raise InputError("targets: no label occurs in some samples and not in others, so there is nothing to explain.")
 
 
 def whole_if_it_is(n: float) -> float:

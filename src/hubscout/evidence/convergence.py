@@ -8,17 +8,14 @@ is not even a local maximum.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.evidence.array_backend import to_host
-from hubscout.evidence.spectrum import Spectrum
+from hubscout.evidence.evidence import Evidence, kept_spectrum
 from hubscout.optional import require
-
-if TYPE_CHECKING:
-    from hubscout.evidence.evidence import Evidence
 
 
 def fixed_point_map(evidence: Evidence, t: float | np.ndarray) -> np.ndarray:
@@ -89,10 +86,3 @@ def plot_fixed_points(evidence: Evidence, *, columns: int = 4, max_targets: int 
         axis.set_xlabel("t")
         axis.legend(fontsize="x-small")
     return figure
-
-
-def kept_spectrum(evidence: Evidence) -> Spectrum:
-    """The spectrum, or an error that says how to keep it."""
-    if evidence.spectrum is None:
-        raise InputError("This evidence has no spectrum: fit with keep_spectrum=True.")
-    return evidence.spectrum

@@ -21,10 +21,9 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from hubscout.errors import InputError
 from hubscout.evidence.array_logme import logme
 from hubscout.evidence.checks import Kind, check_weights, default_center
-from hubscout.evidence.evidence import Evidence
-from hubscout.evidence.largest_draw import probability_of_largest
+from hubscout.evidence.evidence import Evidence, statistics_of
 from hubscout.evidence.maximize import maximize_evidence
-from hubscout.evidence.recovered_statistics import statistics_of
+from hubscout.evidence.posterior import probability_of_largest
 from hubscout.evidence.statistics import Statistics
 
 

@@ -1,19 +1,30 @@
-"""`Evidence`: what evidence maximisation finds."""
+"""`Evidence`: what evidence maximisation finds, and how a person reads it in the terminal and in a notebook."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.errors import InputError
+from hubscout.evidence.array_backend import add_product, to_host
 from hubscout.evidence.base_rates import OverBaseRates
+from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Kind
 from hubscout.evidence.posterior import predict_left_out, predict_mean, predict_variance
 from hubscout.evidence.spectrum import Spectrum
+from hubscout.evidence.statistics import Statistics
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+SHOWN = 12
+"""Of more targets than this, the best and the worst explained ones are shown."""
+NOTABLE_ROUNDING = 1e-5
+"""Nats a sample, from where on rounding is worth a remark."""
+HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +101,6 @@ class Evidence:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What must be said beside the score; nothing, as a rule."""
-        from hubscout.evidence.evidence_table import remarks
-
         return tuple(remarks(self))
 
     @property
@@ -114,15 +123,124 @@ class Evidence:
         return predict_left_out(self, features, labels)
 
     def __rich__(self) -> Table:
-        from hubscout.evidence.evidence_table import as_table
-
         return as_table(self)
 
     def _repr_html_(self) -> str:
-        from hubscout.evidence.evidence_table import as_html
-
         return as_html(self)
 
     def without_spectrum(self) -> Evidence:
         """The same without what only predictive variances and convergence need: small enough to keep many."""
         return replace(self, spectrum=None, over_base_rates=replace(self.over_base_rates, spectrum=None))
+
+
+def kept_spectrum(evidence: Evidence) -> Spectrum:
+    """The spectrum, or an error that says how to keep it."""
+    if evidence.spectrum is None:
+        raise InputError("This evidence has no spectrum: fit with keep_spectrum=True.")
+    return evidence.spectrum
+
+
+def statistics_of(evidence: Evidence) -> Statistics:
+    """The sums that an evidence with a spectrum came from, to rounding, in one block; to add to.
+
+    Without centring the sums of features and targets themselves are not known: they are zero here, so that the result
+    is only good for another maximisation without centring.
+    """
+    spectrum = kept_spectrum(evidence)
+    values, basis = to_host(spectrum.squared_singular_values), to_host(spectrum.basis)
+    scored = np.array([name not in evidence.unscored for name in evidence.targets])
+    statistics = Statistics(evidence.kind, evidence.targets, feature_dim=evidence.feature_dim)
+    shifts = (np.zeros(evidence.feature_dim), np.zeros(len(scored)))
+    if evidence.feature_mean is not None:
+        shifts = (evidence.feature_mean, evidence.intercept + evidence.weights @ evidence.feature_mean)
+    block = Block.empty(*shifts)
+    block.n, block.rows = evidence.n, round(evidence.n)
+    block.upper_gram = add_product(block.upper_gram, (basis * np.sqrt(values)).T)
+    block.cross[scored] = (to_host(spectrum.projections) * np.sqrt(values)) @ basis.T
+    block.target_squares[scored] = to_host(spectrum.target_squares)
+    # Batches of classes and labels are added as the zeros and ones that they are.
+    statistics.blocks[0] = block if evidence.kind == "regression" else block.about(block.shift, 0 * block.target_shift)
+    return statistics
+
+
+def title(evidence: Evidence) -> str:
+    """The score and what it is of."""
+    error = f" ± {evidence.standard_error:.4f}" if evidence.standard_error is not None else ""
+    return (
+        f"LogME {evidence.score:.4f}{error}, gain {evidence.gain:+.4f} over base rates "
+        f"(n = {evidence.n:,}, {evidence.feature_dim} features of rank {evidence.rank}, {evidence.kind})"
+    )
+
+
+def cells(evidence: Evidence) -> list[tuple[str, ...]]:
+    """One line per target, the best explained first; the middle of many is left out."""
+    gains = np.asarray(evidence.per_target_gain)
+    order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.targets[i] not in evidence.unscored]
+    hidden = len(order) - SHOWN if len(order) > SHOWN + 1 else 0
+    if hidden:
+        order = order[: SHOWN // 2] + order[-(SHOWN // 2) :]
+    lines: list[tuple[str, ...]] = [
+        (
+            str(evidence.targets[i]),
+            f"{evidence.per_target[i]:.4f}",
+            f"{gains[i]:+.4f}",
+            f"{evidence.ratio[i]:.4g}",
+            f"{evidence.beta[i]:.4g}",
+        )
+        for i in order
+    ]
+    if hidden:
+        lines.insert(SHOWN // 2, (f"… {hidden} more", "", "", "", ""))
+    return lines
+
+
+def remarks(evidence: Evidence) -> list[str]:
+    """What must be said below the table."""
+    lines = []
+    if evidence.unscored:
+        lines.append(f"Not scored, no label: {', '.join(str(name) for name in evidence.unscored)}.")
+    if not evidence.converged:
+        lines.append("The solver did not converge for every target.")
+    return lines + caveats(evidence)
+
+
+def caveats(evidence: Evidence) -> list[str]:
+    """Why the score may not be taken at its word."""
+    lines = []
+    if evidence.unbounded:
+        names = ", ".join(evidence.unbounded[:SHOWN]) + (", …" if len(evidence.unbounded) > SHOWN else "")
+        lines.append(
+            f"The features fit these targets without noise, so their evidence has no bound and the score compares "
+            f"with no other: {names}. Is the label among the features?"
+        )
+    elif evidence.rounding > NOTABLE_ROUNDING:
+        lines.append(
+            f"About {evidence.rounding:.1g} nats per sample of the score are rounding: the features differ too much in "
+            "scale for float64, or leave too little noise in the labels. Standardise or centre them."
+        )
+    return lines
+
+
+def as_table(evidence: Evidence) -> Table:
+    """For a rich console. Names are text, never markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title(evidence)), title_justify="left", header_style="bold")
+    for head in HEADS:
+        table.add_column(head, justify="left" if head == "target" else "right")
+    for line in cells(evidence):
+        table.add_row(*(Text(cell) for cell in line))
+    if remarks(evidence):
+        table.caption = Text(" ".join(remarks(evidence)))
+        table.caption_justify = "left"
+    return table
+
+
+def as_html(evidence: Evidence) -> str:
+    """For a notebook. Every name is escaped."""
+    head = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
+    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in line) + "</tr>" for line in cells(evidence))
+    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(evidence))
+    caption = f"<caption>{escape(title(evidence))}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"

@@ -9,26 +9,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-import hubscout.evidence.newton
-import hubscout.evidence.reference_solvers  # noqa: F401  (both enter their solvers under their names)
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
 from hubscout.evidence.array_backend import Array, to_device_of, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
-from hubscout.evidence.block import Block
+from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
-from hubscout.evidence.evidence import Evidence
-from hubscout.evidence.evidence_table import caveats
+from hubscout.evidence.evidence import Evidence, caveats
 from hubscout.evidence.jackknife import (
     JackknifeError,
     contributions_from_sums,
     error_from_contributions,
     error_from_refits,
+    mean_leverages,
 )
-from hubscout.evidence.leverage import mean_leverages
 from hubscout.evidence.posterior import inverse_times, mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, profile_of
-from hubscout.evidence.scored_targets import has_labels, observations, scored_targets, select
-from hubscout.evidence.solution import SOLVERS, Problem, Solution
+from hubscout.evidence.solvers import SOLVERS, Problem, Solution
 from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding, score_without
 from hubscout.evidence.statistics import Statistics
 
@@ -104,7 +100,7 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
     means = (total.shift + step, total.target_shift + target_step)
     scored = scored_targets(statistics.kind, statistics.target_names, total, settings.center)
     squares = total.target_squares - total.n * target_step**2
-    part = select(total, scored)
+    part = total.select(scored)
     sums = _sums(part, settings)
     spectrum = primal_spectrum(part, center=settings.center)
     solution = settings.solve(spectrum, sums)
@@ -136,7 +132,7 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
         moved = origin / (spectrum.squared_singular_values + t)
         return spectrum.vectors.combine(moved[None, :])[0], float(origin @ moved)
 
-    parts = [select(block, scored) for block in blocks]
+    parts = [block.select(scored) for block in blocks]
     gram = part.upper_gram if far is None else None
     contributions = contributions_from_sums(
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, resolved, constant
@@ -164,9 +160,9 @@ def _refits(
         # The others are added up: taking a block away from the whole leaves rounding where it held what is largest.
         rest = statistics.total(without=index)
         per_target = fitted.per_target.copy()
-        present = scored & has_labels(rest, settings.center)
+        present = scored & rest.has_labels(settings.center)
         if present.any() and observations(rest.n, settings.center) > 0:
-            part = select(rest, present)
+            part = rest.select(present)
             sums = _sums(part, settings)
             spectrum = primal_spectrum(part, center=settings.center)
             per_target[present] = log_evidence(spectrum, settings.solve(spectrum, sums).ratio)[0]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubscout.evidence.array_backend import Array, is_torch, namespace
-from hubscout.evidence.reduced_targets import Reduced
+from hubscout.evidence.eigenvectors import Reduced
 from hubscout.evidence.spectrum import Spectrum
 from hubscout.evidence.tridiagonal import Tridiagonal
 

@@ -10,13 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from hubscout.evidence.array_backend import Array, is_torch, namespace, to_host, upper_times
+from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_host, upper_times
 from hubscout.evidence.block import Block
-from hubscout.evidence.eigenvectors import Eigenvectors, WrittenOut, symmetric_eigh
+from hubscout.evidence.eigenvectors import Eigenvectors, Reduced, WrittenOut, symmetric_eigh
 from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, without
-from hubscout.evidence.reduced_targets import Reduced
 
-EPSILON = float(np.finfo(np.float64).eps)
 SMALLEST_REST = 1e-4
 """Δ over ‖y‖², below which it is not found as a difference of forms."""
 

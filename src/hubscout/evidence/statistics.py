@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -19,6 +20,7 @@ from hubscout.errors import InputError
 from hubscout.evidence.array_backend import (
     Array,
     chunks,
+    is_torch,
     less,
     sum_of_squares,
     to_device_of,
@@ -29,6 +31,7 @@ from hubscout.evidence.array_backend import (
 from hubscout.evidence.block import ARRAYS, Block, whole_if_it_is
 from hubscout.evidence.checks import (
     Kind,
+    Targets,
     as_native,
     check_class_ids,
     check_features,
@@ -38,7 +41,6 @@ from hubscout.evidence.checks import (
     check_target_scale,
     check_weights,
 )
-from hubscout.evidence.kept_rows import KeptRows
 from hubscout.evidence.offset import is_far
 
 FORMAT = "hubscout-statistics-3"
@@ -46,6 +48,34 @@ FIRST_ROWS = 64
 """Of the first batch: enough to see where the features lie."""
 SHIFT_FROM = 100
 """How many times their spread the features must be from zero to be shifted. Below, two digits of ε go."""
+RUNNING_FROM = 256
+"""Dimensions. From here on memory for a float64 Gram matrix per block costs more than the error bar is worth."""
+SMALL_SQUARE = 1e-20
+"""Sums of squares from here to its inverse leave products room in float32."""
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows of features with their targets and the sample that each belongs to: (m, D), (m,) or (m, C), and (m,)."""
+
+    features: np.ndarray
+    targets: np.ndarray
+    samples: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[KeptRows]) -> KeptRows | None:
+        """All of them, those of a sample together; None where there are none."""
+        if not parts:
+            return None
+        samples = np.concatenate([part.samples for part in parts])
+        order = np.argsort(samples, kind="stable")
+        features = np.concatenate([part.features for part in parts])
+        return cls(features[order], np.concatenate([part.targets for part in parts])[order], samples[order])
+
+    def shuffled(self) -> KeptRows:
+        """The same rows in another order, always the same one."""
+        order = np.random.default_rng(0).permutation(len(self.samples))
+        return KeptRows(self.features[order], self.targets[order], self.samples[order])
 
 
 class Statistics:
@@ -206,6 +236,46 @@ class Statistics:
 
     def __repr__(self) -> str:
         return f"Statistics({_describe(self)}, n={self.n}, blocks={len(self.blocks)})"
+
+
+def sums_of_rows(
+    rows: Array, labels: Targets, block_of_row: np.ndarray, *, together: bool
+) -> tuple[Statistics, list[Block]]:
+    """The sums of every block of rows in memory; or of all samples `together`, with what they were after each block.
+
+    The error bar needs some sum over every block that is linear in its Gram matrix, and a float64 Gram matrix per block
+    is memory that takes longer to be handed out than all the rest of the error bar. One that is added to, with a copy
+    in float32 after every block, does as well: the blocks are differences.
+    """
+    statistics, values = Statistics(labels.kind, labels.names), labels.values
+    running: list[Block] = []
+    count = int(block_of_row.max()) + 1
+    if count == 1:
+        statistics.add_checked(rows, values, block=0)
+        return statistics, running
+    if together:  # blocks of rows go through the same memory, since new memory is dear
+        most = int(np.bincount(block_of_row).max())
+        taken, wide = np.empty((most, rows.shape[1]), rows.dtype), np.empty((most, rows.shape[1]))
+    for block in range(count):
+        indices = np.flatnonzero(block_of_row == block)
+        chosen = to_device_of(indices, rows)
+        part = values[indices if isinstance(values, np.ndarray) else chosen]
+        if not together:
+            statistics.add_checked(rows[chosen], part, block=block)
+            continue
+        np.take(rows, indices, axis=0, out=taken[: len(indices)], mode="clip")
+        wide[: len(indices)] = taken[: len(indices)]
+        statistics.add_checked(wide[: len(indices)], part, block=0)
+        running.append(statistics.blocks[0].rounded())
+    return statistics, running
+
+
+def may_be_rounded(rows: Array, labels: Targets) -> bool:
+    """Whether it pays, and float32 holds the products of these arrays on the host and the inverses of the products."""
+    if rows.shape[1] < RUNNING_FROM:
+        return False
+    arrays = (rows,) if labels.kind == "classification" else (rows, labels.values)
+    return all(not is_torch(array) and SMALL_SQUARE < sum_of_squares(array) < 1 / SMALL_SQUARE for array in arrays)
 
 
 def _mean(rows: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.runs.reference_file import read_reference
+from hubscout.runs.ranking_storage import read_reference
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +82,7 @@ class Evaluation:
 def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Path, *, better: Better) -> Evaluation:
     """Compare a ranking with known results."""
     from hubscout.evaluation import evaluate
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     known = dict(reference) if isinstance(reference, Mapping) else read_reference(Path(reference))
     # People copy names from the table, which calls models by short ones.
@@ -133,7 +133,7 @@ def evaluation_table(found: Evaluation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.model_names import short_names
+    from hubscout.runs.texts import short_names
 
     called = dict(zip(found.models, short_names(found.models), strict=True))
     warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)

@@ -14,7 +14,7 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
-    from hubscout.evidence.kept_rows import KeptRows
+    from hubscout.evidence.statistics import KeptRows
     from hubscout.tasks import Task
 
 GROUPS = 20

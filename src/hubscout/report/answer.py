@@ -10,7 +10,7 @@ from typing import Any
 
 from hubscout.report.markup import Markup, Section, copyable, definitions, join, tag
 from hubscout.report.saved_run import View
-from hubscout.runs.explained import NOTHING_EXPLAINED, failed_words
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_bytes, human_count, human_probability, human_seconds

@@ -8,8 +8,8 @@ from hubscout import __version__
 from hubscout.report.markup import Section, asset, tag
 from hubscout.report.page import document
 from hubscout.report.sections.evaluation_sections import sample_card
-from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.data_check import DataCheck, Finding
+from hubscout.runs.files import write_atomically
 
 TITLES = {
     "unreadable": "Unreadable files",

@@ -22,7 +22,7 @@ from hubscout.report.sections.ranking_section import ranking_section
 from hubscout.report.sections.targets import targets_section
 from hubscout.report.sections.tuning import tuning_answer, tuning_section
 from hubscout.report.tuning_runs import evaluated
-from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.files import write_atomically
 from hubscout.tasks.kinds import kind_of
 
 

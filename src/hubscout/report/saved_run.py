@@ -10,14 +10,12 @@ from pathlib import Path
 
 from hubscout.errors import RunError
 from hubscout.evaluation.correlation import Better
-from hubscout.runs.file_names import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
-from hubscout.runs.model_names import short_names
 from hubscout.runs.race_record import RaceRecord, read_race
 from hubscout.runs.ranking import COSTS, Ranking
-from hubscout.runs.ranking_storage import load_ranking
-from hubscout.runs.reference_file import read_reference
+from hubscout.runs.ranking_storage import load_ranking, read_reference
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds
+from hubscout.runs.run_folder import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
+from hubscout.runs.texts import human_count, human_probability, human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from hubscout.report.charts.lines import COLOURS, Curve
-from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
-from hubscout.runs.model_names import short_names
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.texts import short_names
 from hubscout.runs.tuning_record import TuningRun
 
 

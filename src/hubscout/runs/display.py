@@ -23,11 +23,14 @@ from hubscout.runs.events import (
     Raced,
     Started,
     Validated,
+    download_text,
+    finished_text,
+    losses_text,
+    metrics_text,
     silent,
+    speed_text,
 )
-from hubscout.runs.race_record import RaceRecord
-from hubscout.runs.race_table import race_line, race_table
-from hubscout.runs.texts import download_text, finished_text, losses_text, metrics_text, speed_text
+from hubscout.runs.race_record import RaceRecord, race_line, race_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

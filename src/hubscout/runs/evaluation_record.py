@@ -1,4 +1,4 @@
-"""What a tuned model makes of a split: by class, label, entity or number, and the samples to look at.
+"""How good a tuned model is: by class, label, entity or number, the samples to look at, and in a sentence or two.
 
 `evaluation.json` of a run folder. Its size depends on the number of classes, not on that of the samples.
 """
@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.data_check import Sample
-from hubscout.runs.file_names import EVALUATION
-from hubscout.runs.json_files import read_json
+from hubscout.runs.files import read_json, write_atomically
 from hubscout.runs.record_types import Migrations, check_types, in_version
+from hubscout.runs.run_folder import EVALUATION
+
+if TYPE_CHECKING:
+    from hubscout.runs.tuning_record import Interval, TuningRun
 
 FORM = "hubscout-evaluation"
 VERSION = 1
@@ -149,3 +151,63 @@ def read_evaluation(folder: Path) -> EvaluationRecord | None:
     """The record of a folder; None where there is none: runs of earlier versions, and runs without a test split."""
     path = folder / EVALUATION
     return EvaluationRecord.from_json(read_json(path), origin=str(path)) if path.is_file() else None
+
+
+@dataclass(frozen=True)
+class Rival:
+    """What a tuned model is compared with: `name` says what it is, `value` what it achieves in the same metric."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Achieved:
+    """The primary metric of a tuned model on a split, and what it is compared with."""
+
+    split: str
+    metric: str
+    interval: Interval
+    rivals: tuple[Rival, ...]
+    guess: float | None
+
+    @property
+    def value(self) -> float:
+        """The metric."""
+        return self.interval[0]
+
+
+def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | None:
+    """On test where it was measured, else on validation; None where neither was. `named` says how a model is called."""
+    split = next((name for name in ("test", "validation") if run.metrics.get(name)), None)
+    if split is None:
+        return None
+    metric, interval = next(iter(run.metrics[split].items()))
+    names = {
+        "model": "the linear probe of the frozen features",
+        "teacher": f"that of the best teacher, {named(run.probes['teacher'].model)}" if "teacher" in run.probes else "",
+    }
+    values = {of: run.probes[of].metric(split) for of in names if of in run.probes}
+    rivals = tuple(Rival(names[of], value) for of, value in values.items() if value is not None)
+    return Achieved(split, metric, interval, rivals, run.guess.get(split))
+
+
+def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
+    """How good the tuned model is, against the probes that were measured and against guessing.
+
+    Args:
+        run: the tuning, with its probes.
+        named: how a model is called, where not by its whole identifier.
+
+    Returns:
+        One or two sentences; empty where nothing was measured.
+
+    """
+    found = achieved(run, named)
+    if found is None:
+        return ""
+    value, low, high = found.interval
+    words = f"{found.split.capitalize()} {found.metric} {value:.4f} [{low:.4f}, {high:.4f}]"
+    for rival in found.rivals:
+        words += f", {value - rival.value:+.4f} against {rival.name} ({rival.value:.4f})"
+    return words + "." + (f" Guessing gives {found.guess:.4f}." if found.guess is not None else "")

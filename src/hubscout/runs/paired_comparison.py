@@ -1,4 +1,4 @@
-"""How sure is the order? Paired comparisons of models from the blocks of a jackknife.
+"""How sure is the order, and whether any model knows the labels. Paired comparisons from the blocks of a jackknife.
 
 Every model is scored on the same blocks of data, so what makes a block easy or hard for all models cancels in the
 difference of two. With `s_i` the score of model i and `p_ib` its jackknife pseudo-value of block b (B blocks):
@@ -14,12 +14,19 @@ flat prior; they say nothing of what fine-tuning may change.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
 
 from hubscout.errors import InputError
+
+if TYPE_CHECKING:
+    from hubscout.runs.ranking import Ranking
+
 
 DRAWS = 20_000
 TIED_ABOVE = 0.05
@@ -107,3 +114,32 @@ def _probability_of_best(scores: np.ndarray, root: np.ndarray, seed: int) -> np.
         wins += (first / first.sum(axis=1, keepdims=True)).sum(axis=0)
         remaining -= count
     return wins / DRAWS
+
+
+ODDS = 20.0
+"""To 1, that features explain a label: the least that counts."""
+NOTHING_EXPLAINED = (
+    "None of these models explains your labels: no label is predicted better than by its base rate. Check the labels "
+    "and which column they come from, or try models of another kind."
+)
+
+
+def any_explains(odds: Sequence[float | None], targets: int) -> bool | None:
+    """Whether any model explains a target, from the log Bayes factor of each over base rates; None without any.
+
+    The odds must be 20 to 1 times the number of targets and of models that were tried: of many that know nothing, the
+    luckiest is not taken for one that knows.
+
+    >>> any_explains([2.0, 40.0], targets=10), any_explains([2.0, 4.0], targets=10), any_explains([None], targets=10)
+    (True, False, None)
+    """
+    known = [value for value in odds if value is not None]
+    if not known:
+        return None
+    return max(known) > math.log(ODDS * len(known) * max(targets, 1))
+
+
+def failed_words(ranking: Ranking) -> str:
+    """How many of the models failed, in words."""
+    failed = len(ranking.failures)
+    return f"{failed} of {len(ranking.rows) + failed} models failed"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
-from hubscout.runs.json_files import append_line, read_lines
+from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.record_types import check_types
 
 SHRINKAGE = 2.0

@@ -1,19 +1,23 @@
-"""Races on disk: the lines of `race.jsonl`, written while a race goes on, and its outcome in `race.json`."""
+"""Races on disk (the lines of `race.jsonl` while one goes on, its outcome in `race.json`) and in a terminal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.runs.atomic_files import write_atomically
-from hubscout.runs.file_names import RACE, RACE_LINES
-from hubscout.runs.json_files import read_json, read_lines
+from hubscout.runs.files import read_json, read_lines, write_atomically
 from hubscout.runs.record_types import Migrations, check_types, in_version
+from hubscout.runs.run_folder import RACE, RACE_LINES
+from hubscout.runs.texts import short_names
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 FORM = "hubscout-race"
 VERSION = 1
@@ -191,7 +195,8 @@ def read_race(folder: Path) -> RaceRecord:
 
     """
     found = RaceRecord()
-    take_lines(found, read_lines(folder / RACE_LINES, tolerant=True))
+    for line in read_lines(folder / RACE_LINES, tolerant=True):
+        found.take(line)
     path = folder / RACE
     if found.complete and path.is_file():
         told = in_version(read_json(path), FORM, VERSION, MIGRATIONS, origin=str(path))
@@ -205,12 +210,86 @@ def read_race(folder: Path) -> RaceRecord:
     return found
 
 
-def take_lines(record: RaceRecord, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Count several lines in."""
-    for line in lines:
-        record.take(line)
-
-
 def plain(arm: Arm) -> dict[str, Any]:
     """An arm as JSON has it."""
     return asdict(arm)
+
+
+MOST_ARMS = 16
+"""Rows of the table on a terminal: those that stand best."""
+STYLES = {"racing": "", "waiting": "dim", "finishing": "bold green", "winner": "bold green", "failed": "red"}
+
+
+def race_table(record: RaceRecord, most: int = MOST_ARMS) -> Table:
+    """The arms that stand best, with what each rung showed of them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rungs = rung_titles(record)
+    title = race_status(record) + (f" Held-out {record.metric}." if record.metric else "")
+    table = Table(header_style="bold", title=title, title_justify="left", title_style="")
+    for head in ("model", "rate", *rungs, "state"):
+        table.add_column(head, justify="left" if head in ("model", "state") else "right", no_wrap=head != "model")
+    order = record.standing()
+    models = list(dict.fromkeys(arm.model for arm in order))
+    names = dict(zip(models, short_names(models), strict=True))
+    for arm in order[:most]:
+        seen, state = record.seen(arm), record.state(arm)
+        cells = [rung_cell(seen.get(rung)) for rung in range(len(rungs))]
+        style = STYLES.get(state, "dim")
+        table.add_row(Text(names[arm.model]), f"{arm.learning_rate:g}", *cells, state, style=style)
+    if len(order) > most:
+        table.add_row(f"… {len(order) - most} more", *[""] * (2 + len(rungs)), style="dim")
+    return table
+
+
+def rung_titles(record: RaceRecord) -> list[str]:
+    """What the rungs are called; judging finalists on several folds is one more."""
+    titles = [f"{steps} steps" for steps in record.rungs]
+    return [*titles, "all folds"] if any(look.rung >= len(titles) for look in record.looks) else titles
+
+
+def rung_cell(look: Look | None) -> str:
+    """What a rung showed of an arm, in a cell."""
+    if look is None:
+        return ""
+    return "failed" if look.metric is None else f"{look.metric:.4f}"
+
+
+def race_status(record: RaceRecord) -> str:
+    """Where a race stands, in a sentence."""
+    if not record.arms:
+        return "The evidence of the models is being found."
+    first = "" if record.final is None else f"{_short(record.final.model)} at {record.final.learning_rate:g}"
+    if record.complete:
+        return f"The race is over: {first}."
+    if record.deploy:
+        return f"{first} has won; {_short(record.deploy)} is being taught."
+    if first:
+        return f"{first} leads and is tuned to its end."
+    if not record.rungs:
+        return f"{len(record.arms)} arms"
+    rung = min(len(record.going_on), len(record.rungs) - 1)
+    racing = len(record.going_on[rung - 1]) if rung and rung - 1 in record.going_on else len(record.arms)
+    done = sum(look.rung == rung for look in record.looks)
+    return f"Rung {rung + 1} of {len(record.rungs)}, {record.rungs[rung]} steps: {done} of {racing} arms seen."
+
+
+def _short(model: str) -> str:
+    return short_names([model])[0]
+
+
+def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
+    """What is printed of a line of `race.jsonl` where there is no terminal; empty for nothing."""
+    event = line.get("event")
+    if event == "look":
+        look = record.looks[-1]
+        return f"{look.arm}: {look.failure or f'{look.metric:.4f}'} after {look.steps} steps"
+    if event == "rung":
+        stay = record.going_on[int(line["rung"])]
+        first = f", {stay[0]} first" if stay else ""
+        return f"after {line['steps']} steps {len(stay)} of {len(line['arms'])} arms go on{first}"
+    if event == "lesson":
+        arm = Arm(**line["arm"])
+        return f"{arm}, taught: {line['failure'] or format(line['metric'], '.4f')} after {line['steps']} steps"
+    return race_status(record) if event in ("race", "winner", "deploy") else ""

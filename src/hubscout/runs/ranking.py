@@ -12,9 +12,8 @@ import numpy as np
 from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
-from hubscout.runs.explained import any_explains
 from hubscout.runs.hooks import call
-from hubscout.runs.paired_comparison import Comparison, compare
+from hubscout.runs.paired_comparison import Comparison, any_explains, compare
 from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class Ranking:
     def explains_labels(self) -> bool | None:
         """Whether any model knows more of the labels than base rates do; None where no gains are known.
 
-        See `hubscout.runs.explained` for what counts.
+        See `hubscout.runs.paired_comparison` for what counts.
         """
         return any_explains([row.odds for row in self.rows], len(self.task.target_names))
 

@@ -1,4 +1,4 @@
-"""`resume` and `overwrite`, which mean the same for every run that is kept in a folder.
+"""The folder of a run: what its files are called, who may write it, and what `resume` and `overwrite` mean.
 
 Without either, the same call goes on with the run in its folder, or starts one where there is none; another run that is
 there is refused. `resume` insists that there is a run to go on with. `overwrite` starts anew in its place.
@@ -6,9 +6,44 @@ there is refused. `resume` insists that there is a run to go on with. `overwrite
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import platform
+from datetime import UTC, datetime
 from pathlib import Path
 
-from hubscout.errors import InputError
+from filelock import FileLock, Timeout
+
+from hubscout.errors import InputError, RunError
+
+RANKING = "ranking.json"
+"""Everything that a ranking knows."""
+PREVIOUS_RANKING = "ranking.previous.json"
+"""The ranking that was overwritten last."""
+SCORES = "scores.parquet"
+"""The table of a ranking, for other tools."""
+EVENTS = "events.jsonl"
+"""What happened in a ranking, one event per line."""
+TUNING = "tuning.json"
+"""What a tuning was and how well the model does."""
+CURVES = "metrics.jsonl"
+"""Losses and validation metrics of a tuning, one event per line."""
+EVALUATION = "evaluation.json"
+"""What a tuned model makes of its test samples: by class, and the samples that it predicts worst."""
+TRIALS = "trials.jsonl"
+"""Finished trials of a comparison of methods or of a search, one per line."""
+REFERENCE = "reference.csv"
+"""What fine-tuning really gave."""
+REFERENCES = (REFERENCE, "reference.json")
+RACE = "race.json"
+"""The outcome of a race."""
+RACE_LINES = "race.jsonl"
+"""What happened in a race, one event per line."""
+RACE_EVIDENCE, RACE_WINNER, RACE_DEPLOYED = "evidence", "winner", "deployed"
+"""Folders of a race: its ranking, the tuned winner, the model that the winners taught."""
+GROWING = (EVENTS, CURVES, TRIALS, RACE_LINES)
+"""The files that grow line by line while a run works."""
 
 
 def check_folder(out: Path | str | None, *traces: str, resume: bool, overwrite: bool) -> None:
@@ -30,3 +65,51 @@ def check_folder(out: Path | str | None, *traces: str, resume: bool, overwrite: 
         raise InputError("resume=True needs the folder of the run: give out=...")
     if resume and out is not None and not any(any(Path(out).glob(trace)) for trace in traces):
         raise InputError(f"resume=True: {out} holds no run to go on with. Give its folder, or leave resume=True out.")
+
+
+LOCK = ".lock"
+NOTE = ".holder.json"
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+class FolderLock:
+    """A lock of the operating system on a folder: it ends with its process, however that ends.
+
+    On a folder that several machines share it holds between them where the file system passes locks on, as NFS does.
+    A file system without locks is not guarded.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = FileLock(folder / LOCK, thread_local=False)
+
+    def take(self) -> None:
+        """Take the folder, which is made if need be; a `RunError` says who has it."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+            mine = {"pid": os.getpid(), "host": platform.node(), "since": datetime.now(UTC).isoformat("T", "seconds")}
+            (self._folder / NOTE).write_text(json.dumps(mine), encoding="utf-8")
+        except Timeout:
+            raise RunError(
+                f"{self._folder} is being written by {self._holder()}. Wait until it is done, stop it, or choose "
+                "another folder."
+            ) from None
+        except NotImplementedError:
+            return  # how filelock says that the file system has no locks
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise RunError(f"The run folder {self._folder} cannot be written: {error.strerror}.") from error
+
+    def release(self) -> None:
+        """Let the folder go, if it is held."""
+        if self._lock.is_locked:
+            (self._folder / NOTE).unlink(missing_ok=True)
+            self._lock.release()
+
+    def _holder(self) -> str:
+        try:
+            note = json.loads((self._folder / NOTE).read_text(encoding="utf-8"))
+            return f"process {int(note['pid'])} on {note['host']}, since {note['since']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"

@@ -1,10 +1,11 @@
-"""Numbers and events in words."""
+"""Numbers in words, and names of models short enough for a table or an axis; saved runs have whole identifiers."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from hubscout.runs.events import Finished, Progress, Validated
+from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from hubscout.runs.row import Row
@@ -72,64 +73,75 @@ def human_probability(probability: float | None) -> str:
     return f"{probability:.0%}"
 
 
-def losses_text(event: Progress) -> str:
-    """The loss and its parts.
+LONGEST_LABEL = 30
 
-    >>> losses_text(Progress("", 1, 2, 0.5, {"task": 1.25, "teachers": 0.5}, 0.01, 100.0))
-    'loss 1.750 (task 1.250, teachers 0.500)'
+
+def _forms(identifier: str) -> tuple[str, ...]:
+    """What an identifier may be called, the shortest first and the whole of it last."""
+    path, _, query = identifier.partition("?")
+    options = dict(parse_qsl(query))
+    if path.startswith("python:"):
+        # A function that builds a whole zoo is told the model as an option; its own name says nothing.
+        name = options.get("name") or options.get("model") or path.rpartition(":")[2]
+        return name or identifier, identifier
+    if path.startswith(("onnx:", "file:")):
+        path = path.partition(":")[2]
+    folder, _, name = path.rstrip("/").rpartition("/")
+    if not name:
+        return (identifier,)
+    with_options = f"{name}?{query}" if query else name
+    with_folder = f"{folder.rpartition('/')[2]}/{with_options}" if folder else with_options
+    return name, with_options, with_folder, identifier
+
+
+def short_names(identifiers: Sequence[str]) -> list[str]:
+    """What is left of identifiers without hub, folder and options, as far as that still tells them apart.
+
+    >>> short_names(["timm/resnet50.a1_in1k", "hf/facebook/dinov2-small", "python:zoo:build?name=vgg"])
+    ['resnet50.a1_in1k', 'dinov2-small', 'vgg']
+    >>> short_names(["timm/resnet18", "torchvision/resnet18"])
+    ['timm/resnet18', 'torchvision/resnet18']
+    >>> short_names(["hf/bert?pooling=cls", "hf/bert?pooling=mean", "hf/roberta"])
+    ['bert?pooling=cls', 'bert?pooling=mean', 'roberta']
     """
-    total = f"loss {sum(event.losses.values()):.3f}"
-    if len(event.losses) == 1:
-        return total
-    return f"{total} ({', '.join(f'{name} {value:.3f}' for name, value in event.losses.items())})"
+    forms = [_forms(identifier) for identifier in identifiers]
+    chosen = [0] * len(forms)
+
+    def names() -> list[str]:
+        return [form[place] for form, place in zip(forms, chosen, strict=True)]
+
+    while True:
+        counts = Counter(names())
+        longer = [
+            index for index, name in enumerate(names()) if counts[name] > 1 and chosen[index] + 1 < len(forms[index])
+        ]
+        if not longer:
+            return names()
+        for index in longer:
+            chosen[index] += 1
 
 
-def metrics_text(event: Validated) -> str:
-    """The validation metrics, and whether they are the best so far."""
-    text = ", ".join(f"{name} {value:.4f}" for name, value in event.metrics.items())
-    return f"validation {text}{' (best)' if event.best else ''}"
+def shorten(name: str, longest: int = LONGEST_LABEL) -> str:
+    """Cut out the middle of a long name: models of one family differ at their ends.
 
-
-def finished_text(event: Finished) -> str:
-    """How the work on a model ended; of a failure the first sentence, since the table has the whole reason.
-
-    >>> finished_text(Finished("a", 2.04)), finished_text(Finished("a", 0.0, "No such model. Known: b, c."))
-    ('done in 2.0 s', 'failed: No such model')
-    >>> finished_text(Finished("", 61.2, steps=300))
-    '300 steps in 61 s'
+    >>> shorten("mobilenetv2_coral_inat_insect", 20)
+    'mobilenetv…at_insect'
     """
-    if event.error:
-        return f"failed: {event.error.partition('. ')[0].rstrip('.')}"
-    return f"done in {event.seconds:.1f} s" if event.steps is None else f"{event.steps} steps in {event.seconds:.0f} s"
+    if len(name) <= longest:
+        return name
+    head = longest // 2
+    return f"{name[:head]}…{name[-(longest - head - 1) :]}"
 
 
-def download_text(bytes_done: int, bytes_total: int, seconds: float) -> str:
-    """How far a download is after some seconds, in words.
+def listing(names: Sequence[object], most: int | None = None) -> str:
+    """Names as one says them; of more than `most` the rest are counted.
 
-    >>> download_text(0, 346_000_000, 0.0)
-    'downloading 346 MB'
-    >>> download_text(1_200_000, 2_400_000, 3.0)
-    'downloaded 1.2 of 2.4 MB, 0.4 MB/s, 3 s left'
-    >>> download_text(900, 900, 1.0)
-    'downloaded 0.001 MB in 1 s'
+    >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"]), listing("abcde", most=3)
+    ('a', 'a and b', 'a, b and c', 'a, b, c and 2 more')
     """
-    total = _megabytes(bytes_total)
-    if bytes_done == 0:
-        return f"downloading {total} MB"
-    if bytes_done >= bytes_total:
-        return f"downloaded {total} MB in {seconds:.0f} s"
-    speed = bytes_done / max(seconds, 1e-9)
-    left = (bytes_total - bytes_done) / speed
-    return f"downloaded {_megabytes(bytes_done)} of {total} MB, {speed_text(speed)}, {left:.0f} s left"
-
-
-def speed_text(bytes_per_second: float) -> str:
-    """Megabytes per second, or kilobytes where those would be none."""
-    if bytes_per_second < 1e5:
-        return f"{bytes_per_second / 1e3:.0f} kB/s"
-    return f"{bytes_per_second / 1e6:.1f} MB/s"
-
-
-def _megabytes(count: int) -> str:
-    digits = 0 if count >= 1e7 else 1 if count >= 1e5 else 3
-    return f"{count / 1e6:.{digits}f}"
+    words = [str(name) for name in names]
+    if most is not None and len(words) > most + 1:
+        words = [*words[:most], f"{len(words) - most} more"]
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -11,11 +11,10 @@ from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.runs.atomic_files import write_atomically
 from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
-from hubscout.runs.file_names import CURVES, TRIALS, TUNING
-from hubscout.runs.json_files import append_line, read_json, read_lines, write_lines
+from hubscout.runs.files import append_line, read_json, read_lines, write_atomically, write_lines
 from hubscout.runs.record_types import Migrations, check_types, in_version, is_number
+from hubscout.runs.run_folder import CURVES, TRIALS, TUNING
 
 FORM = "hubscout-tuning"
 VERSION = 2

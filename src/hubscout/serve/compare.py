@@ -12,9 +12,9 @@ from hubscout.report.charts.label_placement import text_width
 from hubscout.report.markup import TAU, Markup, breakable, details, join, scrolling, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning import tuning_section
-from hubscout.runs.model_names import listing, short_names, shorten
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
+from hubscout.runs.texts import listing, short_names, shorten
 from hubscout.runs.tuning_record import TuningRun
 from hubscout.serve.pages import address, page
 from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts

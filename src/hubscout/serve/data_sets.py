@@ -9,7 +9,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from hubscout.errors import InputError, TaskError
-from hubscout.runs.file_names import GROWING, REFERENCES, SCORES
+from hubscout.runs.run_folder import GROWING, REFERENCES, SCORES
 from hubscout.serve.served_folder import Folder, NotHereError, is_run
 
 DEEPEST = 2

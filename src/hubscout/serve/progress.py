@@ -14,12 +14,10 @@ from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.markup import Markup, breakable, definitions, join, scrolling, tag
 from hubscout.report.sections.race_sections import race_panel
 from hubscout.report.tuning_runs import coloured, loss_curves, validation_curve
-from hubscout.runs.file_names import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
-from hubscout.runs.model_names import short_names
-from hubscout.runs.race_record import RaceRecord
-from hubscout.runs.race_table import race_status
+from hubscout.runs.race_record import RaceRecord, race_status
 from hubscout.runs.record_types import is_number
-from hubscout.runs.texts import human_seconds
+from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
+from hubscout.runs.texts import human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
 from hubscout.serve.served_folder import as_dict, as_list, as_number
 

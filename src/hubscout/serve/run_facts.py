@@ -11,9 +11,8 @@ from typing import Any
 
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import by_method
-from hubscout.runs.model_names import short_names
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.texts import human_seconds
+from hubscout.runs.texts import human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun
 
 NONE = "–"

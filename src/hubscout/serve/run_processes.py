@@ -20,7 +20,7 @@ from typing import Any
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.optional import require
-from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.files import write_atomically
 from hubscout.serve.served_folder import NOTE, read_real
 
 LOG = "serve.log"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import HubscoutError, InputError, RunError
-from hubscout.runs.file_names import GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, TUNING
-from hubscout.runs.folder_lock import NOTE as HOLDER
-from hubscout.runs.json_files import parse_json, parse_lines
+from hubscout.runs.files import parse_json, parse_lines
 from hubscout.runs.record_types import is_number
+from hubscout.runs.run_folder import GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, TUNING
+from hubscout.runs.run_folder import NOTE as HOLDER
 
 LONGEST_NAME = 400
 MOST_BYTES = 1 << 24

@@ -13,8 +13,8 @@ from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.optional import require
 from hubscout.report.answer import shell_command
 from hubscout.report.saved_run import Run
-from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking_storage import to_json
+from hubscout.runs.run_folder import RANKING
 from hubscout.serve.connections import guarded_protocol
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.pages import run_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubscout.report.markup import Markup, tag
-from hubscout.runs.model_names import short_names
+from hubscout.runs.texts import short_names
 from hubscout.serve.pages import alert, page
 from hubscout.serve.starting import METHODS, TEACHERS, Request, is_pattern
 

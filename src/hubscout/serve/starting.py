@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import InputError, RunError
-from hubscout.runs.file_names import RANKING
 from hubscout.runs.ranking_storage import load_ranking
+from hubscout.runs.run_folder import RANKING
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.run_processes import COMMANDS, Started, read_note, start
 from hubscout.serve.served_folder import Folder, NotHereError, links_in, split_name

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.runs.file_names import GROWING
-from hubscout.runs.json_files import parse_lines
+from hubscout.runs.files import parse_lines
+from hubscout.runs.run_folder import GROWING
 from hubscout.serve.progress import Progress
 from hubscout.serve.run_processes import read_log
 from hubscout.serve.served_folder import NotHereError, open_real, real_files

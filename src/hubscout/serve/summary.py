@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.runs.file_names import CURVES, EVENTS, RACE, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
-from hubscout.runs.folder_lock import NOTE as HOLDER
-from hubscout.runs.model_names import short_names
 from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
+from hubscout.runs.run_folder import CURVES, EVENTS, RACE, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
+from hubscout.runs.run_folder import NOTE as HOLDER
+from hubscout.runs.texts import short_names
 from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
 from hubscout.serve.run_processes import Started, read_note, was_running_at
 from hubscout.serve.served_folder import (

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from hubscout.errors import InputError
 from hubscout.optional import require
 from hubscout.report.markup import asset
-from hubscout.runs.atomic_files import write_atomically
+from hubscout.runs.files import write_atomically
 
 Rule = tuple[str, frozenset[str], dict[str, str]]
 POINTS = 0.75

@@ -10,7 +10,7 @@ import numpy as np
 from hubscout.report.charts.chart import Frame, drawing
 from hubscout.report.charts.label_placement import text_width
 from hubscout.report.markup import Markup, tag
-from hubscout.runs.model_names import shorten
+from hubscout.runs.texts import shorten
 
 WIDTH, HEIGHT, LONGEST = 50.0, 22.0, 30
 LOW, HIGH, MINUS = (243, 246, 249), (15, 74, 143), (180, 73, 11)

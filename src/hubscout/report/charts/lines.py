@@ -9,7 +9,7 @@ from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, leg
 from hubscout.report.charts.label_placement import spread, text_width
 from hubscout.report.charts.scale import Scale, linear, logarithmic, significant
 from hubscout.report.markup import Markup, tag
-from hubscout.runs.model_names import shorten
+from hubscout.runs.texts import shorten
 
 COLOURS = 7
 """How many colours the style sheet has for curves (`series-0` ...); further curves are grey."""

@@ -9,7 +9,7 @@ from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, leg
 from hubscout.report.charts.label_placement import Box, Wish, place, text_width
 from hubscout.report.charts.scale import Scale, linear, logarithmic, reach, significant
 from hubscout.report.markup import Markup, tag
-from hubscout.runs.model_names import shorten
+from hubscout.runs.texts import shorten
 
 RADIUS = 5.0
 STEP = 22.0

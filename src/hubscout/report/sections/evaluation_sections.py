@@ -12,7 +12,7 @@ from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import evaluated, whose
 from hubscout.runs.data_check import Sample
 from hubscout.runs.evaluation_record import EvaluationRecord, TargetOutcome
-from hubscout.runs.model_names import shorten
+from hubscout.runs.texts import shorten
 from hubscout.tasks.kinds import kind_of
 
 ALL_SHOWN = 20

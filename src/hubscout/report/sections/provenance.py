@@ -11,7 +11,7 @@ from hubscout.report.answer import command_words, shell_command
 from hubscout.report.markup import Markup, Section, copyable, definitions, details, join, scrolling, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import evaluated
-from hubscout.runs.profile_table import cells, notes
+from hubscout.runs.profiler import profile_cells, profile_notes
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds
 from hubscout.runs.tuning_record import TuningRun
@@ -47,9 +47,9 @@ def _ranking_parts(ranking: Ranking) -> list[Markup]:
         ]
         stages = table(("Samples", "Models", "Dropped afterwards", "Time"), rows, text_columns=())
         parts += [tag("h3", "Stages"), scrolling(stages, "Stages of the ranking")]
-    heads, spent = cells(ranking)
+    heads, spent = profile_cells(ranking)
     if spent:
-        said = (tag("p", text) for text in notes(ranking))
+        said = (tag("p", text) for text in profile_notes(ranking))
         seconds = scrolling(table(heads, spent), "Seconds of each step of each model")
         parts += [tag("h3", "Where the time went"), seconds, *said]
     commits = [(row.identifier, str(row.card["commit"])) for row in ranking.rows if row.card.get("commit")]

@@ -17,11 +17,9 @@ from hubscout.report.markup import (
     tag,
 )
 from hubscout.report.saved_run import Run
-from hubscout.runs.file_names import RACE_DEPLOYED, RACE_WINNER
-from hubscout.runs.model_names import short_names
-from hubscout.runs.race_record import Arm, RaceRecord
-from hubscout.runs.race_table import race_status, rung_cell, rung_titles
-from hubscout.runs.texts import human_probability, human_seconds
+from hubscout.runs.race_record import Arm, RaceRecord, race_status, rung_cell, rung_titles
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
+from hubscout.runs.texts import human_probability, human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun
 
 FEW_ARMS = 12

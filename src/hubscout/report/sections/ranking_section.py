@@ -9,10 +9,9 @@ from hubscout.report.charts.scale import Scale, linear, reach, significant
 from hubscout.report.markup import Markup, Section, breakable, details, join, scrolling, table, tag
 from hubscout.report.saved_run import GROUPS, Run, View
 from hubscout.report.sections.cost_section import ERRORS_SHOWN, error_bar
-from hubscout.runs.explained import failed_words
-from hubscout.runs.model_names import listing
+from hubscout.runs.paired_comparison import failed_words
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text
+from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text, listing
 from hubscout.tasks.kinds import kind_of
 
 BAR_WIDTH = 132.0

@@ -10,7 +10,7 @@ from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.heat import heat
 from hubscout.report.markup import Markup, Section, join, json_script, scrolling, tag
 from hubscout.report.saved_run import View
-from hubscout.runs.model_names import shorten
+from hubscout.runs.texts import shorten
 from hubscout.tasks.kinds import kind_of
 
 MODELS_SHOWN = 16

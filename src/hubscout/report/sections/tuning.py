@@ -12,9 +12,8 @@ from hubscout.report.charts.lines import Curve, curve_heights, lines
 from hubscout.report.markup import Markup, Section, copyable, definitions, join, scrolling, switch, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import by_method, coloured, loss_curves, validation_curve
-from hubscout.runs.model_names import listing, short_names
-from hubscout.runs.texts import human_seconds
-from hubscout.runs.tuning_conclusion import achieved, conclusion
+from hubscout.runs.evaluation_record import achieved, conclusion
+from hubscout.runs.texts import human_seconds, listing, short_names
 from hubscout.runs.tuning_record import TuningRun
 
 
