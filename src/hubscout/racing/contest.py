@@ -137,13 +137,13 @@ class Contest:
         if len(chosen) < 2:
             return leaders
         rung = self.rungs[last]
-        told = {look.arm: [look] for look in here if look.arm in chosen}
+        told = {look.arm: {0: look} for look in here if look.arm in chosen}
         for fold in range(1, self.folds):
             task = other_fold(self.task, fold, self.asked.seed)
             for look in self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
                 if not look.failure:
-                    told[look.arm].append(look)
-        together = [pooled(looks, len(self.rungs)) for looks in told.values()]
+                    told[look.arm][fold] = look
+        together = pooled(told, len(self.rungs))
         known = {look.arm for look in self.journal.looks if look.rung == len(self.rungs)}
         for look in (one for one in together if one.arm not in known):
             self.journal.look(look)
