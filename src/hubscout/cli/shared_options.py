@@ -186,7 +186,8 @@ def open_data(
         split=split,
         image_root=None if image_root is None else str(image_root),
     )
-    say(task.describe(), quiet=quiet)
+    # What notes say of arguments is said of options here.
+    say(re.sub(r"\b(kind|label|text|image|split)='([^']*)'", r"--\1 \2", task.describe()), quiet=quiet)
     return task
 
 
