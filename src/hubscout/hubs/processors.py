@@ -18,6 +18,9 @@ from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 
 LENGTHS = "lengths"
 """The key of the number of samples of each recording before padding."""
+_ANY_CLASS = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model")
+"""Files that hold the vocabulary of a tokenizer of any class."""
+_USUAL = (*_ANY_CLASS, "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
 
 
 def open_preprocessing(
@@ -195,13 +198,11 @@ def resample(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     return resample_poly(wave, wanted // common, rate // common).astype(np.float32)
 
 
-_ANY_CLASS = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model")
-"""Files that hold the vocabulary of a tokenizer of any class."""
-_USUAL = (*_ANY_CLASS, "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
-
-
 def check_vocabulary(tokenizer: Any, network: Any, folders: Sequence[Path], identifier: str) -> None:
     """Refuse a tokenizer that was made up, or that belongs to another model.
+
+    transformers makes up a vocabulary of a few tokens where it finds no files of one. Every text then becomes the same
+    few tokens, and the model's features say next to nothing.
 
     Args:
         tokenizer: what transformers opened.
