@@ -18,7 +18,7 @@ from hubscout.racing.race_journal import BEST
 from hubscout.runs.race_record import Arm, Look
 
 if TYPE_CHECKING:
-    from hubscout.ranking.task_reference import TaskReference
+    from hubscout.ranking.jobs import TaskReference
     from hubscout.tasks import Task
     from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun

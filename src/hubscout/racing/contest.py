@@ -28,7 +28,7 @@ from hubscout.racing.rungs import (
     work_after,
 )
 from hubscout.ranking import Ranking
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Observer
 from hubscout.runs.race_record import plain
 from hubscout.runs.run_folder import RACE_WINNER

@@ -15,7 +15,7 @@ from hubscout.racing.elimination import better_rate
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.race_journal import BEST, put_in_place
 from hubscout.racing.rungs import RATE_FACTORS, Rung
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR

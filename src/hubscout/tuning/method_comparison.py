@@ -15,7 +15,7 @@ import numpy as np
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning

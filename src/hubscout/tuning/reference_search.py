@@ -163,7 +163,7 @@ def _search_grid(
     options: Mapping[str, Any],
 ) -> None:
     from hubscout.engines import Job, open_engine
-    from hubscout.ranking.task_reference import TaskReference
+    from hubscout.ranking.jobs import TaskReference
     from hubscout.tuning.trials import options_elsewhere, trial_job
 
     runner = open_engine(engine, **engine_options)
@@ -239,7 +239,7 @@ def _search_tpe(
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
     from hubscout.engines import LocalEngine
-    from hubscout.ranking.task_reference import TaskReference
+    from hubscout.ranking.jobs import TaskReference
     from hubscout.runs.events import Validated
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
