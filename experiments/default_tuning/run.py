@@ -27,8 +27,9 @@ from pool import run_jobs  # noqa: E402
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
+    "moving norm statistics": {"frozen_norm_statistics": False},
     "frozen norm statistics": {"frozen_norm_statistics": True},
-    "head from the posterior": {"head_init": "posterior"},
+    "head from the posterior": {"frozen_norm_statistics": False, "head_init": "posterior"},
     "both": {"frozen_norm_statistics": True, "head_init": "posterior"},
 }
 TEXT_SETS = ("sst2", "trec", "agnews", "cr")
@@ -85,7 +86,6 @@ def run_one(cell: Cell) -> dict[str, Any]:
 
     from hubscout.errors import DivergedError
     from hubscout.tuning import tune
-    from hubscout.tuning.baselines import read_probes
 
     warnings.simplefilter("ignore")
     task, start = open_task(cell.set_name, cell.rows), time.process_time()
@@ -104,8 +104,7 @@ def run_one(cell: Cell) -> dict[str, Any]:
         )
     except DivergedError as error:
         return {**result, "diverged": str(error)}
-    probe, _ = read_probes(tuned.curves)
-    assert probe is not None
+    probe = tuned.tuning_run().probes["model"]
     reached = [next(iter(line["metrics"].values())) for line in tuned.curves if line["event"] == "validation"]
     return {
         **result,

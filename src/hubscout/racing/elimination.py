@@ -18,6 +18,9 @@ from hubscout.runs.race_record import Arm, Look
 DRAWS = 2000
 OUT_BELOW = 0.01
 """An arm with a smaller chance to be the best is given up, unless time for it was granted."""
+MOST_FINALISTS = 3
+TIED_ABOVE = 0.05
+"""An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
 FEWEST_ARMS = 5
 """To learn from fewer how far evidence can be trusted would be guessing."""
 LEAST_VARIANCE = 0.001
@@ -133,11 +136,6 @@ def _paired(looks: Sequence[Look]) -> np.ndarray:
     return table - table.mean(axis=0)
 
 
-MOST_FINALISTS = 3
-TIED_ABOVE = 0.05
-"""An arm with a smaller chance to be the best is not worth further folds."""
-
-
 def finalists(looks: Sequence[Look], evidence: Mapping[str, float], share: float, seed: int) -> list[Arm]:
     """The arms of a rung that may still be the best, those of the highest chance first."""
     if not looks:
@@ -146,15 +144,24 @@ def finalists(looks: Sequence[Look], evidence: Mapping[str, float], share: float
     return [look.arm for chance, look in found if chance >= TIED_ABOVE and not look.failure][:MOST_FINALISTS]
 
 
-def pooled(looks: Sequence[Look], rung: int) -> Look:
-    """What all folds showed of an arm together: the mean of the metric, and the samples of all held-out parts."""
-    first = looks[0]
-    return Look(
-        arm=first.arm,
-        rung=rung,
-        steps=first.steps,
-        metric=fmean(look.metric for look in looks if look.metric is not None),
-        log_likelihoods=tuple(value for look in looks for value in look.log_likelihoods),
-        seconds=sum(look.seconds for look in looks[1:]),
-        seconds_per_step=0.0,
-    )
+def pooled(told: Mapping[Arm, Mapping[int, Look]], rung: int) -> list[Look]:
+    """What the folds showed of each arm together: the mean of the metric, and the samples of all held-out parts.
+
+    Folds that an arm was not judged on count for none: some are harder than others.
+    """
+    folds = sorted(set.intersection(*(set(looks) for looks in told.values())))
+    together = []
+    for arm, by_fold in told.items():
+        looks = [by_fold[fold] for fold in folds]
+        together.append(
+            Look(
+                arm=arm,
+                rung=rung,
+                steps=looks[0].steps,
+                metric=fmean(look.metric for look in looks if look.metric is not None),
+                log_likelihoods=tuple(value for look in looks for value in look.log_likelihoods),
+                seconds=sum(look.seconds for look in looks[1:]),
+                seconds_per_step=0.0,
+            )
+        )
+    return together
