@@ -90,8 +90,8 @@ def measure_images(samples: int, repeats: int, model: str, images: str | None) -
 
     from hubscout.evidence import maximize_evidence
     from hubscout.features import extract
-    from hubscout.features.accumulate import BlockAccumulator
-    from hubscout.features.sharding import assign_blocks
+    from hubscout.features.extraction_plan import assign_blocks
+    from hubscout.features.result import BlockAccumulator
     from hubscout.hubs import load
     from hubscout.ranking import rank
     from hubscout.tasks import Task, open_task

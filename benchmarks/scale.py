@@ -51,7 +51,7 @@ def measure(n: int, dim: int, classes: int, device: str) -> Cell:
     import torch
 
     from hubscout.evidence import Statistics, maximize_evidence
-    from hubscout.features.accumulate import BlockAccumulator
+    from hubscout.features.result import BlockAccumulator
 
     cuda = device.startswith("cuda")
     kind = "classification"
@@ -159,7 +159,7 @@ def forward_seconds(rows: int, device: str) -> float:
     """Seconds of ResNet-50's forward passes over `rows` images, from a few batches measured here."""
     import torch
 
-    from hubscout.hubs.torchvision_compat import prepare_torchvision
+    from hubscout.hubs.image_preprocessing import prepare_torchvision
 
     prepare_torchvision()
     import timm

@@ -48,7 +48,7 @@ def word_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A BERT with random weights that knows a few names and verbs, each a token."""
     import torch
 
-    from hubscout.hubs.torchvision_compat import prepare_torchvision
+    from hubscout.hubs.image_preprocessing import prepare_torchvision
 
     prepare_torchvision()
     from tokenizers import Tokenizer, models, pre_tokenizers

@@ -12,7 +12,7 @@ import torch
 from hubscout.errors import InputError, ModelError, TaskError
 from hubscout.evidence.statistics import Statistics
 from hubscout.features import extract
-from hubscout.features.sharding import assign_blocks
+from hubscout.features.extraction_plan import assign_blocks
 from hubscout.hubs import Batch, Output
 from hubscout.runs.events import Advanced, Event, Finished, Message, Started
 from hubscout.tasks import Split, Task

@@ -24,7 +24,7 @@ from filelock import FileLock
 from hubscout.errors import CorruptCacheError, InputError, TaskError
 from hubscout.features import FeatureCache, extract
 from hubscout.features.feature_keys import key
-from hubscout.features.records import ABOUT, About, ShardRecord
+from hubscout.features.storage import ABOUT, About, ShardRecord
 from hubscout.tasks import Split, Task
 
 CONFTEST = Path(__file__).with_name("conftest.py")

@@ -9,9 +9,15 @@ import torch
 from hubscout.errors import InputError
 from hubscout.evidence import maximize_evidence
 from hubscout.features import extract
-from hubscout.features.batching import BatchSize, is_out_of_memory
 from hubscout.features.forward import Runner
-from hubscout.features.precision import Precision, pick_device, pick_precision, relative_error
+from hubscout.features.precision import (
+    BatchSize,
+    Precision,
+    is_out_of_memory,
+    pick_device,
+    pick_precision,
+    relative_error,
+)
 from hubscout.hubs import Batch, Output
 from hubscout.tasks import Task
 

@@ -12,9 +12,8 @@ import torch
 from hubscout.errors import TaskError
 from hubscout.evidence import maximize_evidence
 from hubscout.features import FeatureCache, PreparedPool, extract
-from hubscout.features.batching import BatchSize
 from hubscout.features.forward import Runner
-from hubscout.features.precision import Precision
+from hubscout.features.precision import BatchSize, Precision
 from hubscout.tasks import Split, Task, open_task
 
 

@@ -16,7 +16,7 @@ import pytest
 from hubscout.errors import CacheError, InputError
 from hubscout.features import extract
 from hubscout.features.feature_cache import FeatureCache
-from hubscout.features.probe import Probe
+from hubscout.features.feature_keys import Probe
 from hubscout.features.shards import ShardData
 from hubscout.hubs import Backbone, load
 from hubscout.runs.events import Event, Message

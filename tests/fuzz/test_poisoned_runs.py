@@ -31,8 +31,7 @@ from fastapi.testclient import TestClient
 
 from hubscout.serve.application import create_app
 from hubscout.serve.security import Guard
-from hubscout.serve.server import open_site
-from hubscout.serve.site import Site
+from hubscout.serve.server import Site, open_site
 from hubscout.serve.streams import lines_stream, panel_stream
 
 MANY = int(os.environ.get("HUBSCOUT_POISONS", "30"))

@@ -16,7 +16,7 @@ from typing import Any
 
 PRELUDE = """
 from hubscout.errors import HubscoutError
-from hubscout.features.model_opening import open_backbone
+from hubscout.features.extraction import open_backbone
 from hubscout.runs.events import Downloading
 from hubscout.hubs import repository
 

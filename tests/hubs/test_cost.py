@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from hubscout import Task, rank
 from hubscout.errors import ModelError
 from hubscout.hubs import Identifier, load, prepare_torchvision
+from hubscout.hubs.cost import fingerprint
 from hubscout.hubs.python_callable import wrap
 
 prepare_torchvision()
@@ -171,3 +172,16 @@ def test_architectures_whose_tokens_are_views_of_weights(name):
         torch.testing.assert_close(output.logits if output.logits is not None else output.features, model(pixels))
     assert backbone.card.feature_dim == output.features.shape[1]
     assert backbone.card.flops > 0
+
+
+def test_the_fingerprint_is_that_of_the_content():
+    first = Attention().state_dict()
+    second = {name: value.clone() for name, value in first.items()}
+    assert fingerprint(first) == fingerprint(second)
+    assert fingerprint(first, "mean") != fingerprint(first, "cls")
+    second["patches.bias"][3] += 1e-3
+    assert fingerprint(first) != fingerprint(second)
+    state = {"a": torch.zeros(2, 3)}
+    assert len({fingerprint(s) for s in (state, {"b": state["a"]}, {"a": torch.zeros(3, 2)})}) == 3
+    assert fingerprint({"a": torch.zeros(2).bfloat16()}) != fingerprint({"a": torch.zeros(2).half()})
+    assert len(fingerprint({"empty": torch.zeros(0), "scalar": torch.tensor(1)})) == 32

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from hubscout.hubs import load
-from hubscout.hubs.pooling import default_pooling, pool, state_pooling
-from hubscout.hubs.taps import pool_map
+from hubscout.hubs.pooling import default_pooling, pool, pool_map, state_pooling
 
 TEXTS = ["The cat sits on the mat.", "Shares fell sharply on Monday after a long week of trading."]
 

@@ -197,7 +197,7 @@ def test_sums_alone_the_cache_and_growing_subsets_say_the_same(models: list[str]
 def test_of_many_rows_some_are_left_out(models: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     task = make_task("classification", n=1200)
     whole = rank(task, models[0], cache=False).best
-    monkeypatch.setattr("hubscout.features.sharding.KEPT_ROWS", 300)
+    monkeypatch.setattr("hubscout.features.extraction_plan.KEPT_ROWS", 300)
     part = rank(task, models[0], cache=False).best
     assert part.score == whole.score
     assert part.expected[0].high - part.expected[0].low > 1.4 * (whole.expected[0].high - whole.expected[0].low)

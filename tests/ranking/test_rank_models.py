@@ -26,7 +26,7 @@ from hubscout.evidence import logme
 from hubscout.features import extract
 from hubscout.features.feature_cache import FeatureCache
 from hubscout.hubs import Backbone, load
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.candidates import find_candidates

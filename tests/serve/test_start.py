@@ -2,7 +2,7 @@
 
 import re
 
-from hubscout.serve.pages.start import start_page
+from hubscout.serve.start import start_page
 from hubscout.serve.starting import Request
 
 
@@ -25,3 +25,13 @@ def test_the_form_has_the_three_commands_and_the_rankings() -> None:
     ]
     assert '<option value="mine" selected>mine</option>' in page
     assert 'name="epochs" value="4"' in page
+
+
+def test_the_form_has_the_model_to_deploy_the_method_and_the_learning_rate() -> None:
+    asked = Request.read({"name": "new", "data": "d", "deploy": "timm/small", "method": "kd", "learning_rate": "1e-3"})
+    page = start_page(["d"], [], asked, data_folder="data", csrf="")
+    only = {words: command for command, words in re.findall(r'data-only="([\w ]+)"><span>([^<]+)', page)}
+    assert (only["Model to deploy"], only["Method"], only["Learning rate"]) == ("race", "tune", "tune")
+    assert 'name="deploy" value="timm/small"' in page
+    assert '<option value="kd" selected>' in page
+    assert 'name="learning_rate" value="1e-3"' in page

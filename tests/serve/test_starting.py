@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hubscout.cli.values import split_models
+from hubscout.cli.shared_options import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.served_folder import Folder
-from hubscout.serve.starting import Request, Starter, check_model
+from hubscout.serve.starting import METHODS, Request, Starter, check_model
 
 
 @pytest.fixture
@@ -177,6 +177,23 @@ def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
     assert starter.command(request_for(command="tune", budget="2h"))[-1] == "--budget=2h"
 
 
+def test_a_race_has_a_model_to_deploy_and_a_tuning_its_method_and_learning_rate(starter: Starter) -> None:
+    race = starter.command(request_for(command="race", deploy="timm/small", method="kd", learning_rate="1"))
+    assert race[-2:] == ["--models=timm/resnet18", "--deploy=timm/small"]
+    tune = starter.command(request_for(command="tune", method="fine-tune", learning_rate="3e-4", deploy="timm/small"))
+    assert tune[-3:] == ["--model=timm/resnet18", "--method=fine-tune", "--learning-rate=3e-4"]
+    from_json = starter.command(request_for(command="tune", learning_rate=0.001))
+    assert from_json[-1] == "--learning-rate=0.001"
+    offered = "python:zoo.py:a?x=1,2"
+    assert starter.command(request_for(command="race", deploy=offered))[-1] == f"--deploy={offered}"
+
+
+def test_the_methods_of_the_form_are_those_of_tuning() -> None:
+    from hubscout.tuning.methods import METHODS as KNOWN
+
+    assert set(METHODS) == {*KNOWN, "all"}
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -193,6 +210,13 @@ def test_a_race_and_a_tuning_are_commands_too(starter: Starter) -> None:
         ({"command": "tune", "teachers": "../first"}, "Teachers"),
         ({"command": "tune", "teachers": "none"}, "Teachers"),
         ({"command": "tune", "teachers": "/etc"}, "Teachers"),
+        ({"command": "tune", "method": "kd --out=x"}, "Method"),
+        ({"command": "tune", "method": "magic"}, "Method"),
+        ({"command": "tune", "method": "b-tuning"}, "Method: b-tuning needs teachers"),
+        ({"command": "tune", "learning_rate": "fast"}, "Learning rate"),
+        ({"command": "tune", "learning_rate": "0"}, "Learning rate"),
+        ({"command": "race", "deploy": "file:x"}, "Model to deploy: 'file:x' is not allowed"),
+        ({"command": "race", "deploy": "timm/a*"}, "Model to deploy: give one model"),
     ],
 )
 def test_a_race_or_a_tuning_that_is_not_allowed_is_refused(starter: Starter, fields: dict, words: str) -> None:

@@ -101,7 +101,7 @@ def check_devices() -> list[Check]:
 
 def check_acceleration() -> Check:
     """Whether networks can run faster on the CPU than in torch."""
-    from hubscout.features.backend import is_installed
+    from hubscout.features.options import is_installed
 
     if is_installed():
         return Check("acceleration", "ok", "networks run in ONNX Runtime on the CPU where that pays")

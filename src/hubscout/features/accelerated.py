@@ -23,8 +23,8 @@ from hubscout.evidence import logme
 from hubscout.features.feature_cache import GRAPH
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
-from hubscout.features.records import ABOUT, About
 from hubscout.features.static_padding import write_padding_down
+from hubscout.features.storage import ABOUT, About
 from hubscout.hubs import Batch, Output
 from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORD_ENDS, WORDS
 from hubscout.tasks.kinds import kind_of

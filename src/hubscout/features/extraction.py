@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hubscout.errors import AccelerationError, CacheError
-from hubscout.features.backend import TORCH, pick_backend
-from hubscout.features.batching import BatchSize
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.extractor import Extractor
-from hubscout.features.model_opening import open_backbone
-from hubscout.features.options import ExtractionOptions
-from hubscout.features.precision import pick_device, pick_precision
+from hubscout.features.feature_keys import describe
+from hubscout.features.options import TORCH, ExtractionOptions, pick_backend
+from hubscout.features.precision import BatchSize, pick_device, pick_precision
 from hubscout.features.result import Extraction
-from hubscout.runs.events import Finished, Log, Observer, silent
+from hubscout.hubs.downloading import Downloaded, listening
+from hubscout.runs.events import Downloading, Finished, Log, Message, Observer, silent
 
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedPool
@@ -64,10 +63,22 @@ def extract(
         options: how the model is run; or as keywords:
         changes: fields of `ExtractionOptions`, such as `layers`, `device` and `skip_bad`.
 
+    Returns:
+        Features, source logits and statistics of the rows that went through, and how they were made.
+
     Raises:
         TaskError: a sample cannot be read (its name is in the message).
         ModelError: the model cannot be loaded or run, or gives features that are not finite.
         UnknownNameError: no option of that name.
+
+    Example:
+        >>> import torch
+        >>> from hubscout import Task
+        >>> from hubscout.hubs.model_objects import register
+        >>> network = torch.nn.Linear(6, 3)
+        >>> task = Task.from_arrays(np.eye(8, 6, dtype="float32"), ["a", "b"] * 4)
+        >>> extract(register(network), task).features().shape == (len(task.train), 3)
+        True
 
     """
     started = time.perf_counter()
@@ -112,7 +123,7 @@ def _open_entry(extractor: Extractor, stack: ExitStack, *, exclusive: bool) -> O
     if extractor.cache is None:
         return None
     try:
-        about = job.fingerprint(extractor.precision.label, extractor.backend)
+        about = describe(job, extractor.precision.label, extractor.backend)
         opened = extractor.cache.open(about, job.layers, log.tell, shard_rows=job.shard_rows, exclusive=exclusive)
         entry = stack.enter_context(opened)
         if (probe := extractor.probe()) is not None:
@@ -121,3 +132,25 @@ def _open_entry(extractor: Extractor, stack: ExitStack, *, exclusive: bool) -> O
         log.tell(f"going on without the cache: {error}")
         return None
     return entry
+
+
+def open_backbone(identifier: str, observer: Observer | None = None) -> Backbone:
+    """What `hubscout.hubs.load` opens; `observer` hears of bytes that are fetched, and of trouble on the way."""
+    from hubscout.hubs import load
+
+    with downloads_told(identifier, observer):
+        return load(identifier)
+
+
+def downloads_told(model: str, observer: Observer | None) -> AbstractContextManager[None]:
+    """In a `with` block, `observer` hears of downloads as events of `model`."""
+
+    def hear(news: Downloaded | str) -> None:
+        if observer is None:
+            return
+        if isinstance(news, str):
+            observer(Message(model, news))
+        else:
+            observer(Downloading(model, news.bytes_done, news.bytes_total))
+
+    return listening(None if observer is None else hear)

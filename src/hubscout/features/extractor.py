@@ -13,21 +13,24 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, NothingReadableError, TaskError
 from hubscout.features.accelerated import open_graph
-from hubscout.features.accumulate import BlockAccumulator
-from hubscout.features.allocator import memory_kept
-from hubscout.features.backend import TORCH
-from hubscout.features.batching import BatchSize
-from hubscout.features.collector import BatchResult, Collector
 from hubscout.features.device_batches import HeldBatches, free_on
 from hubscout.features.extraction_plan import ExtractionPlan
-from hubscout.features.fallback import WithFallback
+from hubscout.features.feature_keys import Probe, places_to_try
 from hubscout.features.forward import Runner
+from hubscout.features.options import TORCH
 from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedBatch, collate, plan
-from hubscout.features.precision import Precision, pick_precision
+from hubscout.features.precision import BatchSize, Precision, memory_kept, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
-from hubscout.features.probe import Probe, places_to_try
-from hubscout.features.result import Extraction, LayerStatistics
-from hubscout.features.shards import FINAL, MemoryStore, NothingKept, ShardData, Store
+from hubscout.features.result import BlockAccumulator, Extraction, LayerStatistics
+from hubscout.features.shards import (
+    FINAL,
+    BatchResult,
+    Collector,
+    MemoryStore,
+    ShardData,
+    Store,
+    WithFallback,
+)
 from hubscout.runs.events import Advanced, Log, Started
 from hubscout.runs.profiler import step
 
@@ -70,7 +73,7 @@ class Extractor:
         self.keep_features = keep_features
         self.prepared = prepared
         self.workers = workers
-        self.spare: Store = MemoryStore() if keep_features else NothingKept()
+        self.spare: Store = MemoryStore(keep=keep_features)
         self.accumulators: dict[str, BlockAccumulator] = {}
         self.rows: dict[int, np.ndarray] = {}
         self.skipped: list[int] = []

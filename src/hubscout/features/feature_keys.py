@@ -1,26 +1,34 @@
-"""What features depend on, put into words.
+"""Whether cached features are those of a model: what they depend on, put into words, and a probe.
 
-Equal descriptions mean equal features as far as weights, layers and source code can tell; the last word has a probe,
-see `hubscout.features.probe`.
+Equal descriptions mean equal features as far as weights, layers and source code can tell; what a model computes also
+hangs on code and settings that none of these shows. So the last word has a probe: two samples go through the model
+again, which costs one small forward pass in float32, and must give what they gave before. Numbers are compared, not
+hashed: devices, threads and versions of a library round differently.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
+import zipfile
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hubscout.errors import CacheError
-from hubscout.hubs.identifiers import Identifier
+from hubscout.features.precision import SAFE_RELATIVE_ERROR
+from hubscout.hubs.hub_registry import Identifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.hubs import Backbone
+
 
 _FORMAT = "4"
 _CHUNK = 1 << 16
@@ -132,3 +140,59 @@ def key(description: Mapping[str, str], layer: str | None = None) -> str:
     named.pop("model", None)
     named.pop("task_name", None)
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
+
+
+_TRIES = 8
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What the samples `rows` gave: `arrays` by the names of a shard's."""
+
+    rows: np.ndarray
+    arrays: Mapping[str, np.ndarray]
+
+    def agrees_with(self, kept: Probe) -> bool:
+        """Whether a model that gave this is the one that gave `kept`. Other samples tell nothing, so they agree."""
+        if not np.array_equal(self.rows, kept.rows):
+            return True
+        if self.arrays.keys() != kept.arrays.keys():
+            return False
+        return all(_close(array, kept.arrays[name]) for name, array in self.arrays.items())
+
+    def encode(self) -> bytes:
+        """As the content of a file."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **{_ROWS: self.rows, **self.arrays})  # type: ignore[arg-type]
+        return buffer.getvalue()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Probe | None:
+        """Out of a file; None where it is none."""
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
+            return cls(arrays.pop(_ROWS), arrays)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+
+
+def places_to_try(count: int) -> list[range]:
+    """Where the samples of a probe are taken from, the first in each that can be read: the start, and the middle.
+
+    >>> places_to_try(1000)
+    [range(0, 8), range(500, 508)]
+    """
+    return [range(start, min(start + _TRIES, count)) for start in sorted({0, count // 2})]
+
+
+def _close(one: np.ndarray, other: np.ndarray) -> bool:
+    """Alike up to the difference at which scores stay the same, as for number formats.
+
+    It is more than TF32 makes, which CUDA takes for float32 convolutions: it has the mantissa of float16.
+    """
+    if one.shape != other.shape:
+        return False
+    size = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
+    return float(np.linalg.norm(one.astype(np.float64) - other)) <= SAFE_RELATIVE_ERROR * size

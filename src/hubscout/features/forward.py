@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import AccelerationError, HubscoutError, ModelError
-from hubscout.features.batching import BatchSize, is_out_of_memory, release_memory
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import (
     SAFE_RELATIVE_ERROR,
+    BatchSize,
     Precision,
+    is_out_of_memory,
     move,
     relative_error,
+    release_memory,
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
@@ -69,9 +71,9 @@ class Runner:
             try:
                 self._place()
             except RuntimeError as error:
-                if is_out_of_memory(error):
-                    raise ModelError(f"The model does not fit into the memory of {self.device}.") from error
-                raise
+                if not is_out_of_memory(error):
+                    raise
+                raise ModelError(f"The model does not fit into the memory of {self.device}.") from error
             if self._channels_last:
                 module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self
@@ -145,7 +147,8 @@ class Runner:
                 output = self._check_precision(on_device, output)
             arrays = self._to_numpy(output, int(counts.sum()))
             if self.precision.reduced and not all(np.isfinite(array).all() for array in arrays.values()):
-                self._give_up_reduced(f"{self.precision.name} overflows")
+                self.tell(f"{self.precision.name} overflows: going on in float32")
+                self.precision = Precision("float32", self.precision.device_type)
                 arrays = self._to_numpy(self._output(on_device), int(counts.sum()))
         for name, array in arrays.items():
             if not np.isfinite(array).all():
@@ -194,10 +197,6 @@ class Runner:
         else:
             self.precision = Precision(reduced.name, reduced.device_type)
         return exact
-
-    def _give_up_reduced(self, reason: str) -> None:
-        self.tell(f"{reason}: going on in float32")
-        self.precision = Precision("float32", self.precision.device_type)
 
     def _to_numpy(self, output: Output, rows: int) -> dict[str, np.ndarray]:
         named = {FINAL: output.features, **output.layers}

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -180,36 +181,22 @@ class Background(Generic[T]):
 
     def __init__(self, handle: Callable[[T], None], *, waiting: int = 4) -> None:
         self._handle = handle
-        self._items: queue.Queue[T | None] = queue.Queue(maxsize=waiting)
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="hubscout-collect", daemon=True)
+        self._waiting = waiting
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="hubscout-collect")
+        self._under_way: deque[Future[None]] = deque()
 
     def __enter__(self) -> Background[T]:
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._items.put(None)
-        self._thread.join()
-        if error is None:
-            self._check()
+        self._pool.shutdown()
+        while self._under_way and error is None:
+            self._under_way.popleft().result()
 
     def put(self, item: T) -> None:
         """Hand over an item; waits while too many are under way."""
-        self._check()
-        self._items.put(item)
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _work(self) -> None:
-        while (item := self._items.get()) is not None:
-            if self._error is not None:
-                continue
-            try:
-                self._handle(item)
-            except BaseException as error:
-                self._error = error
+        while self._under_way and (self._under_way[0].done() or len(self._under_way) > self._waiting):
+            self._under_way.popleft().result()
+        self._under_way.append(self._pool.submit(self._handle, item))

@@ -1,12 +1,17 @@
-"""Which device a model runs on, in which number format and memory layout."""
+"""Which device a model runs on, in which number format and memory layout, and how many samples at once."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, ModelError
 from hubscout.optional import uncollected
 
 if TYPE_CHECKING:
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hubscout.hubs import Batch
+
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
@@ -129,3 +135,114 @@ def move(batch: Batch, device: str | torch.device, *, channels_last: bool) -> Ba
         else:
             moved[name] = value.to(device, non_blocking=True)
     return moved
+
+
+_FIRST_GUESS = {
+    # Measured: a CPU gains little beyond these, and small batches of short texts waste less on padding. 32 images take
+    # 1% less time each in an EfficientNet-Lite0 than 16, and twice the memory.
+    "cpu": {"image": 16, "text": 32, "text-pair": 32, "tokens": 32, "audio": 4, "array": 256},
+    "cuda": {"image": 256, "text": 256, "text-pair": 256, "tokens": 256, "audio": 32, "array": 4096},
+    "mps": {"image": 64, "text": 64, "text-pair": 64, "tokens": 64, "audio": 8, "array": 1024},
+}
+_SIGNS_OF_EXHAUSTION = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate memory")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception of any backend means that memory ran out.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError):
+        return True
+    # torch.OutOfMemoryError is a RuntimeError, as are the failures of the CPU and MPS allocators.
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS_OF_EXHAUSTION)
+
+
+@dataclass
+class BatchSize:
+    """The batch size in use. `halve` is called when memory ran out; `tell` hears of it."""
+
+    size: int
+    tell: Callable[[str], None] = field(default=lambda text: None, repr=False)
+
+    @classmethod
+    def choose(cls, asked: int | None, modality: str, device: str, tell: Callable[[str], None]) -> BatchSize:
+        """The size asked for, or a first guess for this kind of input and device."""
+        if asked is not None:
+            if asked < 1:
+                raise InputError(f"batch_size must be at least 1, got {asked}.")
+            return cls(asked, tell)
+        guesses = _FIRST_GUESS.get(device.partition(":")[0], _FIRST_GUESS["cpu"])
+        return cls(guesses.get(modality, 16), tell)
+
+    def halve(self, failed: int, cause: BaseException) -> None:
+        """Go down to half of `failed`, the number of samples that did not fit."""
+        if failed <= 1:
+            raise ModelError("Out of memory with a single sample: the model does not fit this device.") from cause
+        smaller = failed // 2
+        if smaller < self.size:
+            self.size = smaller
+            self.tell(f"out of memory with {failed} samples at once: going on with {smaller}")
+
+
+def release_memory(device: str) -> None:
+    """Give what the allocator keeps back to the device, so that a smaller batch finds room."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    kind = device.partition(":")[0]
+    if kind == "cuda":
+        torch.cuda.empty_cache()
+    elif kind == "mps":
+        torch.mps.empty_cache()
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEEP_BYTES = 1 << 30
+# What glibc's own adjustment arrives at in a process that frees large blocks.
+_USUAL_TRIM_BYTES, _USUAL_MMAP_BYTES = 64 << 20, 32 << 20
+_ENVIRONMENT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+_lock = threading.Lock()
+_users = 0
+
+
+@contextmanager
+def memory_kept() -> Iterator[None]:
+    """Let the allocator keep freed blocks of up to 1 GiB while the block runs, and give them back at its end.
+
+    A forward pass on the CPU allocates and frees each activation. By default blocks over 32 MiB come from the system,
+    page by page and zeroed: for a ResNet-50 with 32 images a third of the time goes there. Does nothing without
+    glibc, or where the user has set the allocator up.
+    """
+    library = _glibc()
+    if library is None:
+        yield
+        return
+    global _users
+    with _lock:
+        _users += 1
+        if _users == 1:
+            library.mallopt(_TRIM_THRESHOLD, _KEEP_BYTES)
+            library.mallopt(_MMAP_THRESHOLD, _KEEP_BYTES)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                library.mallopt(_TRIM_THRESHOLD, _USUAL_TRIM_BYTES)
+                library.mallopt(_MMAP_THRESHOLD, _USUAL_MMAP_BYTES)
+                library.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
+        return None
+    if any(os.environ.get(name) for name in _ENVIRONMENT):
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None

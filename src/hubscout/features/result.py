@@ -1,4 +1,4 @@
-"""`Extraction`: what running a model over a task gave."""
+"""`Extraction`: what running a model over a task gave, and the statistics that are made of its features."""
 
 from __future__ import annotations
 
@@ -10,10 +10,63 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.features.shards import FINAL, LOGITS, Store
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
     from hubscout.hubs import ModelCard
+    from hubscout.tasks import Kind
+
+
+_FLUSH_ROWS = 512
+
+
+class BlockAccumulator:
+    """Statistics of one layer. Rows are held back until a block has enough of them for one matrix product.
+
+    An update touches a whole D×D matrix however few rows it adds; with ten blocks interleaved in every batch, adding
+    them at once would cost more than the products themselves. Of each block at most `_FLUSH_ROWS` rows are held.
+
+    On a CUDA `device` the sums are kept there: the products, and the eigenproblem that comes after them, take
+    milliseconds on a GPU and seconds on the processors that are busy decoding.
+    """
+
+    def __init__(self, kind: Kind, target_names: tuple[str, ...], *, device: str = "cpu") -> None:
+        from hubscout.evidence.statistics import Statistics
+
+        self._statistics = Statistics(kind_of(kind).row_kind, target_names)
+        self._device = device
+        self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def add(
+        self, features: np.ndarray, targets: np.ndarray, blocks: np.ndarray, kept: np.ndarray | None = None
+    ) -> None:
+        """Add rows; `blocks` has the block of each, `kept` its sample where the row stays, and -1 where it does not."""
+        from hubscout.evidence.statistics import KeptRows
+
+        if kept is not None and (stays := kept >= 0).any():
+            self._statistics.kept.append(KeptRows(features[stays], targets[stays], kept[stays]))
+        for block in np.unique(blocks).tolist():
+            mine = blocks == block
+            held = self._held.setdefault(block, [])
+            held.append((features[mine], targets[mine]))
+            if sum(len(rows) for rows, _ in held) >= _FLUSH_ROWS:
+                self._flush(block)
+
+    def finish(self) -> Statistics:
+        """The statistics of everything that was added."""
+        for block in sorted(self._held):
+            self._flush(block)
+        return self._statistics
+
+    def _flush(self, block: int) -> None:
+        features, targets = map(np.concatenate, zip(*self._held.pop(block), strict=True))
+        if self._device.startswith("cuda"):
+            import torch
+
+            self._statistics.update(torch.from_numpy(features).to(self._device), targets, block=block)
+        else:
+            self._statistics.update(features, targets, block=block)
 
 
 class LayerStatistics(Mapping[str, "Statistics"]):
@@ -28,9 +81,7 @@ class LayerStatistics(Mapping[str, "Statistics"]):
         self._later = dict(later)
 
     def __getitem__(self, layer: str) -> Statistics:
-        if layer in self._ready:
-            return self._ready[layer]
-        return self._later[layer]()
+        return self._ready[layer] if layer in self._ready else self._later[layer]()
 
     def __iter__(self) -> Iterator[str]:
         yield from self._ready
@@ -74,7 +125,18 @@ class Extraction:
         return len(self.targets)
 
     def features(self, layer: str = FINAL) -> np.ndarray:
-        """The (n, D) features of a layer, float32."""
+        """The (n, D) features of a layer, float32.
+
+        Args:
+            layer: one of `layers`; "" for the final features.
+
+        Returns:
+            One row per sample, or for tagging per word, in the order of `targets`.
+
+        Raises:
+            InputError: there is no such layer, or the features were not kept.
+
+        """
         if layer not in self.layers:
             known = ", ".join(repr(name) for name in self.layers)
             raise InputError(f"layer must be one of {known}; got {layer!r}. Extract with layers=[...] to have more.")

@@ -1,14 +1,14 @@
-"""What a model gave for one shard, and where shards are kept until somebody reads them."""
+"""From batches in whatever order they were run to whole shards, and where shards are kept until somebody reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import CacheError, InputError
 
 FINAL = ""
 """The name of the final features, beside the names of tapped layers."""
@@ -48,37 +48,26 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """Shards in this process's memory."""
+    """Shards in this process's memory; with `keep=False` none are kept, for an extraction of statistics alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool = True) -> None:
+        self._keep = keep
         self._shards: dict[int, ShardData] = {}
 
     def put(self, data: ShardData) -> None:
         """Keep a shard."""
-        self._shards[data.index] = data
+        if self._keep:
+            self._shards[data.index] = data
 
     def read(self, index: int, name: str) -> np.ndarray:
         """One array of one shard."""
+        if not self._keep:
+            raise InputError("The features were not kept: extract with keep_features=True or with a cache.")
         return self._shards[index].arrays[name]
 
     def has(self, index: int, name: str) -> bool:
         """Whether the shard is there and has this array."""
         return index in self._shards and name in self._shards[index].arrays
-
-
-class NothingKept:
-    """The store of an extraction that keeps statistics alone."""
-
-    def put(self, data: ShardData) -> None:
-        """Let it go."""
-
-    def read(self, index: int, name: str) -> np.ndarray:
-        """There is nothing to read."""
-        raise InputError("The features were not kept: extract with keep_features=True or with a cache.")
-
-    def has(self, index: int, name: str) -> bool:
-        """Nothing is here."""
-        return False
 
 
 def word_positions(counts: Sequence[int] | np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -91,3 +80,77 @@ def word_positions(counts: Sequence[int] | np.ndarray, order: np.ndarray) -> np.
     if len(order) == 0:
         return np.zeros(0, dtype=np.int64)
     return np.concatenate([np.arange(starts[place], starts[place + 1]) for place in order])
+
+
+class WithFallback:
+    """The cache, until it cannot be written; from then on new shards go to `spare`, and the run goes on."""
+
+    def __init__(self, cache: Store, spare: Store, tell: Callable[[str], None]) -> None:
+        self._cache = cache
+        self._spare = spare
+        self._tell = tell
+        self._broken = False
+
+    def put(self, data: ShardData) -> None:
+        if not self._broken:
+            try:
+                self._cache.put(data)
+            except CacheError as error:
+                self._broken = True
+                self._tell(f"going on without the cache: {error}")
+            else:
+                return
+        self._spare.put(data)
+
+    def read(self, index: int, name: str) -> np.ndarray:
+        return self._spare.read(index, name) if self._spare.has(index, name) else self._cache.read(index, name)
+
+    def has(self, index: int, name: str) -> bool:
+        return self._cache.has(index, name) or self._spare.has(index, name)
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What a batch gave. `counts` are the rows of features per sample: ones, or words per sentence."""
+
+    part: int
+    rows: np.ndarray
+    skipped: tuple[int, ...]
+    counts: np.ndarray
+    arrays: Mapping[str, np.ndarray]
+
+
+class Collector:
+    """Gathers the batches of each part; when the last one is in, hands the shard on to `finish`."""
+
+    def __init__(self, parts: Mapping[int, np.ndarray], finish: Callable[[ShardData], None]) -> None:
+        self._rows = dict(parts)
+        self._finish = finish
+        self._results: dict[int, list[BatchResult]] = {}
+        self._missing = {part: len(rows) for part, rows in parts.items()}
+
+    def add(self, result: BatchResult) -> None:
+        """Take a batch."""
+        results = self._results.setdefault(result.part, [])
+        results.append(result)
+        self._missing[result.part] -= len(result.rows) + len(result.skipped)
+        if self._missing[result.part] == 0:
+            self._finish(_assemble(result.part, self._rows[result.part], self._results.pop(result.part)))
+
+
+def _assemble(part: int, planned: np.ndarray, results: list[BatchResult]) -> ShardData:
+    skipped = tuple(sorted(row for result in results for row in result.skipped))
+    full = [result for result in results if len(result.rows)]
+    if not full:
+        return ShardData(part, np.zeros(0, dtype=np.int64), {}, skipped)
+    rows = np.concatenate([result.rows for result in full])
+    counts = np.concatenate([result.counts for result in full])
+    # The place of each planned row among those that came, in planned order.
+    came = {int(row): place for place, row in enumerate(rows)}
+    order = np.array([came[int(row)] for row in planned if int(row) in came], dtype=np.int64)
+    positions = word_positions(counts, order)
+    arrays = {
+        name: np.ascontiguousarray(np.concatenate([result.arrays[name] for result in full])[positions])
+        for name in full[0].arrays
+    }
+    return ShardData(part, rows[order], arrays, skipped)

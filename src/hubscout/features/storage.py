@@ -1,4 +1,5 @@
-"""`Files`: the files of one folder of the cache, on this machine or behind a URL of any store that fsspec opens.
+"""The files of one folder of the cache, on this machine or behind a URL of any store that fsspec opens, and the small
+ones among them: what the folder holds, and one record per finished shard.
 
 A file is whole or not there: stores put objects whole, and on a disk files are written under a temporary name and
 renamed.
@@ -7,16 +8,23 @@ renamed.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import CacheError
+import numpy as np
+
+from hubscout.credentials import strip_credentials
+from hubscout.errors import CacheError, CorruptCacheError
+from hubscout.features.shards import ShardData
 from hubscout.runs.files import TEMPORARY, is_full
 from hubscout.runs.files import write_atomically as write_file
 
@@ -27,9 +35,9 @@ _REQUESTS_AT_ONCE = 16
 class Files:
     """The files that lie directly in one folder. `shown` is what it is called in messages, without credentials."""
 
-    def __init__(self, system: Any, path: str, shown: str) -> None:
+    def __init__(self, system: Any, path: str, shown: str, *, local: bool) -> None:
         self.shown = shown
-        self.local = Path(path) if is_local(system) else None
+        self.local = Path(path) if local else None
         self._system = system
         self._path = path
         self._made = False
@@ -115,13 +123,6 @@ class Files:
         return f"{type(error).__name__}: {error}".replace(self._path, self.shown)
 
 
-def is_local(system: Any) -> bool:
-    """Whether a file system of fsspec is that of this machine."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    return isinstance(system, LocalFileSystem)
-
-
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole file or none. A failure leaves no temporary file behind and says how much room there is."""
     try:
@@ -161,3 +162,93 @@ def default_place() -> str:
 
     home = os.environ.get("HUBSCOUT_CACHE") or platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)
     return f"{home.rstrip('/')}/features"
+
+
+ABOUT = "about.json"
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a cache folder holds: `description` is what its key was made from, `shard_rows` the samples per shard.
+
+    For people and lists; nothing is read by it.
+    """
+
+    description: Mapping[str, str]
+    layer: str
+    shard_rows: tuple[int, ...]
+    samples_per_second: float = 0.0
+
+    def encode(self) -> bytes:
+        """As the content of a file."""
+        return strip_credentials(json.dumps(asdict(self), indent=1, sort_keys=True)).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> About:
+        """Out of a file; one that is none raises `CorruptCacheError`."""
+        try:
+            found = json.loads(content)
+            return cls(
+                description={str(name): str(value) for name, value in found["description"].items()},
+                layer=str(found["layer"]),
+                shard_rows=tuple(int(rows) for rows in found["shard_rows"]),
+                samples_per_second=float(found["samples_per_second"]),
+            )
+        except _UNREADABLE as error:
+            raise CorruptCacheError(f"no description of a cache folder: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """One finished shard: its file with size and hash, the samples that could not be read, and its probe."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+    skipped: tuple[int, ...]
+    probe: str
+
+    def encode(self) -> bytes:
+        """As the content of a file."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> ShardRecord:
+        """Out of a file; one that is none raises `CorruptCacheError`."""
+        try:
+            found = json.loads(content)
+            name = str(found["file"])
+            if Path(name).name != name:
+                raise ValueError(f"file name {name!r} leads out of the folder")
+            return cls(
+                file=name,
+                size_bytes=int(found["size_bytes"]),
+                sha256=str(found["sha256"]),
+                skipped=tuple(int(row) for row in found["skipped"]),
+                probe=str(found["probe"]),
+            )
+        except _UNREADABLE as error:
+            raise CorruptCacheError(f"no record of a shard: {type(error).__name__}: {error}") from error
+
+
+def encode_shard(data: ShardData, arrays: Mapping[str, np.ndarray], probe: str) -> tuple[bytes, ShardRecord]:
+    """A shard as the content of its file, and its record.
+
+    The file is named after its content, so that two runs that make the same shard never write into one another's.
+    """
+    from safetensors.numpy import save
+
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = f"{shard_stem(data.index)}-{sha256[:12]}.safetensors"
+    return content, ShardRecord(name, len(content), sha256, data.skipped, probe)
+
+
+def shard_stem(index: int) -> str:
+    """How the names of a shard's files start.
+
+    >>> shard_stem(7)
+    '00007'
+    """
+    return f"{index:05d}"

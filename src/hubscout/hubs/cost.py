@@ -1,13 +1,16 @@
-"""What a model costs: parameters, bytes and floating-point operations."""
+"""What a model costs and is made of: parameters, bytes, floating-point operations, and a hash of its weights."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from hubscout.hubs.backbone import ModelCard
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,31 +22,64 @@ switches_of_torch = threading.RLock()
 model do not hang on another one being opened meanwhile."""
 
 
+def describe(backbone: Backbone, example: Batch | None, *settings: object, **facts: Any) -> ModelCard:
+    """The card of a backbone that torch runs, with what one pass over `example`, a batch of one sample, shows.
+
+    Args:
+        backbone: ready to run, but for its card.
+        example: None where the input is not known; `facts` then have the `feature_dim`.
+        settings: what changes the output of a pass beside the weights, for the fingerprint.
+        facts: the other fields of the card.
+
+    """
+    module = backbone.module
+    assert module is not None
+    if example is not None:
+        facts["feature_dim"], facts["flops"] = measure(backbone, example)
+    tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
+    return ModelCard(
+        params=count_params(module),
+        bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
+        weights_fingerprint=fingerprint(module.state_dict(), type(backbone).__name__, *settings),
+        **facts,
+    )
+
+
 def count_params(module: nn.Module) -> int:
     """The number of learnt numbers; shared ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def count_bytes(module: nn.Module) -> int:
-    """The bytes of parameters and buffers, in the types that they are held in."""
-    tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def fingerprint(state: Mapping[str, Tensor], *settings: object) -> str:
+    """A hash of weights (names, types, shapes, bytes) and of `settings` that change what a forward pass gives.
+
+    Tensors are hashed in threads: hashing leaves the interpreter free.
+    """
+    names = sorted(state)
+    total = hashlib.blake2b(digest_size=16)
+    with ThreadPoolExecutor() as pool:
+        for name, digest in zip(names, pool.map(_digest, (state[name] for name in names)), strict=True):
+            total.update(name.encode() + b"\0" + digest)
+    for setting in settings:
+        total.update(repr(setting).encode() + b"\0")
+    return total.hexdigest()
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What one forward pass over one sample shows; `flops` is None where they cannot be counted."""
+def _digest(tensor: Tensor) -> bytes:
+    import torch
 
-    feature_dim: int
-    flops: int | None
+    plain = tensor.detach().cpu().contiguous()
+    header = f"{plain.dtype}{tuple(plain.shape)}".encode()
+    data = memoryview(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""  # type: ignore[arg-type]
+    return hashlib.blake2b(data, digest_size=16, key=header[:64]).digest()
 
 
-def measure(backbone: Backbone, batch: Batch) -> Measured:
+def measure(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
     """The width of the features and the operations of a pass over `batch`, multiply-adds counted twice.
 
     Runs on the meta device, where nothing is computed and no weights are copied. A network that looks at its values
-    on the way cannot run there and gets one real pass. One that cannot be counted at all is run once as it is: what
-    a model costs is worth knowing, but no reason to be without the model.
+    on the way cannot run there and gets one real pass. One that cannot be counted at all is run once as it is, and its
+    operations are None: what a model costs is worth knowing, but no reason to be without the model.
     """
     import torch
 
@@ -53,10 +89,10 @@ def measure(backbone: Backbone, batch: Batch) -> Measured:
         except Exception:  # What a network may do that a counter cannot follow has no end.
             continue
     with torch.no_grad():
-        return Measured(backbone.forward(batch).features.shape[-1], None)
+        return backbone.forward(batch).features.shape[-1], None
 
 
-def _count_on_meta(backbone: Backbone, batch: Batch) -> Measured:
+def _count_on_meta(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
     """Runs a copy without weights.
 
     Networks keep tables from one pass to the next, and one from the meta device would spoil those that follow.
@@ -72,20 +108,20 @@ def _count_on_meta(backbone: Backbone, batch: Batch) -> Measured:
     return _count(copy.deepcopy(backbone, kept), {name: tensor.to("meta") for name, tensor in batch.items()})
 
 
-def _count_in_a_real_pass(backbone: Backbone, batch: Batch) -> Measured:
+def _count_in_a_real_pass(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
     assert backbone.module is not None
     with switches_of_torch, _frozen(backbone.module), _plain_attention():
         return _count(backbone, batch)
 
 
-def _count(backbone: Backbone, batch: Batch) -> Measured:
+def _count(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         features = backbone.forward(batch).features
     # Nothing counted is not nothing done: the work is in numpy, in another thread, or in an unknown operator.
-    return Measured(features.shape[-1], counter.get_total_flops() or None)
+    return features.shape[-1], counter.get_total_flops() or None
 
 
 @contextmanager

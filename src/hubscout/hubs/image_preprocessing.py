@@ -7,7 +7,11 @@ the size.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,12 +20,49 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.hubs.backbone import Batch
-from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.optional import require
 
 if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor
+
+
+_lock = threading.Lock()
+_declarations: Any = None  # The operators vanish with the library object that declares them.
+
+
+def prepare_torchvision() -> bool:
+    """Make `import torchvision` work; call it before importing torchvision, timm or transformers.
+
+    Where torchvision loads by itself, or is not installed, nothing changes.
+
+    Returns:
+        Whether declarations were needed.
+
+    """
+    global _declarations
+    with _lock:
+        if _declarations is not None:
+            return True
+        try:
+            importlib.import_module("torchvision")
+        except ModuleNotFoundError:
+            return False
+        except RuntimeError as error:
+            if "torchvision::" not in str(error):
+                raise
+        else:
+            return False
+        import torch
+
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")
+        for operator in ("nms", "qnms"):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _declarations = library
+        return True
+
 
 PIXELS = "pixel_values"
 """The key of images in a batch: uint8 pixels, or floats that are normalised already."""
@@ -115,11 +156,7 @@ class ImagePreprocessing:
         return ImagePreprocessing(self.config, training=True)
 
     def __reduce__(self) -> tuple[Callable[..., ImagePreprocessing], tuple[Any, ...]]:
-        return _rebuild, (self.config, self.training)
-
-
-def _rebuild(config: ImageConfig, training: bool) -> ImagePreprocessing:
-    return ImagePreprocessing(config, training=training)
+        return functools.partial(ImagePreprocessing, training=self.training), (self.config,)
 
 
 def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Image], Any]:

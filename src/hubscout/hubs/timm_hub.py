@@ -9,14 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError, did_you_mean
-from hubscout.hubs.connection import downloads_of_owner, hub_silence, local_repositories
-from hubscout.hubs.failures import explain_failure
-from hubscout.hubs.hub_files import PLACE_OPTIONS, fetch_model, is_allowed, pick_weights, read_json
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.image_preprocessing import ImageConfig, split_options
-from hubscout.hubs.model_listing import ModelEntry, ModelListing
-from hubscout.hubs.repository import Repository, open_repository
-from hubscout.hubs.torchvision_compat import prepare_torchvision
+from hubscout.hubs.connection import explain_failure, hub_silence
+from hubscout.hubs.cost import count_params
+from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
+from hubscout.hubs.model_listing import ModelEntry, ModelListing, downloads_of_owner, local_repositories
+from hubscout.hubs.repository import (
+    PLACE_OPTIONS,
+    Repository,
+    fetch_model,
+    is_allowed,
+    open_repository,
+    pick_weights,
+)
 from hubscout.hubs.vision import HalvesBackbone
 from hubscout.hubs.weight_files import read_state
 from hubscout.optional import require
@@ -56,7 +61,7 @@ def load(identifier: Identifier) -> HalvesBackbone:
     check_name(identifier.name, on_hub=True)
     if identifier.name.startswith(_ON_THE_HUB):
         repository = open_repository(identifier.name.partition(":")[2], identifier)
-        return load_repository(repository, read_json(repository, "config.json"), identifier)
+        return load_repository(repository, repository.read_json("config.json"), identifier)
     name = _repository(identifier.name)
     if identifier.options.get("pretrained", True) is False or name is None:
         if "revision" in identifier.options:
@@ -223,7 +228,7 @@ def _count_params(architecture: str, num_classes: int | None) -> int | None:
             module = import_timm().create_model(architecture, num_classes=num_classes)
     except Exception:  # A few architectures compute with values while they are built.
         return None
-    return sum(parameter.numel() for parameter in module.parameters())
+    return count_params(module)
 
 
 def _repository(name: str) -> str | None:

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError, did_you_mean
-from hubscout.hubs.connection import hub_reachable, silence_of
-from hubscout.hubs.failures import absent, explain_failure
-from hubscout.hubs.identifiers import Identifier
-from hubscout.hubs.image_preprocessing import ImageConfig, split_options
+from hubscout.hubs.connection import absent, explain_failure, hub_silence, silence_of
+from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
-from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HeadBackbone, PlainBackbone, TorchBackbone
 from hubscout.hubs.weight_files import fit_state
 from hubscout.optional import require
@@ -117,7 +115,7 @@ def list_models(pattern: str) -> ModelListing:
             full = f"{name}.{weights.name}"
             if fnmatch.fnmatch(full, pattern) or fnmatch.fnmatch(name, pattern):
                 entries.append(_entry(full, weights))
-    if hub_reachable():
+    if hub_silence() is None:
         return ModelListing(entries)
     note = "The network cannot be reached: only torchvision weights on this machine are listed."
     return ModelListing((entry for entry in entries if entry.on_this_machine), (note,))

@@ -8,13 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.cost import count_bytes, count_params, measure
+from hubscout.errors import InputError
+from hubscout.hubs.backbone import Backbone, Batch, Output, Preprocessing
+from hubscout.hubs.cost import describe
 from hubscout.hubs.image_preprocessing import PIXELS
 from hubscout.hubs.model_listing import TEXT_MODALITIES
-from hubscout.hubs.pooling import Pooling, join_pair, layer_state, pool, select_words, state_pooling
+from hubscout.hubs.pooling import (
+    Pooling,
+    check_layers,
+    default_pooling,
+    join_pair,
+    layer_state,
+    pool,
+    select_words,
+    state_pooling,
+)
 from hubscout.hubs.processors import LENGTHS
-from hubscout.hubs.taps import check_layers
 from hubscout.hubs.text_preprocessing import (
     IDS,
     MASK,
@@ -25,7 +34,6 @@ from hubscout.hubs.text_preprocessing import (
     is_siamese,
     model_inputs,
 )
-from hubscout.hubs.weight_files import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -58,21 +66,23 @@ class TransformerBackbone(Backbone):
         module: Any,
         *,
         identifier: str,
-        modality: str,
         preprocessing: Preprocessing,
-        pooling: Pooling,
-        causal: bool = False,
+        pooling: Pooling | None = None,
         facts: Mapping[str, Any] | None = None,
         new_head: bool = False,
     ) -> None:
-        """`facts` are further fields of the card. With `new_head` the classifier was never trained: no logits."""
+        """`facts` are further fields of the card. With `new_head` the classifier was never trained: no logits.
+
+        Without a `pooling` it is the default of the architecture.
+        """
         self.module = module
         self._config: Any = module.config
         self.identifier = identifier
-        self.modality = modality
+        self.modality = modality = modality_of(module)
         self.preprocessing = preprocessing
-        self.pooling = pooling
-        self._state_pooling = state_pooling(pooling, module.config.model_type, modality, causal=causal)
+        causal, family = _is_causal(module), module.config.model_type
+        self.pooling = pooling = pooling or default_pooling(family, modality, causal=causal)
+        self._state_pooling = state_pooling(pooling, family, modality, causal=causal)
         # By the class's name: base models, too, have parts that are called as `base_model_prefix` says (DINOv3).
         self._has_head = bool(re.search("For[A-Z]", type(module).__name__)) and hasattr(module.config, "num_labels")
         self._base: Any = getattr(module, module.base_model_prefix, module) if self._has_head else module
@@ -84,17 +94,14 @@ class TransformerBackbone(Backbone):
         if self._has_head and isinstance(preprocessing, TextPreprocessing) and module.config.pad_token_id is None:
             # Heads on the last token look for the padding by its id.
             module.config.pad_token_id = preprocessing.pad_id
-        measured = measure(self, self._example())
-        self.card = ModelCard(
+        self.card = describe(
+            self,
+            self._example(),
+            pooling,
             identifier=identifier,
             architecture=module.config.model_type,
             modalities=TEXT_MODALITIES if modality == "text" else (modality,),
-            feature_dim=measured.feature_dim,
-            params=count_params(module),
-            bytes=count_bytes(module),
-            flops=measured.flops,
             source_classes=module.config.num_labels if self._has_head and not new_head else None,
-            weights_fingerprint=fingerprint(module, type(self).__name__, pooling),
             **(facts or {}),
         )
 
@@ -222,7 +229,7 @@ class TransformerBackbone(Backbone):
         return self.preprocessing.collate([self.preprocessing(silence)])
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.saving_transformers import save_transformer
+        from hubscout.hubs.saving import save_transformer
 
         save_transformer(self, folder, head=head, target_names=target_names, kind=kind)
 
@@ -261,3 +268,26 @@ def _mask(lengths: Tensor, longest: int) -> Tensor:
     import torch
 
     return (torch.arange(longest, device=lengths.device)[None] < lengths[:, None]).long()
+
+
+def modality_of(network: Any) -> str:
+    """What a network of transformers reads."""
+    names = {"pixel_values": "image", "input_values": "audio", "input_features": "audio", "input_ids": "text"}
+    if network.main_input_name not in names:
+        raise InputError(f"{type(network).__name__} takes {network.main_input_name!r}, which is not supported.")
+    return names[network.main_input_name]
+
+
+def _is_causal(network: Any) -> bool:
+    """Whether a token sees only those before it: models that transformers knows as text generators."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config = network.config
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    generates = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    fills_in = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return generates and (not fills_in or bool(getattr(config, "is_decoder", False)))

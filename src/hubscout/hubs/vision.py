@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError, ModelError
-from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
-from hubscout.hubs.cost import count_bytes, count_params, measure
+from hubscout.hubs.backbone import Backbone, Batch, Output, Preprocessing
+from hubscout.hubs.cost import describe
 from hubscout.hubs.image_preprocessing import IMAGE_OPTIONS, PIXELS, ImageConfig, ImagePreprocessing, normalise
-from hubscout.hubs.taps import check_layers, pool_map, pool_output, tap
-from hubscout.hubs.weight_files import fingerprint
+from hubscout.hubs.pooling import check_layers, pool_map, pool_output, tap
+from hubscout.hubs.saving import HEAD_WEIGHTS, copy_linear, linear_layer, save_module, write_description
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -75,21 +76,20 @@ class TorchBackbone(Backbone):
         self._channels = {name: width for name, width in _levels(self.module).items() if not self.is_head(name)}
         parts = (name for name in _parts_with_weights(self.module) if not self.is_head(name))
         self._layer_names = tuple(self._channels) or tuple(parts)
-        example = self._example(input_size)
-        measured = measure(self, example) if example else None
-        settings = (type(self).__name__, config.mean, config.std) if config else (type(self).__name__,)
-        self.card = ModelCard(
-            identifier=identifier,
-            architecture=architecture,
-            modalities=("image",) if config else ("array",),
-            feature_dim=measured.feature_dim if measured else self._stated_feature_dim(),
-            params=count_params(self.module),
-            bytes=count_bytes(self.module),
-            flops=measured.flops if measured else None,
-            source_classes=source_classes,
-            weights_fingerprint=fingerprint(self.module, *settings),
+        facts = {
+            "identifier": identifier,
+            "architecture": architecture,
+            "modalities": ("image",) if config else ("array",),
+            "source_classes": source_classes,
             **(facts or {}),
-        )
+        }
+        if config:
+            example = {PIXELS: torch.zeros(1, *config.input_size)}
+            self.card = describe(self, example, config.mean, config.std, **facts)
+        elif input_size:
+            self.card = describe(self, {ARRAYS: torch.zeros(1, *input_size)}, **facts)
+        else:
+            self.card = describe(self, None, feature_dim=self._stated_feature_dim(), **facts)
 
     def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features and source logits of normalised inputs."""
@@ -117,9 +117,15 @@ class TorchBackbone(Backbone):
         return self._layer_names
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.headed_saving import save_parts
+        """The network's weights and the head's in two files, for architectures that only the caller's code can build.
 
-        save_parts(self, folder, head=head, target_names=target_names, kind=kind)
+        `load("file:FOLDER?arch=...")` opens it again.
+        """
+        layer = linear_layer(head, self.card.feature_dim, len(target_names))
+        config = self.config.to_pretrained_cfg() if self.config else None
+        write_description(folder, self, target_names=target_names, kind=kind, preprocessing=config)
+        save_module(self.module, folder / "model.safetensors")
+        save_module(layer, folder / HEAD_WEIGHTS)
 
     def _inputs(self, batch: Batch) -> Tensor:
         if not self.config:
@@ -130,13 +136,6 @@ class TorchBackbone(Backbone):
         if self._mean.device != pixels.device:
             self._mean, self._std = self._mean.to(pixels.device), self._std.to(pixels.device)
         return normalise(pixels, self._mean, self._std)
-
-    def _example(self, input_size: tuple[int, ...] | None) -> Batch | None:
-        import torch
-
-        if self.config:
-            return {PIXELS: torch.zeros(1, *self.config.input_size)}
-        return {ARRAYS: torch.zeros(1, *input_size)} if input_size else None
 
     def _stated_feature_dim(self) -> int:
         stated = getattr(self.module, "num_features", None)
@@ -168,10 +167,33 @@ class HalvesBackbone(TorchBackbone):
         return layer.partition(".")[0] in ("fc", "classifier", "head")
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
-        from hubscout.hubs.headed_saving import save_parts, save_timm
+        """A folder for `timm.create_model("local-dir:FOLDER", pretrained=True)` where the network is timm's."""
+        import timm
+        from timm.models import save_for_hf
+        from torch import nn
 
-        if not save_timm(self, folder, head=head, target_names=target_names, kind=kind):
-            save_parts(self, folder, head=head, target_names=target_names, kind=kind)
+        layer = linear_layer(head, self.card.feature_dim, len(target_names))
+        network: Any = self.module
+        architecture = (getattr(network, "pretrained_cfg", None) or {}).get("architecture")
+        classifier = None
+        if architecture and timm.is_model(architecture) and hasattr(network, "reset_classifier"):
+            network = copy.deepcopy(network).cpu()
+            network.reset_classifier(len(target_names))
+            classifier = network.get_classifier()
+        if not isinstance(classifier, nn.Linear) or classifier.weight.shape != layer.weight.shape:
+            super().save(folder, head=head, target_names=target_names, kind=kind)
+            return
+        copy_linear(layer, classifier)
+        assert self.config is not None
+        network.pretrained_cfg |= {**self.config.to_pretrained_cfg(), "num_classes": len(target_names)}
+        save_for_hf(
+            network,
+            str(folder),
+            model_config={"label_names": list(target_names)},
+            model_args=getattr(network, "model_args", None),
+            safe_serialization=True,
+        )
+        write_description(folder, self, target_names=target_names, kind=kind)
 
 
 class HeadBackbone(TorchBackbone):

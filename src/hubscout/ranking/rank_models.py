@@ -19,6 +19,7 @@ from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
+from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
 from hubscout.runs.profiler import profiled
@@ -70,7 +71,7 @@ def rank(
         models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), models in memory (a torch module,
             a model of timm or transformers, a `SentenceTransformer`, a backbone), one or a list of any of these; or a
             mapping from names to models in memory. Such a model is copied, not changed. "small", "base" or "large" is
-            a list of hubscout's own (`hubscout.hubs.default_models`); None is "small" on a CPU and "base" on a GPU.
+            a list of hubscout's own (`hubscout.hubs.model_listing`); None is "small" on a CPU and "base" on a GPU.
             Without a network a list is replaced by the models on this machine. Models of a pattern or a list that take
             another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
@@ -196,7 +197,7 @@ def rank(
         )
         try:
             if growing:
-                run.in_stages(seconds)
+                rank_in_stages(run, seconds)
             else:
                 run.at_once()
         except KeyboardInterrupt:

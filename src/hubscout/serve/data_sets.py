@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 
 from hubscout.errors import InputError, TaskError
 from hubscout.runs.run_folder import GROWING, REFERENCES, SCORES
-from hubscout.serve.served_folder import Folder, NotHereError
-from hubscout.serve.summary import is_run
+from hubscout.serve.served_folder import Folder, NotHereError, is_run
 
 DEEPEST = 2
 MOST = 300
@@ -29,28 +30,25 @@ class DataFolder:
 
     def names(self) -> list[str]:
         """What can be ranked: folders and tables, by their names inside the folder."""
-        found: list[str] = []
-        self._walk(self.folder.path, DEEPEST, found, [0])
-        return found
+        return list(islice(self._walk(self.folder.path, DEEPEST, count()), MOST))
 
-    def _walk(self, folder: Path, deeper: int, found: list[str], looked: list[int]) -> None:
+    def _walk(self, folder: Path, deeper: int, looked: Iterator[int]) -> Iterator[str]:
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
             return
         for entry in entries:
-            looked[0] += 1
-            if len(found) >= MOST or looked[0] > MOST_LOOKED_AT:
+            if next(looked) >= MOST_LOOKED_AT:
                 return
-            path = Path(entry.path)
+            path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
             if entry.is_symlink() or entry.name.startswith(".") or entry.name in NO_DATA or path == self.without:
                 continue
-            if entry.is_dir(follow_symlinks=False) and (is_run(path) or (path / CACHE_MARK).exists()):
+            if is_folder and (is_run(path) or (path / CACHE_MARK).exists()):
                 continue
             if _is_data(path):
-                found.append(self.folder.name_of(path))
-            elif deeper > 0 and entry.is_dir(follow_symlinks=False):
-                self._walk(path, deeper - 1, found, looked)
+                yield self.folder.name_of(path)
+            elif deeper > 0 and is_folder:
+                yield from self._walk(path, deeper - 1, looked)
 
     def find(self, name: str) -> Path:
         """The data of a name."""

@@ -1,4 +1,4 @@
-"""How far a run is, told by its lines: what the page shows while a ranking or a tuning is going on."""
+"""How far a run is, told by its lines: what the page shows while a ranking, a race or a tuning is going on."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any, Literal
 
 from hubscout.errors import RunError
 from hubscout.report.charts.chart import WIDE, Chart
-from hubscout.report.charts.lines import COLOURS, Curve, lines
-from hubscout.report.markup import Markup, breakable, join, scrolling, tag
+from hubscout.report.charts.lines import Curve, lines
+from hubscout.report.markup import Markup, breakable, definitions, join, scrolling, tag
 from hubscout.report.sections.race_sections import race_panel
-from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
+from hubscout.report.tuning_runs import coloured, loss_curves, validation_curve
 from hubscout.runs.race_record import RaceRecord, race_status
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
 from hubscout.runs.texts import human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
-from hubscout.serve.live_header import header, ranking_facts, tuning_facts
+from hubscout.serve.served_folder import as_dict, as_list, as_number
 
-ModelStatus = Literal["waiting", "running", "done", "failed", "dropped", "unfinished"]
+ModelStatus = Literal["done", "dropped", "running", "waiting", "unfinished", "failed"]
+ORDER: tuple[ModelStatus, ...] = ("done", "dropped", "running", "waiting", "unfinished", "failed")
+"""Of the table."""
 STEPS_KEPT = 1500
 OPENING = "Opening the data and the first model. Nothing has been written yet."
 EARLIER = "finished in an earlier run"
@@ -42,6 +44,13 @@ class Model:
     rows: int = 0
     """Samples in all, where the model says so while it runs."""
     note: str = ""
+
+    @property
+    def done(self) -> float:
+        """The share of its work that is done, however it ended."""
+        if self.status == "running" and self.rows:
+            return min(self.samples / self.rows, 1.0)
+        return float(self.status in {"done", "dropped", "failed"})
 
 
 @dataclass
@@ -75,23 +84,21 @@ class Progress:
     def _take_event(self, line: Mapping[str, Any]) -> None:
         event, name = line.get("event"), str(line.get("model") or "")
         if event == "started":
-            self.began = _number(line.get("time"))
-            self.models = {str(model): Model() for model in _list(line.get("models"))}
-            for model in _list(line.get("taken_over")):
-                self.models[str(model)] = Model("done", note=EARLIER)
+            self.began = as_number(line.get("time"))
+            self.models = {str(model): Model() for model in as_list(line.get("models"))}
+            self.models |= {str(model): Model("done", note=EARLIER) for model in as_list(line.get("taken_over"))}
         elif event == "finished":
             self.over = True
         if not name:
             return
         model = self.models.setdefault(name, Model())
         if event == "model-started":
-            model.status, model.since = "running", _number(line.get("time"))
+            model.status, model.since = "running", as_number(line.get("time"))
         elif event == "model-advanced":
-            model.samples, model.rows = int(_number(line.get("n")) or 0), int(_number(line.get("rows")) or 0)
+            model.samples, model.rows = _count(line.get("n")), _count(line.get("rows"))
         elif event == "model-finished":
-            model.status = "done"
-            model.score, model.seconds = _number(line.get("score")), _number(line.get("seconds"))
-            model.samples = int(_number(line.get("n")) or 0)
+            model.status, model.samples = "done", _count(line.get("n"))
+            model.score, model.seconds = as_number(line.get("score")), as_number(line.get("seconds"))
         elif event == "model-failed":
             model.status, model.note = "failed", f"{line.get('error')}: {line.get('reason')}"
         elif event == "dropped":
@@ -118,82 +125,64 @@ class Progress:
         if self.race is not None:
             return race_status(self.race)
         if self.models:
-            done = self._count("done", "dropped")
-            failed = self._count("failed")
+            statuses = [model.status for model in self.models.values()]
+            done, failed = statuses.count("done") + statuses.count("dropped"), statuses.count("failed")
             running = [name for name, model in self.models.items() if model.status == "running"]
             words = f"{'Stage 1, evidence: ' if self.of_race else ''}{done} of {len(self.models)} models done"
-            if failed:
-                words += f", {failed} failed"
+            words += f", {failed} failed" if failed else ""
             return f"{words}; now {', '.join(short_names(running))}" if running and not self.over else words
-        steps = max((int(_number(line.get("step")) or 0) for c in self.curves.values() for line in c[-1:]), default=0)
         if not self.curves:
             return OPENING
-        return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {steps}"
-
-    def _count(self, *statuses: ModelStatus) -> int:
-        return sum(model.status in statuses for model in self.models.values())
+        step = max((_count(line.get("step")) for kept in self.curves.values() for line in kept[-1:]), default=0)
+        return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {step}"
 
     def markup(self) -> Markup:
         """The panel."""
         if self.race is not None:
             return race_panel(self.race)
         if self.models:
-            head = [] if self.over else [self._header(), self._bar()]
-            return join([*head, scrolling(self._table(), "Models of this ranking")])
+            names = dict(zip(self.models, short_names(list(self.models)), strict=True))
+            done = sum(model.done for model in self.models.values())
+            bar = tag("progress", value=done, max=len(self.models), aria_label="Models done")
+            head = [] if self.over else [self._ranking_header(names, done), bar]
+            return join([*head, scrolling(self._table(names), "Models of this ranking")])
         if self.curves:
-            return join([*([] if self.over else [header(tuning_facts(self.curves))]), *self._charts()])
+            return join([*([] if self.over else [_tuning_header(self.curves)]), *self._charts()])
         return tag("p", self.printed, class_="log") if self.printed else tag("p", OPENING, class_="note")
 
-    def _header(self) -> Markup:
-        names = dict(zip(self.models, short_names(list(self.models)), strict=True))
-        scored = [(model.score, names[name]) for name, model in self.models.items() if model.score is not None]
-        best = max(scored, default=None)
-        facts = ranking_facts(
-            self.began,
-            sum(model.note == EARLIER for model in self.models.values()),
-            self._count("done", "dropped", "failed") + self._under_way(),
-            len(self.models),
-            sum(model.samples for model in self.models.values()),
-            None if best is None else (best[1], best[0]),
+    def _ranking_header(self, names: Mapping[str, str], done: float) -> Markup:
+        models = self.models.values()
+        best = max(
+            ((model.score, names[key]) for key, model in self.models.items() if model.score is not None), default=None
         )
-        return header([fact for fact in facts if not (self.of_race and fact[0] == "Time left")])
+        samples, earlier = sum(model.samples for model in models), sum(model.note == EARLIER for model in models)
+        elapsed = None if self.began is None else max(0.0, time.time() - self.began)
+        facts: dict[str, object] = {"Elapsed": whole_seconds(elapsed)}
+        if not self.of_race:
+            facts["Time left"] = time_left(elapsed, done - earlier, len(models) - done)
+        facts["Samples done"] = f"{samples:,}" if samples else ""
+        facts["Best so far"] = breakable(f"{best[1]}, {best[0]:.4f}") if best else ""
+        return _header(facts)
 
-    def _under_way(self) -> float:
-        """The models that are running, each by the share of its samples that is done."""
-        running = [model for model in self.models.values() if model.status == "running" and model.rows]
-        return sum(min(model.samples / model.rows, 1.0) for model in running)
-
-    def _bar(self) -> Markup:
-        over = self._count("done", "dropped", "failed") + self._under_way()
-        return tag("progress", value=over, max=max(len(self.models), 1), aria_label="Models done")
-
-    def _table(self) -> Markup:
-        names = dict(zip(self.models, short_names(list(self.models)), strict=True))
-        order = {"done": 0, "dropped": 1, "running": 2, "waiting": 3, "unfinished": 4, "failed": 5}
+    def _table(self, names: Mapping[str, str]) -> Markup:
         ranked = sorted(
             self.models.items(),
-            key=lambda item: (order[item[1].status], -(item[1].score if item[1].score is not None else -1e300)),
+            key=lambda item: (ORDER.index(item[1].status), -(item[1].score if item[1].score is not None else -1e300)),
         )
         rows = [
             tag(
                 "tr",
                 tag(
-                    "th",
-                    breakable(names[name]),
-                    tag("small", model.note) if model.note else "",
-                    scope="row",
-                    title=name,
+                    "th", breakable(names[key]), tag("small", model.note) if model.note else "", scope="row", title=key
                 ),
                 tag("td", tag("span", model.status, class_=f"state {model.status}")),
                 tag("td", "–" if model.score is None else f"{model.score:.4f}", class_="number"),
                 tag("td", self._time(model), class_="number"),
             )
-            for name, model in ranked
+            for key, model in ranked
         ]
-        heads = [
-            *(tag("th", words, scope="col", class_=look) for words, look in (("Model", "names"), ("State", None))),
-            *(tag("th", words, scope="col", class_="number") for words in ("Score", "Time")),
-        ]
+        looks = {"Model": "names", "State": None, "Score": "number", "Time": "number"}
+        heads = [tag("th", words, scope="col", class_=look) for words, look in looks.items()]
         return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models live", id="progress")
 
     def _time(self, model: Model) -> str:
@@ -220,32 +209,73 @@ class Progress:
         return parts or [tag("p", "Training has started. The first numbers will appear soon.", class_="note")]
 
 
-def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) -> list[Markup]:
+def _chart(title: str, curves: list[Curve], x_title: str, y_title: str) -> list[Markup]:
     if not curves:
         return []
-    drawn = [
-        Curve(
-            name=curve.method,
-            x=curve.epochs,
-            y=curve.mean,
-            colour=place if place < COLOURS else None,
-            dots=True,
-            tips=[f"{curve.method} {x:g}: {y:.4f}" for x, y in zip(curve.epochs, curve.mean, strict=True)]
-            if len(curve.epochs) <= STEPS_KEPT and x_title == "Epoch"
-            else (),
-        )
-        for place, curve in enumerate(curves)
-    ]
+    tips = {"Epoch": lambda name, epoch, value: f"{name} {epoch:g}: {value:.4f}"}
+    drawn, label = coloured(curves, tips.get(x_title), most=STEPS_KEPT), f"{title} so far"
     chart = Chart(
-        draw=lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
+        draw=lambda frame: lines(frame, drawn, label=label, x_title=x_title, y_title=y_title, whole_x=True),
         wide=CHART,
     )
     return [tag("h3", title), chart.html()]
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if is_number(value) else None
+def _tuning_header(runs: Mapping[str, list[dict[str, Any]]]) -> Markup:
+    """Of tunings by the lines of their curves; a `started` line says when a run began and how far it goes."""
+    began: list[float] = []
+    done = before = steps = samples = 0
+    best: tuple[float, str] | None = None
+    for kept in runs.values():
+        started = next((line for line in reversed(kept) if line.get("event") == "started"), {})
+        last = max((int(line["step"]) for line in kept if is_number(line.get("step"))), default=0)
+        done += last
+        if all(is_number(started.get(key)) for key in ("time", "step", "steps", "batch_size")):
+            began.append(float(started["time"]))
+            before += int(started["step"])
+            steps += int(started["steps"])
+            samples += last * int(started["batch_size"])
+        for line in kept:
+            metrics = as_dict(line.get("metrics")) if line.get("event") == "validation" else {}
+            name, value = next(iter(metrics.items()), ("", None))
+            if is_number(value) and (best is None or value > best[0]):
+                best = (float(value), str(name))
+    elapsed = max(0.0, time.time() - min(began)) if began else None
+    return _header(
+        {
+            "Elapsed": whole_seconds(elapsed),
+            "Time left, at most": time_left(elapsed, done - before, steps - done) if steps else "",
+            "Steps": f"{done:,} of {steps:,}" if steps else f"{done:,}",
+            "Samples done": f"{samples:,}" if samples else "",
+            "Best so far": f"{best[1]} {best[0]:.4f}" if best else "",
+        }
+    )
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _header(facts: Mapping[str, object]) -> Markup:
+    """The facts side by side; those that are not known yet are dashes, so that nothing moves when they come."""
+    return definitions([(name, value or "–") for name, value in facts.items()], "facts small live")
+
+
+def whole_seconds(seconds: float | None) -> str:
+    """A time without parts of a second, which would only flicker.
+
+    >>> whole_seconds(8.26), whole_seconds(91.4), whole_seconds(None)
+    ('8 s', '1 min 31 s', '–')
+    """
+    return f"{seconds:.0f} s" if seconds is not None and seconds < 59.5 else human_seconds(seconds)
+
+
+def time_left(elapsed: float | None, done: float, left: float) -> str:
+    """How long the rest takes at the pace so far.
+
+    >>> time_left(60.0, 2, 6), time_left(60.0, 0, 6), time_left(None, 1, 1)
+    ('about 3 min 0 s', '', '')
+    """
+    if elapsed is None or done <= 0:
+        return ""
+    return f"about {whole_seconds(elapsed * left / done)}" if left > 0 else "nearly done"
+
+
+def _count(value: Any) -> int:
+    return int(as_number(value) or 0)

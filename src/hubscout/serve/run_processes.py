@@ -21,9 +21,8 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.optional import require
 from hubscout.runs.files import write_atomically
-from hubscout.serve.served_folder import read_real
+from hubscout.serve.served_folder import NOTE, read_real
 
-NOTE = "serve.json"
 LOG = "serve.log"
 COMMANDS = ("rank", "race", "tune")
 """What can be started."""

@@ -1,4 +1,4 @@
-"""The one folder that may be read: names from the outside become paths inside it, or nothing.
+"""The one folder that may be read: names from the outside become paths inside it, or nothing; and its files.
 
 A link below the folder is never followed, wherever it leads: what a link says may change between the look and the
 reading, and a run folder has no need of links.
@@ -11,13 +11,22 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hubscout.errors import HubscoutError, InputError
+from hubscout.errors import HubscoutError, InputError, RunError
+from hubscout.runs.files import parse_json, parse_lines
+from hubscout.runs.record_types import is_number
+from hubscout.runs.run_folder import GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, TUNING
+from hubscout.runs.run_folder import NOTE as HOLDER
 
 LONGEST_NAME = 400
 MOST_BYTES = 1 << 24
 """Of one file, for a line in the list of runs or a panel; reports read all of it."""
 DEEPEST = 4
+NOTE = "serve.json"
+"""In a run folder: what a server started."""
+MARKS = frozenset({RANKING, TUNING, *GROWING, NOTE})
+"""A folder that holds one of these is a run."""
 
 
 class NotHereError(HubscoutError):
@@ -76,6 +85,13 @@ class Folder:
         """The inverse of `find`."""
         return path.relative_to(self.path).as_posix()
 
+    def holds(self, path: Path) -> bool:
+        """Whether a path in the folder can be asked for: no link, no odd name such as one with a backslash."""
+        try:
+            return self.find(self.name_of(path)) == path
+        except NotHereError:
+            return False
+
 
 def _is_real(path: Path) -> bool:
     try:
@@ -131,3 +147,56 @@ def read_real(path: Path, *, last_bytes: int = MOST_BYTES) -> bytes:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - last_bytes))
         return file.read(last_bytes)
+
+
+def json_lines(path: Path, *, last_bytes: int = MOST_BYTES) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one per line, or those of its last bytes; broken lines are passed over."""
+    return parse_lines(read_real(path, last_bytes=last_bytes))
+
+
+def json_record(path: Path) -> tuple[dict[str, Any], str]:
+    """What a record holds, and what is wrong with it. A file that is not there holds nothing, and that is fine."""
+    if not os.path.lexists(path):
+        return {}, ""
+    try:
+        if path.lstat().st_size > MOST_BYTES:
+            return {}, f"{path.name} is too large to be shown here: {path.lstat().st_size:,} bytes."
+        record = parse_json(read_real(path), origin=path.name)
+    except RunError as error:
+        return {}, " ".join(str(error).split())
+    return (record, "") if isinstance(record, dict) else ({}, f"{path.name} is not the record of a run.")
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """What a file holds where an object should be; of anything else nothing."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """The same of a list."""
+    return value if isinstance(value, list) else []
+
+
+def as_number(value: Any) -> float | None:
+    """The same of a number."""
+    return value if is_number(value) else None
+
+
+def last_written(folder: Path) -> float:
+    """When a file of a run was last written, in seconds since 1970."""
+    return max((path.stat().st_mtime for path in real_files(folder)), default=folder.stat().st_mtime)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a file of a run itself."""
+    if any((folder / mark).is_file() and not (folder / mark).is_symlink() for mark in MARKS):
+        return True
+    return is_race(folder)
+
+
+def is_race(folder: Path) -> bool:
+    """Whether a folder is that of a race; one that is still finding the evidence has only its ranking, and a holder."""
+    if (folder / RACE_LINES).is_file():
+        return True
+    evidence = folder / RACE_EVIDENCE
+    return (folder / HOLDER).is_file() and evidence.is_dir() and not evidence.is_symlink()

@@ -1,26 +1,109 @@
-"""`serve`: the application behind a real socket, until Ctrl-C."""
+"""`serve`: the runs of a folder and what may be started there, behind a real socket, until Ctrl-C."""
 
 from __future__ import annotations
 
 import errno
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import InputError
+from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.optional import require
+from hubscout.report.answer import shell_command
+from hubscout.report.saved_run import Run
+from hubscout.runs.ranking_storage import to_json
+from hubscout.runs.run_folder import RANKING
 from hubscout.serve.connections import guarded_protocol
 from hubscout.serve.data_sets import DataFolder
+from hubscout.serve.pages import run_page
+from hubscout.serve.progress import Progress
 from hubscout.serve.run_index import RunIndex
+from hubscout.serve.run_processes import Started, read_log, read_note
 from hubscout.serve.security import Guard
 from hubscout.serve.served_folder import Folder
-from hubscout.serve.site import Site
-from hubscout.serve.starting import MOST_JOBS, Starter
+from hubscout.serve.starting import MOST_JOBS, Request, Starter
+from hubscout.serve.streams import RunFollower
 
+LOG_BYTES = 6000
 CLOSING_SECONDS = 2
 ACCEPTED_AT_ONCE = 128
 """Connections that are taken before they are counted."""
+
+
+@dataclass
+class Site:
+    """What the application works on: the runs of a server (`shown` is their folder as people call it), its guard,
+    and what it may start.
+    """
+
+    library: RunIndex
+    guard: Guard
+    starter: Starter
+    shown: str
+    closing: bool = False
+    """Set when the server goes down, so that endless answers end."""
+
+    def run_page(self, name: str) -> str:
+        """The page of one run."""
+        folder, summary = self.library.find(name), self.library.summary(name)
+        opened: Run | None = None
+        problem = ""
+        try:
+            opened = self.library.open(name)
+        except HubscoutError as error:
+            problem = " ".join(str(error).split())
+        log = read_log(folder, LOG_BYTES)
+        progress = Progress(printed=log.rpartition("\n")[2])
+        follower = RunFollower(folder)
+        while lines := follower.look()[1]:
+            for file, line in lines:
+                progress.take(file, line)
+        if summary.state != "running":
+            progress.halt()
+        return run_page(
+            summary,
+            progress,
+            opened=opened,
+            problem="" if summary.nothing_yet else problem or summary.problem,
+            log=log,
+            csrf=self.guard.csrf,
+            command=self._command(folder),
+        )
+
+    def _command(self, folder: Path) -> str:
+        """The command of a run that was started here; of one from elsewhere nothing, nor where it is not allowed."""
+        note = read_note(folder)
+        try:
+            command = self.starter.command(Request.read(note.request)) if note is not None else []
+        except HubscoutError:  # a note from elsewhere: its models or data are not ours to run
+            command = []
+        return shell_command(["hubscout", *command[3:]]) if command else ""
+
+    def stop(self, name: str, *, force: bool = False) -> bool:
+        """Stop a run that was started here; False if it is over already."""
+        return self._note(name, "stop it where it was started").stop(force=force)
+
+    def resume(self, name: str) -> None:
+        """Start a run again with what was asked for the first time; finished models are taken over."""
+        request = Request.read(self._note(name, "run its command again where it was started").request)
+        if request.name != name:
+            raise RunError(f"The note in the run {name} is that of another run, {request.name}.")
+        self.starter.start(request, again=True)
+
+    def _note(self, name: str, instead: str) -> Started:
+        note = read_note(self.library.find(name))
+        if note is None:
+            raise InputError(f"The run {name} was not started here; {instead}.")
+        return note
+
+    def ranking_record(self, name: str) -> Any:
+        """What `ranking.json` of a run holds, or None."""
+        if not (self.library.find(name) / RANKING).is_file():
+            return None
+        ranking = self.library.open(name).ranking
+        return None if ranking is None else to_json(ranking)
 
 
 def open_site(

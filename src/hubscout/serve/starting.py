@@ -7,10 +7,11 @@ files or run somebody's code are only taken if the person who started the server
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +23,53 @@ from hubscout.serve.run_processes import COMMANDS, Started, read_note, start
 from hubscout.serve.served_folder import Folder, NotHereError, links_in, split_name
 
 HUBS = ("timm", "torchvision", "hf", "sentence-transformers", "pypi")
-_NAME = r"[A-Za-z0-9*][\w.*+-]*"
-_MODEL = re.compile(rf"(?P<hub>[a-z-]+)/(?P<name>{_NAME}(?:/{_NAME})*)(?:\?(?P<options>[\w.,=&-]*))?", re.ASCII)
-_COLUMN = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
-_WORDS = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
-_LIMIT = re.compile(r"[0-9]{1,9}(\.[0-9]+)?[kM]?")
-_TIME = re.compile(r"[0-9]{1,6}(\.[0-9]+)? ?(s|m|min|h)")
-_EPOCHS = re.compile(r"[1-9][0-9]{0,3}")
+METHODS = ("fine-tune", "b-tuning", "kd", "logit-kd", "distill-weighted", "zoo", "all")
+"""Of tuning; `all` compares them. All but the first need teachers."""
 MOST_MODELS = 500
 MOST_JOBS = 4
 MOST_RANKINGS = 300
 TEACHERS = 3
 """How many of a ranking's best models teach."""
+_NAME = r"[A-Za-z0-9*][\w.*+-]*"
+_MODEL = re.compile(rf"(?P<hub>[a-z-]+)/(?P<name>{_NAME}(?:/{_NAME})*)(?:\?(?P<options>[\w.,=&-]*))?", re.ASCII)
+_COLUMN = r"[^\x00-\x1f\x7f]{1,200}", "the name of a column"
+_RATE = r"(?=[\d.]*[1-9])\d{0,6}\.?\d{1,9}(e-?\d\d?)?", "a number such as 0.001"
+_OPTIONS = (
+    ("method", "Method", "|".join(METHODS), f"one of {', '.join(METHODS)}", ("tune",)),
+    (
+        "learning_rate",
+        "Learning rate",
+        r"(?=[\d.]*[1-9])\d{0,6}\.?\d{1,9}(e-?\d\d?)?",
+        "a number such as 0.001",
+        ("tune",),
+    ),
+    ("epochs", "Epochs", r"[1-9]\d{0,3}", "a whole number such as 10", ("tune",)),
+    ("budget", "Budget", r"\d{1,6}(\.\d+)? ?(s|m|min|h)", "a time such as 30min or 2h", COMMANDS),
+    ("metrics", "Metrics", r"[a-z0-9-]+(,[a-z0-9-]+)*", "names joined by commas", ("rank",)),
+    ("limit", "Samples", r"\d{1,9}(\.\d+)?[kM]?", "a number such as 500 or 2k", ("rank", "tune")),
+    ("label", "Label", *_COLUMN, COMMANDS),
+    ("text", "Text", *_COLUMN, COMMANDS),
+    ("image", "Image", *_COLUMN, COMMANDS),
+)
+"""Fields that are options of a command: name, what people call it, what it must look like, that in words, where."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A run that is wanted: `command` on the data called `data`, into the run called `name`.
 
-    `teachers` is the name of a run with a ranking, and `epochs` are instead of `budget`; both are for `tune`.
+    `deploy` is for `race`: the model that the winners teach. `teachers` (the name of a run with a ranking), `method`,
+    `learning_rate` and `epochs`, which are instead of `budget`, are for `tune`.
     """
 
     name: str
     data: str
     models: tuple[str, ...]
     command: str = "rank"
+    deploy: str = ""
     teachers: str = ""
+    method: str = ""
+    learning_rate: str = ""
     budget: str = ""
     epochs: str = ""
     metrics: str = "logme"
@@ -57,18 +79,15 @@ class Request:
     image: str = ""
 
     @classmethod
-    def read(cls, fields: Mapping[str, Any]) -> Request:
+    def read(cls, given: Mapping[str, Any]) -> Request:
         """From the fields of a form or of a JSON object; models are a list, or one per line."""
-        models = fields.get("models")
+        models = given.get("models")
         lines = [models] if isinstance(models, str) else models if isinstance(models, list | tuple) else []
         words = [word.strip() for line in lines for word in str(line).splitlines()]
-        others = {key: str(fields.get(key) or "").strip() for key in _FIELDS}
+        others = {part.name: str(given.get(part.name) or "").strip() for part in fields(cls) if part.name != "models"}
         others["metrics"] = others["metrics"] or "logme"
         others["command"] = others["command"] or "rank"
         return cls(models=tuple(dict.fromkeys(word for word in words if word)), **others)
-
-
-_FIELDS = ("name", "data", "command", "teachers", "budget", "epochs", "metrics", "limit", "label", "text", "image")
 
 
 @dataclass(frozen=True)
@@ -93,7 +112,7 @@ class Starter:
 
     def _start(self, request: Request, again: bool) -> Started:
         command = self.command(request)
-        folder = self.runs.path.joinpath(*self._name(request.name))
+        folder = self._folder(request.name)
         running = self.running()
         if len(running) >= self.jobs and request.name not in running:
             raise InputError(
@@ -115,7 +134,7 @@ class Starter:
             return start(command, folder, asdict(request))
         except BaseException:
             if not again:
-                _remove(folder)
+                shutil.rmtree(folder)
             raise
 
     def command(self, request: Request) -> list[str]:
@@ -123,50 +142,43 @@ class Starter:
         if request.command not in COMMANDS:
             raise InputError(f"Command: {', '.join(COMMANDS)} were expected, not {request.command!r}.")
         path = self.data.find(request.data)
-        out = self.runs.path.joinpath(*self._name(request.name))
+        out = self._folder(request.name)
         command = [sys.executable, "-m", "hubscout", request.command, str(path), f"--out={out}"]
         models = self._models(request.models)
         if request.command == "tune":
             command += [f"--model={self._only(models)}", *self._teachers(request.teachers, models[0])]
             if request.epochs and request.budget:
                 raise InputError("Epochs: give epochs or a budget, not both.")
-            if request.epochs:
-                command.append(f"--epochs={_match(_EPOCHS, request.epochs, 'Epochs', 'a whole number such as 10')}")
+            if request.method in METHODS[1:] and not request.teachers:
+                raise InputError(f"Method: {request.method} needs teachers; choose a ranking, or fine-tune.")
         else:
             command += [f"--models={model}" for model in models]
-        if request.budget:
-            command.append(f"--budget={_match(_TIME, request.budget, 'Budget', 'a time such as 30min or 2h')}")
-        if request.command == "rank":
-            command.append(f"--metrics={_match(_WORDS, request.metrics, 'Metrics', 'names joined by commas')}")
-        if request.limit and request.command != "race":
-            command.append(f"--limit={_match(_LIMIT, request.limit, 'Samples', 'a number such as 500 or 2k')}")
-        for option in ("label", "text", "image"):
-            value = getattr(request, option)
-            if value:
-                command.append(f"--{option}={_match(_COLUMN, value, option.capitalize(), 'the name of a column')}")
+        if request.command == "race" and request.deploy:
+            self._check(request.deploy, "Model to deploy")
+            if is_pattern(request.deploy):
+                raise InputError(f"Model to deploy: give one model, not a pattern: {request.deploy!r}.")
+            command.append(f"--deploy={request.deploy}")
+        for name, words, pattern, wanted, commands in _OPTIONS:
+            value = getattr(request, name)
+            if value and request.command in commands:
+                if re.fullmatch(pattern, value, re.ASCII) is None:
+                    raise InputError(f"{words}: {wanted} was expected, not {value!r}.")
+                command.append(f"--{name.replace('_', '-')}={value}")
         return command
 
-    def _name(self, name: str) -> tuple[str, ...]:
+    def _folder(self, name: str) -> Path:
         try:
             parts = split_name(name)
         except NotHereError:
             parts = ()
         if len(parts) != 1 or name != name.strip() or name.startswith("-"):
             raise InputError("Name: give a plain name without slashes that does not begin with a dot.")
-        return parts
+        return self.runs.path / name
 
     def rankings(self) -> list[str]:
         """The runs whose best models can teach, and the evidence of races."""
         found = [path.parent for depth in ("*", "*/*") for path in self.runs.path.glob(f"{depth}/{RANKING}")]
-        names = [path.relative_to(self.runs.path).as_posix() for path in sorted(found)]
-        return [name for name in names if self._is_here(name)][:MOST_RANKINGS]
-
-    def _is_here(self, name: str) -> bool:
-        try:
-            self.runs.find(name)
-        except NotHereError:
-            return False
-        return True
+        return [self.runs.name_of(path) for path in sorted(found) if self.runs.holds(path)][:MOST_RANKINGS]
 
     def _teachers(self, name: str, model: str) -> list[str]:
         """Options for the best models of a ranking. They come out of a file: what is not allowed here is refused."""
@@ -186,12 +198,11 @@ class Starter:
         if not chosen:
             raise InputError(f"Teachers: the ranking {name} has no other model than the one to tune.")
         for one in chosen:
-            if one not in self.offered:
-                check_model(one, "Teachers")
+            self._check(one, "Teachers")
         return [f"--teachers={one}" for one in chosen]
 
     def _only(self, models: Sequence[str]) -> str:
-        if len(models) != 1 or set(models[0].partition("?")[0]) & set("*["):
+        if len(models) != 1 or is_pattern(models[0]):
             raise InputError(f"Models: choose exactly one to tune, not {', '.join(models[:5])}.")
         return models[0]
 
@@ -201,9 +212,12 @@ class Starter:
         if len(models) > MOST_MODELS:
             raise InputError(f"Models: at most {MOST_MODELS} can be taken at once; {len(models)} came.")
         for model in models:
-            if model not in self.offered:
-                check_model(model)
+            self._check(model, "Models")
         return list(models)
+
+    def _check(self, model: str, field: str) -> None:
+        if model not in self.offered:
+            check_model(model, field)
 
 
 def check_model(model: str, field: str = "Models") -> None:
@@ -224,13 +238,10 @@ def check_model(model: str, field: str = "Models") -> None:
         )
 
 
-def _match(pattern: re.Pattern[str], value: str, field: str, wanted: str) -> str:
-    if pattern.fullmatch(value) is None:
-        raise InputError(f"{field}: {wanted} was expected, not {value!r}.")
-    return value
+def is_pattern(model: str) -> bool:
+    """Whether an identifier stands for several models.
 
-
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+    >>> is_pattern("timm/mobilenetv3*"), is_pattern("timm/resnet50?pooling=*")
+    (True, False)
+    """
+    return bool(set(model.partition("?")[0]) & set("*["))

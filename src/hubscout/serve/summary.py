@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import RunError
-from hubscout.runs.files import parse_json, parse_lines
+from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
-from hubscout.runs.run_folder import CURVES, EVENTS, GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
+from hubscout.runs.run_folder import CURVES, EVENTS, RACE, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
 from hubscout.runs.run_folder import NOTE as HOLDER
 from hubscout.runs.texts import short_names
 from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
-from hubscout.serve.race_summary import race_facts
-from hubscout.serve.run_processes import NOTE, Started, read_note, was_running_at
-from hubscout.serve.served_folder import MOST_BYTES, read_real, real_files
+from hubscout.serve.run_processes import Started, read_note, was_running_at
+from hubscout.serve.served_folder import (
+    NOTE,
+    as_dict,
+    as_list,
+    as_number,
+    is_race,
+    json_lines,
+    json_record,
+    last_written,
+    real_files,
+)
 
 State = Literal["running", "finished", "interrupted", "failed"]
-MARKS = frozenset({RANKING, TUNING, *GROWING, NOTE})
-"""A folder that holds one of these is a run."""
 QUIET_SECONDS = 120
 """A run whose process cannot be looked at counts as running while it wrote something so many seconds ago."""
 TAIL_BYTES = 1 << 16
@@ -82,224 +88,205 @@ class Summary:
         return asdict(self)
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder holds a file of a run itself."""
-    if any((folder / mark).is_file() and not (folder / mark).is_symlink() for mark in MARKS):
-        return True
-    return is_race(folder)
-
-
-def is_race(folder: Path) -> bool:
-    """Whether a folder is that of a race; one that is still finding the evidence has only its ranking, and a holder."""
-    if (folder / RACE_LINES).is_file():
-        return True
-    evidence = folder / RACE_EVIDENCE
-    return (folder / HOLDER).is_file() and evidence.is_dir() and not evidence.is_symlink()
-
-
 def summarise(name: str, folder: Path) -> Summary:
     """Read a run folder; where files cannot be read, `problem` says why and the rest is as if they were not there."""
     note = read_note(folder)
-    running = note is not None and note.running
     asked = str(note.request.get("command") or "rank") if note is not None else ""
     if is_race(folder) or asked == "race":
-        return _race(name, folder, note, running)
-    if asked != "tune" and any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
-        return _ranking(name, folder, note, running)
-    return _tuning(name, folder, note, running)
-
-
-def _race(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
-    found = Summary(name=name, kind="race", **race_facts(folder))
+        found = _race(name, folder, note)
+    elif asked != "tune" and any((folder / mark).is_file() for mark in (RANKING, EVENTS, NOTE)):
+        found = _ranking(name, folder, note)
+    else:
+        found = _tuning(name, folder, note)
+    found = replace(found, modified=last_written(folder))
     if note is None:
         return found
-    state: State = "running" if running else found.state
-    if state == "interrupted" and not is_race(folder):
-        state = "failed"  # before it had anything to show
-    started = found.started or _moment(note.created)
-    return replace(found, state=state, stoppable=running, task=found.task or _asked(note), started=started)
+    return replace(
+        found,
+        state="running" if note.running else found.state,
+        stoppable=note.running,
+        task=found.task or str(note.request.get("data") or ""),
+        started=found.started or _moment(note.created),
+    )
 
 
-def _asked(note: Started | None) -> str:
-    """The data that was asked for."""
-    return str(note.request.get("data") or "") if note is not None else ""
-
-
-def _ranking(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
-    record, problem = _json(folder / RANKING)
+def _ranking(name: str, folder: Path, note: Started | None) -> Summary:
+    record, problem = json_record(folder / RANKING)
     if record and not problem:
         try:
             check_record(record, origin=RANKING)
         except RunError as error:
             problem = " ".join(str(error).split())
-    rows = [row for row in _list(record.get("rows")) if isinstance(row, dict)]
+    rows = [row for row in as_list(record.get("rows")) if isinstance(row, dict)]
+    best = rows[0] if rows else {}
     events = json_lines(folder / EVENTS)
     began = next((event for event in events if event.get("event") == "started"), {})
-    state: State = "running" if running else _ranking_state(folder, record, events, note)
-    best = rows[0] if rows else {}
-    metrics = _list(record.get("metrics"))
-    environment = record.get("environment") if isinstance(record.get("environment"), dict) else {}
-    started = str((environment or {}).get("started") or "") or _moment(
-        began.get("time") or (note.created if note is not None else None)
-    )
     return Summary(
         name=name,
         kind="ranking",
-        state=state,
-        task=str(_dict(record.get("task")).get("name") or began.get("task") or _asked(note)),
+        state=_ranking_state(folder, record, began, events[-1].get("event") if events else None, note),
+        task=str(as_dict(record.get("task")).get("name") or began.get("task") or ""),
         best=short_names([str(best["identifier"])])[0] if best.get("identifier") else "",
-        score=_number(best.get("score")),
-        metric=str(metrics[0]) if metrics else "",
+        score=as_number(best.get("score")),
+        metric=str(next(iter(as_list(record.get("metrics"))), "")),
         models=len(rows),
-        failed=len(_list(record.get("failures"))),
-        seconds=_number(record.get("seconds")),
-        started=started,
-        modified=_modified(folder),
-        stoppable=running,
-        problem=problem or _tuning_problem(folder),
+        failed=len(as_list(record.get("failures"))),
+        seconds=as_number(record.get("seconds")),
+        started=str(as_dict(record.get("environment")).get("started") or "") or _moment(began.get("time")),
+        problem=problem or _tunings(folder)[1],
     )
 
 
 def _ranking_state(
-    folder: Path, record: Mapping[str, Any], events: list[dict[str, Any]], note: Started | None
+    folder: Path, record: Mapping[str, Any], began: Mapping[str, Any], last: object, note: Started | None
 ) -> State:
-    last = events[-1].get("event") if events else None
     if last == "finished" or (last is None and record.get("complete")):
         return "finished"
     if last == "interrupted":
         return "interrupted"
     if note is not None and note.host == platform.node():  # and it is not running any more
         return "interrupted" if record else "failed"
-    began = next((event for event in events if event.get("event") == "started"), None)
-    if began is not None and began.get("host") == platform.node() and isinstance(began.get("pid"), int):
-        return "running" if was_running_at(began["pid"], _number(began.get("time")) or 0.0) else "interrupted"
-    return "running" if time.time() - _modified(folder) < QUIET_SECONDS else "interrupted"
+    if _is_here(began):
+        return "running" if _runs(began) else "interrupted"
+    return "running" if _wrote_lately(folder) else "interrupted"
 
 
-def _tuning(name: str, folder: Path, note: Started | None, running: bool) -> Summary:
-    places = [path.parent for path in real_files(folder) if path.name in (TUNING, CURVES)]
-    places = list(dict.fromkeys(places))
-    records = [_tuning_record(place / TUNING)[0] for place in places]
+def _race(name: str, folder: Path, note: Started | None) -> Summary:
+    race, problem = RaceRecord(), ""
+    for line in json_lines(folder / RACE_LINES):
+        try:
+            race.take(line)
+        except RunError as error:
+            problem = problem or " ".join(str(error).split())
+    leader = race.final or next(iter(race.standing()), None)
+    seen = race.seen(leader) if leader is not None else {}
+    state: State = "finished" if race.complete else "running" if _is_held(folder) else "interrupted"
+    if state == "interrupted" and note is not None and not is_race(folder):
+        state = "failed"  # before it had anything to show
+    spent = as_dict(json_record(folder / RACE)[0].get("seconds")).values() if race.complete else ()
+    task = as_dict(json_record(folder / RACE_EVIDENCE / RANKING)[0].get("task")).get("name")
+    return Summary(
+        name=name,
+        kind="race",
+        state=state,
+        task=race.task or (task if isinstance(task, str) else ""),
+        best=short_names([leader.model])[0] if leader is not None and seen else "",
+        score=seen[max(seen)].metric if seen else None,
+        metric=f"held-out {race.metric}" if race.metric else "",
+        models=len(race.arms),
+        seconds=float(sum(value for value in spent if is_number(value))) or None,
+        problem=problem,
+    )
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether the process that took the folder is at work, as far as can be told from here."""
+    holder, _ = json_record(folder / HOLDER)
+    pid, since = holder.get("pid"), holder.get("since")
+    if not isinstance(pid, int) or not isinstance(since, str):
+        return False
+    if holder.get("host") != platform.node():
+        return _wrote_lately(folder)
+    try:
+        return was_running_at(pid, datetime.fromisoformat(since).timestamp())
+    except (ValueError, OverflowError):
+        return False
+
+
+def _tuning(name: str, folder: Path, note: Started | None) -> Summary:
+    places = dict.fromkeys(path.parent for path in real_files(folder) if path.name in (TUNING, CURVES))
+    tunings, problem = _tunings(folder)
     ends = [json_lines(place / CURVES, last_bytes=TAIL_BYTES) for place in places]
     trials = json_lines(folder / TRIALS)
-    fresh = _is_tuning(folder, places, note, running)
+    fresh = _is_tuning(folder, places, note)
     over = bool(places) and all(
-        record or any(line.get("event") == "result" for line in lines)
-        for record, lines in zip(records, ends, strict=True)
+        place in tunings or any(line.get("event") == "result" for line in lines)
+        for place, lines in zip(places, ends, strict=True)
     )
-    over = over or bool(trials and not fresh)
-    state: State = "finished" if over else "running" if fresh else "interrupted"
+    state: State = "finished" if over or (trials and not fresh) else "running" if fresh else "interrupted"
     if state == "interrupted" and note is not None and not places:
         state = "failed"
-    known = next((record for record in records if record is not None), TuningRecord())
-    told = _dict(trials[-1].get("run")) if trials else {}
-    model = known.model or str(told.get("model") or "")
+    known = next(iter(tunings.values()), TuningRecord())
+    model = known.model or str(as_dict(trials[-1].get("run")).get("model") or "" if trials else "")
+    methods = dict.fromkeys(record.method for record in tunings.values() if record.method)
     metric, score = _result(known, [line for lines in ends for line in lines])
-    methods = list(dict.fromkeys(record.method for record in records if record is not None and record.method))
     return Summary(
         name=name,
         kind="tuning",
-        state="running" if running else state,
-        task=known.task or _asked(note),
+        state=state,
+        task=known.task,
         best=" · ".join(part for part in (short_names([model])[0] if model else "", ", ".join(methods)) if part),
         score=score,
         metric=metric,
         models=max(len(places), len(trials)),
         seconds=known.seconds,
-        started=str(known.environment.get("started") or "") or _moment(note.created if note is not None else None),
-        modified=_modified(folder),
-        stoppable=running,
-        problem=_tuning_problem(folder),
+        started=str(known.environment.get("started") or ""),
+        problem=problem,
     )
 
 
-def _is_tuning(folder: Path, places: list[Path], note: Started | None, running: bool) -> bool:
+def _is_tuning(folder: Path, places: Iterable[Path], note: Started | None) -> bool:
     """Whether a process is at work on a tuning: the one that was started here, or one that the curves name."""
     if note is not None and note.host == platform.node():
-        return running
-    lines = [line for place in places for line in json_lines(place / CURVES) if line.get("event") == "started"]
-    here = [line for line in lines if line.get("host") == platform.node() and isinstance(line.get("pid"), int)]
-    if any(was_running_at(line["pid"], _number(line.get("time")) or 0.0) for line in here):
+        return note.running
+    lines = [[line for line in json_lines(place / CURVES) if line.get("event") == "started"] for place in places]
+    here = [line for found in lines for line in found if _is_here(line)]
+    if any(_runs(line) for line in here):
         return True
     # One method of a comparison may be over and the next not have begun: then only the time tells.
-    return not (here and len(places) == 1) and time.time() - _modified(folder) < QUIET_SECONDS
+    return not (here and len(lines) == 1) and _wrote_lately(folder)
 
 
-def _tuning_problem(folder: Path) -> str:
-    """What is wrong with the first record of a tuning that cannot be read."""
+def _tunings(folder: Path) -> tuple[dict[Path, TuningRecord], str]:
+    """The records of tunings that can be read, by their places, and what is wrong with the first that cannot."""
+    found, first_problem = {}, ""
     for path in real_files(folder):
         if path.name != TUNING:
             continue
-        _, problem = _tuning_record(path)
-        if problem:
-            return f"{path.parent.relative_to(folder)}: {problem}" if path.parent != folder else problem
-    return ""
-
-
-def _tuning_record(path: Path) -> tuple[TuningRecord | None, str]:
-    """The record of a tuning, if it can be read, and what is wrong with it."""
-    record, problem = _json(path)
-    if not record:
-        return None, problem
-    try:
-        found = TuningRecord.from_json(record, origin=TUNING)
-        tuning_run("", found, (), origin=TUNING)
-    except RunError as error:
-        return None, " ".join(str(error).split())
-    return found, ""
+        record, problem = json_record(path)
+        try:
+            if record:
+                tuning = TuningRecord.from_json(record, origin=TUNING)
+                tuning_run("", tuning, (), origin=TUNING)
+                found[path.parent] = tuning
+        except RunError as error:
+            problem = " ".join(str(error).split())
+        if problem and path.parent != folder:
+            problem = f"{path.parent.relative_to(folder)}: {problem}"
+        first_problem = first_problem or problem
+    return found, first_problem
 
 
 def _result(record: TuningRecord, lines: list[dict[str, Any]]) -> tuple[str, float | None]:
     """Name and value of the first metric: on test where it is known, else of the last validation."""
     found = plain_metrics(record.saved_metrics)
-    found = found or next((_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})
+    found = found or next((as_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})
     for split in ("test", "validation"):
-        for metric, measure in _dict(found.get(split)).items():
-            value = _number(_dict(measure).get("value"))
+        for metric, measure in as_dict(found.get(split)).items():
+            value = as_number(as_dict(measure).get("value"))
             if value is not None:
                 return f"{metric}, {split}", value
     for line in reversed(lines):
-        for metric, value in _dict(line.get("metrics")).items() if line.get("event") == "validation" else ():
+        for metric, value in as_dict(line.get("metrics")).items() if line.get("event") == "validation" else ():
             if is_number(value):
                 return f"{metric}, validation", float(value)
     return "", None
 
 
-def json_lines(path: Path, *, last_bytes: int = MOST_BYTES) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one per line, or those of its last bytes; broken lines are passed over."""
-    return parse_lines(read_real(path, last_bytes=last_bytes))
+def _is_here(started: Mapping[str, Any]) -> bool:
+    """Whether a line names a process of this machine."""
+    return started.get("host") == platform.node() and isinstance(started.get("pid"), int)
 
 
-def _json(path: Path) -> tuple[dict[str, Any], str]:
-    """What a record holds, and what is wrong with it. A file that is not there holds nothing, and that is fine."""
-    if not os.path.lexists(path):
-        return {}, ""
-    try:
-        if path.lstat().st_size > MOST_BYTES:
-            return {}, f"{path.name} is too large to be shown here: {path.lstat().st_size:,} bytes."
-        record = parse_json(read_real(path), origin=path.name)
-    except RunError as error:
-        return {}, " ".join(str(error).split())
-    return _dict(record), "" if isinstance(record, dict) else f"{path.name} is not the record of a run."
+def _runs(started: Mapping[str, Any]) -> bool:
+    return was_running_at(started["pid"], as_number(started.get("time")) or 0.0)
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _number(value: Any) -> float | None:
-    return value if is_number(value) else None
+def _wrote_lately(folder: Path) -> bool:
+    return time.time() - last_written(folder) < QUIET_SECONDS
 
 
 def _moment(value: Any) -> str:
     if not is_number(value) or not 0 < value < _LATEST:
         return ""
     return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
-
-
-def _modified(folder: Path) -> float:
-    return max((path.stat().st_mtime for path in real_files(folder)), default=folder.stat().st_mtime)

@@ -113,36 +113,22 @@ def place(
     """
     taken = list(obstacles)
     labels: list[Label | None] = [None] * len(wishes)
-    points = [(wish.x, wish.y) for wish in wishes]
     for index in sorted(range(len(wishes)), key=lambda index: wishes[index].priority):
         wish = wishes[index]
-        others = [point for point in points if point != (wish.x, wish.y)]
+        others = [(other.x, other.y) for other in wishes if (other.x, other.y) != (wish.x, wish.y)]
         written = [label for label in labels if label is not None]
-        for text in (wish.text, wish.short):
-            found = _best(
-                [c for c in _candidates(wish, text, size) if c.box.within(area)], wish, taken, written, others, avoid
-            )
-            if text and found is not None:
-                labels[index] = found
-                taken.append(found.box)
+        for text in filter(None, (wish.text, wish.short)):
+            inside = [label for label in _candidates(wish, text, size) if label.box.within(area)]
+            bare = [label for label in inside if not any(label.box.meets(box) for box in taken)]
+            free = [label for label in bare if not _strikes(label, written)]
+            own = [label for label in free if _belongs(label, wish, others)]
+            clear = [label for label in own if not any(label.box.meets(box) for box in avoid)]
+            led = [label for label in free if label.leader is not None]
+            if found := clear or ((own or led) if wish.must else []):
+                labels[index] = found[0]
+                taken.append(found[0].box)
                 break
     return labels
-
-
-def _best(
-    candidates: Sequence[Label],
-    wish: Wish,
-    taken: Sequence[Box],
-    written: Sequence[Label],
-    others: Sequence[tuple[float, float]],
-    avoid: Sequence[Box],
-) -> Label | None:
-    bare = [label for label in candidates if not any(label.box.meets(box) for box in taken)]
-    free = [label for label in bare if not _strikes(label, written)]
-    own = [label for label in free if _belongs(label, wish, others)]
-    clear = [label for label in own if not any(label.box.meets(box) for box in avoid)]
-    led = [label for label in free if label.leader is not None]
-    return next(iter(clear or ((own or led) if wish.must else [])), None)
 
 
 def _belongs(label: Label, wish: Wish, others: Sequence[tuple[float, float]]) -> bool:

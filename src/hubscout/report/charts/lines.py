@@ -74,7 +74,10 @@ def lines(
         if low < high:
             parts.append(tag("path", d=_path([low, high], [low, high], x, y), class_="diagonal"))
     parts += [_band(curve, x, y) for curve in curves if len(curve.low)]
-    parts += [_line(curve, x, y) for curve in curves]
+    parts += [
+        tag("path", d=_path(curve.x, curve.y, x, y), class_=f"curve {_look(curve)}", data_model=curve.model)
+        for curve in curves
+    ]
     return drawing(
         frame,
         explained,
@@ -116,10 +119,6 @@ def _path(xs: Sequence[float], ys: Sequence[float], x: Scale, y: Scale) -> str:
     return path
 
 
-def _line(curve: Curve, x: Scale, y: Scale) -> Markup:
-    return tag("path", d=_path(curve.x, curve.y, x, y), class_=f"curve {_look(curve)}", data_model=curve.model)
-
-
 def _band(curve: Curve, x: Scale, y: Scale) -> Markup:
     forth = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(curve.x, curve.high, strict=True)]
     back = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(curve.x, curve.low, strict=True)]
@@ -129,15 +128,15 @@ def _band(curve: Curve, x: Scale, y: Scale) -> Markup:
 def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
     dots: list[Markup] = []
     for curve in curves:
-        for index, tip in enumerate(curve.tips):
-            across, up = curve.x[index], curve.y[index]
+        for across, up, tip in zip(curve.x, curve.y, curve.tips, strict=False):
             if not y.holds(up):
                 continue
+            place = {"cx": x(across), "cy": y(up)}
             dots.append(
                 tag(
                     "g",
-                    tag("circle", cx=x(across), cy=y(up), r=3.0 if curve.dots else 1.5, class_="bead"),
-                    tag("circle", cx=x(across), cy=y(up), r=9, class_="reach"),
+                    tag("circle", **place, r=3.0 if curve.dots else 1.5, class_="bead"),
+                    tag("circle", **place, r=9, class_="reach"),
                     class_=f"dot {_look(curve)}",
                     data_model=curve.model,
                     data_tip=tip,
@@ -150,27 +149,17 @@ def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
 
 
 def _ends(frame: Frame, curves: Sequence[Curve], x: Scale, y: Scale, longest: int) -> list[Markup]:
+    """The names of the curves beside their last points on the paper."""
     area = frame.area
     ends = []
     for curve in curves:
-        inside = [(a, b) for a, b in zip(curve.x, curve.y, strict=True) if y.holds(b)]
-        if inside:
-            ends.append((curve, inside[-1]))
-    heights = spread([y(end[1]) for _, end in ends], frame.font * 1.25, area.top + 4, area.bottom - 4)
+        inside = [(x(across), y(up)) for across, up in zip(curve.x, curve.y, strict=True) if y.holds(up)]
+        ends += [(curve, *inside[-1])] if inside else []
+    heights = spread([up for _, _, up in ends], frame.font * 1.25, area.top + 4, area.bottom - 4)
     parts = []
-    for (curve, end), height in zip(ends, heights, strict=True):
-        start = x(end[0])
-        parts.append(
-            tag("path", d=f"M{start + 3:.1f} {y(end[1]):.1f}L{area.right + 6:.1f} {height:.1f}", class_="leader")
-        )
-        parts.append(
-            tag(
-                "text",
-                shorten(curve.name, longest),
-                x=area.right + 9,
-                y=height,
-                class_=f"name start {_look(curve)}",
-                data_model=curve.model,
-            )
-        )
+    for (curve, across, up), height in zip(ends, heights, strict=True):
+        leader = f"M{across + 3:.1f} {up:.1f}L{area.right + 6:.1f} {height:.1f}"
+        place = {"x": area.right + 9, "y": height, "class_": f"name start {_look(curve)}"}
+        parts.append(tag("path", d=leader, class_="leader"))
+        parts.append(tag("text", shorten(curve.name, longest), **place, data_model=curve.model))
     return parts

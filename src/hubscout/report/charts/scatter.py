@@ -82,17 +82,15 @@ def _staircase(front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: B
 def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
     marks = []
     for index, point in enumerate(points):
-        across, up = x(point.x), y(point.y)
-        bar: Markup | str = ""
-        if point.error:
-            top, bottom = y(min(point.y + point.error, y.high)), y(max(point.y - point.error, y.low))
-            bar = tag("path", d=f"M{across:.1f} {top:.1f}V{bottom:.1f}", class_="error")
+        place = {"cx": x(point.x), "cy": y(point.y)}
+        top, bottom = _bar(point, y)
+        bar = tag("path", d=f"M{x(point.x):.1f} {top:.1f}V{bottom:.1f}", class_="error") if point.error else ""
         marks.append(
             tag(
                 "g",
                 bar,
-                tag("circle", cx=across, cy=up, r=RADIUS, class_=f"mark {point.group}"),
-                tag("circle", cx=across, cy=up, r=14, class_="reach"),
+                tag("circle", **place, r=RADIUS, class_=f"mark {point.group}"),
+                tag("circle", **place, r=14, class_="reach"),
                 class_=f"point {point.group}",
                 data_model=point.model,
                 data_tip=point.tip,
@@ -106,51 +104,46 @@ def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
     return marks
 
 
+def _bar(point: Point, y: Scale) -> tuple[float, float]:
+    """Where the error bar of a point begins and ends, as far as it is on the paper."""
+    return y(min(point.y + point.error, y.high)), y(max(point.y - point.error, y.low))
+
+
 def _lines(points: Sequence[Point], front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: Box) -> list[Box]:
     """What names had better not cross: error bars and the steps of the front."""
-    bars = [
-        Box(x(p.x) - 1, y(min(p.y + p.error, y.high)), x(p.x) + 1, y(max(p.y - p.error, y.low)))
-        for p in points
-        if p.error
-    ]
+    boxes = []
+    for point in points:
+        top, bottom = _bar(point, y)
+        boxes += [Box(x(point.x) - 1, top, x(point.x) + 1, bottom)] if point.error else []
     corners = [(x(a), y(b)) for a, b in front]
-    ends = [*(across for across, _ in corners[1:]), area.right]
-    starts = [area.bottom, *(up for _, up in corners[:-1])]
-    flat = [Box(a, b - 2, end, b + 2) for (a, b), end in zip(corners, ends, strict=True)] if corners else []
-    steep = [Box(a - 2, b, a + 2, start) for (a, b), start in zip(corners, starts, strict=True)] if corners else []
-    return [*bars, *flat, *steep]
+    before = area.bottom
+    for (across, up), (end, _) in zip(corners, [*corners[1:], (area.right, 0.0)], strict=True) if corners else ():
+        boxes += [Box(across, up - 2, end, up + 2), Box(across - 2, up, across + 2, before)]
+        before = up
+    return boxes
 
 
 def _names(
     frame: Frame, points: Sequence[Point], x: Scale, y: Scale, front: Sequence[tuple[float, float]]
 ) -> list[Markup]:
-    area = frame.area
-    obstacles = [
-        Box(x(point.x) - RADIUS, y(point.y) - RADIUS, x(point.x) + RADIUS, y(point.y) + RADIUS) for point in points
-    ]
     longest = LABELS_NARROW if frame.narrow else LABELS_WIDE
+    places = [(x(point.x), y(point.y)) for point in points]
+    obstacles = [Box(a - RADIUS, b - RADIUS, a + RADIUS, b + RADIUS) for a, b in places]
     wishes = [
-        Wish(
-            shorten(point.name, longest),
-            x(point.x),
-            y(point.y),
-            point.priority,
-            must=point.important,
-            short=point.short,
-        )
-        for point in points
+        Wish(shorten(point.name, longest), *at, point.priority, must=point.important, short=point.short)
+        for point, at in zip(points, places, strict=True)
     ]
+    lines = _lines(points, front, x, y, frame.area)
     parts = []
-    labels = place(wishes, area, size=frame.font, obstacles=obstacles, avoid=_lines(points, front, x, y, area))
+    labels = place(wishes, frame.area, size=frame.font, obstacles=obstacles, avoid=lines)
     for point, label in zip(points, labels, strict=True):
         if label is None:
             continue
         if label.leader is not None:
             (x1, y1), (x2, y2) = label.leader, label.end
             parts.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="leader"))
-        parts.append(
-            tag("text", label.text, x=label.x, y=label.y, class_=f"name {label.anchor}", data_model=point.model)
-        )
+        look = f"name {label.anchor}"
+        parts.append(tag("text", label.text, x=label.x, y=label.y, class_=look, data_model=point.model))
     return parts
 
 

@@ -10,7 +10,7 @@ from hubscout.report.markup import Markup, Section, breakable, details, join, sc
 from hubscout.report.saved_run import GROUPS, Run, View
 from hubscout.report.sections.cost_section import ERRORS_SHOWN, error_bar
 from hubscout.runs.paired_comparison import failed_words
-from hubscout.runs.row import Expected, Row
+from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text, listing
 from hubscout.tasks.kinds import kind_of
 
@@ -21,58 +21,42 @@ ROWS_SHOWN = 25
 
 def ranking_section(run: Run) -> Section | None:
     """All models: sorted, filtered, with error bars; those that failed with their reasons."""
-    if run.ranking is None or not (run.ranking.rows or run.ranking.failures):
+    ranking, view = run.ranking, run.view
+    if ranking is None or not (ranking.rows or ranking.failures):
         return None
-    view = run.view
-    parts: list[Markup] = []
+    lead, parts = "", []
     if view is not None:
-        parts += [_controls(view), scrolling(_table(view), "Ranking of the models"), _unfold(len(view.rows))]
+        count, tied = len(view.rows), len(ranking.tied_with_best)
+        samples = f"{max(row.n for row in view.rows):,} training {kind_of(ranking.task.kind).unit}"
+        lead = f"{count} {'model' if count == 1 else 'models'} on {samples} of {ranking.task.name}."
+        if ranking.failures:
+            lead += f" {failed_words(ranking)}."
+        if tied > 1 and ranking.explains_labels is not False:
+            group = f"The first {tied}, above the line," if tied < len(ranking.compared) else "All of them"
+            lead += f" {group} are statistically tied: P(better than the best) is 5% or more."
+        parts += [_controls(view), scrolling(_table(view), "Ranking of the models")]
+        if count > ROWS_SHOWN:  # the page's script folds the others away
+            unfold = {"id": "unfold", "class_": "script-only", "data_shown": ROWS_SHOWN}
+            parts.append(tag("button", f"Show all {count} models", type="button", **unfold))
         parts += [_explanation(view), _notes(view)]
-    if run.ranking.failures:
-        parts.append(_failures(run))
-    count = len(run.ranking.rows)
-    tied = len(run.ranking.tied_with_best)
-    n = max((row.n for row in run.ranking.rows), default=0)
-    unit = kind_of(run.ranking.task.kind).unit
-    lead = f"{count} {'model' if count == 1 else 'models'} on {n:,} training {unit} of {run.ranking.task.name}."
-    if not count:
-        lead = ""
-    if run.ranking.failures and count:
-        lead += f" {failed_words(run.ranking)}."
-    if tied > 1 and run.ranking.explains_labels is not False:
-        group = f"The first {tied}, above the line," if tied < len(run.ranking.compared) else "All of them"
-        lead += f" {group} are statistically tied: P(better than the best) is 5% or more."
+    if ranking.failures:
+        rows = [(failure.identifier, failure.error, failure.reason) for failure in ranking.failures]
+        found = table(("Model", "Error", "Reason"), rows, text_columns=(0, 1, 2), class_="failures")
+        title = f"{len(rows)} {'model' if len(rows) == 1 else 'models'} could not be ranked"
+        parts += [tag("h3", title), scrolling(found, "Models that could not be ranked")]
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
 
 
-def _unfold(count: int) -> Markup:
-    """The button that shows the rows of a long table that the page's script folds away."""
-    if count <= ROWS_SHOWN:
-        return join([])
-    words = f"Show all {count} models"
-    return tag("button", words, type="button", id="unfold", class_="script-only", data_shown=ROWS_SHOWN)
-
-
 def _controls(view: View) -> Markup:
-    fields = [
-        tag(
-            "label",
-            tag("span", "Find a model"),
-            tag("input", type="search", id="filter-name", placeholder="name or architecture", autocomplete="off"),
-        )
-    ]
+    """The form that filters the table."""
+    search = {"type": "search", "placeholder": "name or architecture", "autocomplete": "off"}
+    fields = [tag("label", tag("span", "Find a model"), tag("input", id="filter-name", **search))]
     if any(row.params for row in view.rows):
-        fields.append(
-            tag(
-                "label",
-                tag("span", "Max. parameters, in millions"),
-                tag("input", type="number", id="filter-params", min=0, step="any", inputmode="decimal"),
-            )
-        )
+        limit = tag("input", type="number", id="filter-params", min=0, step="any", inputmode="decimal")
+        fields.append(tag("label", tag("span", "Max. parameters, in millions"), limit))
     if len(view.ranking.tied_with_best) > 1:
-        fields.append(
-            tag("label", tag("input", type="checkbox", id="filter-tied"), " tied with the best only", class_="check")
-        )
+        box = tag("input", type="checkbox", id="filter-tied")
+        fields.append(tag("label", box, " tied with the best only", class_="check"))
     return tag(
         "form",
         *fields,
@@ -92,45 +76,44 @@ class Column:
     cell: Callable[[Row], object]
     key: Callable[[Row], float | None]
 
-    def known(self, rows: Sequence[Row]) -> bool:
-        """Whether any model has something to say under it."""
-        return any(self.key(row) is not None for row in rows)
-
 
 def _columns(view: View) -> list[Column]:
     """The columns after rank, model and score, as far as this ranking knows them."""
-    gain = Column("Gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", lambda row: row.gain)
     explained = view.ranking.explains_labels is not False
-    best = Column("P(best)", lambda row: _probability(row.p_best), lambda row: row.p_best if explained else None)
-    prices = [
+    columns = [
+        Column(_expected_heading(view), _expected, lambda row: row.expected[0].value if row.expected else None),
+        Column("Gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", lambda row: row.gain),
+        Column("P(best)", _probability, lambda row: row.p_best if explained else None),
         Column("Params", lambda row: human_count(row.params), lambda row: row.params),
         Column("FLOPs", lambda row: human_count(row.flops), lambda row: row.flops),
         Column("Latency", latency_text, lambda row: row.latency_seconds),
-    ]
-    expected = [_expected_column(view)] if any(row.expected for row in view.rows) else []
-    metrics = [_metric_column(name) for name in view.ranking.metrics[1:]]
-    speeds = [
+        *(_metric_column(name) for name in view.ranking.metrics[1:]),
         Column("Samples/s", lambda row: significant(row.samples_per_second), lambda row: row.samples_per_second),
         Column("Time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), lambda row: row.seconds),
     ]
-    columns = [column for column in (*expected, gain, best, *prices, *metrics, *speeds) if column.known(view.rows)]
+    columns = [column for column in columns if any(column.key(row) is not None for row in view.rows)]
     if len({row.n for row in view.rows}) > 1:
         columns.append(Column("Samples", lambda row: f"{row.n:,}", lambda row: row.n))
     return columns
 
 
-def _expected_column(view: View) -> Column:
+def _expected_heading(view: View) -> str:
+    return next((row.expected[0].heading for row in view.rows if row.expected), "")
+
+
+def _expected(row: Row) -> Markup | str:
     """The metric of the task for samples left out, with its interval."""
-    return Column(
-        next(row.expected[0].heading for row in view.rows if row.expected),
-        lambda row: _with_interval(row.expected[0]) if row.expected else "–",
-        lambda row: row.expected[0].value if row.expected else None,
-    )
-
-
-def _with_interval(expected: Expected) -> Markup:
-    value, interval = str(expected).split(" ", 1)
+    if not row.expected:
+        return "–"
+    value, interval = str(row.expected[0]).split(" ", 1)
     return join([value, tag("small", interval)])
+
+
+def _probability(row: Row) -> Markup | str:
+    if row.p_best is None:
+        return "–"
+    bar = tag("i", class_="share", style=f"--share:{row.p_best:.3f}", aria_hidden="true")
+    return join([bar, human_probability(row.p_best)])
 
 
 def _metric_column(name: str) -> Column:
@@ -159,10 +142,11 @@ def _head(name: str, class_: str = "number") -> Markup:
 
 
 def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Scale | None) -> Markup:
+    error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
     cells = [
         tag("td", str(row.rank), class_="number", data_value=row.rank),
         _model(view, row, index),
-        tag("td", _score(row), class_="number", data_value=repr(row.score)),
+        tag("td", f"{row.score:.4f}", error, class_="number", data_value=repr(row.score)),
     ]
     if scale is not None:
         cells.append(tag("td", _bar(view, row, scale), class_="bar"))
@@ -171,34 +155,19 @@ def _row(view: View, row: Row, index: int, columns: Sequence[Column], scale: Sca
         cells.append(tag("td", column.cell(row), class_="number", data_value=None if key is None else repr(key)))
     following = view.rows[index + 1] if index + 1 < len(view.rows) else None
     line = view.group(row) in ("best", "tied") and following is not None and not following.tied_with_best
-    architecture = row.card.get("architecture") or ""
     return tag(
         "tr",
         *cells,
         class_=f"{view.group(row)}{' line' if line else ''}",
         data_model=index,
-        data_search=f"{row.identifier} {architecture}".lower(),
+        data_search=f"{row.identifier} {row.card.get('architecture') or ''}".lower(),
         data_params=row.params,
         data_tied="1" if row.tied_with_best else None,
     )
 
 
-def _score(row: Row) -> Markup:
-    error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
-    return join([f"{row.score:.4f}", error])
-
-
-def _probability(value: float | None) -> Markup:
-    if value is None:
-        return join(["–"])
-    return join([tag("i", class_="share", style=f"--share:{value:.3f}", aria_hidden="true"), human_probability(value)])
-
-
 def _model(view: View, row: Row, index: int) -> Markup:
-    footnotes: list[Markup] = []
-    if row.dropped is not None:
-        leader = row.dropped.leader
-        footnotes.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
+    group = view.group(row)
     pin = tag(
         "button",
         breakable(view.names[index]),
@@ -208,32 +177,26 @@ def _model(view: View, row: Row, index: int) -> Markup:
         data_model=index,
         title=f"{row.identifier} (click to highlight it in all charts)",
     )
-    badge = {"best": "best", "dropped": "dropped"}.get(view.group(row))
-    return tag(
-        "th",
-        pin,
-        tag("span", badge, class_=f"badge {badge}") if badge else "",
-        tag("span", GROUPS["tied"], class_="unseen") if view.group(row) == "tied" else "",
-        *footnotes,
-        scope="row",
-        data_value=row.identifier,
-    )
+    parts = [pin]
+    if group in ("best", "dropped"):
+        parts.append(tag("span", group, class_=f"badge {group}"))
+    if group == "tied":
+        parts.append(tag("span", GROUPS["tied"], class_="unseen"))
+    if row.dropped is not None:
+        leader = row.dropped.leader
+        parts.append(tag("small", row.dropped.reason.replace(leader, view.short.get(leader, leader))))
+    return tag("th", *parts, scope="row", data_value=row.identifier)
 
 
 def _bar(view: View, row: Row, scale: Scale) -> Markup:
-    middle = scale(row.score)
-    error = error_bar(row)
+    error, group = error_bar(row), view.group(row)
     low, high = scale(max(row.score - error, scale.low)), scale(min(row.score + error, scale.high))
-    best = scale(view.rows[0].score)
+    interval = tag("path", d=f"M{low:.1f} 11H{high:.1f}", class_="error")
+    mark = tag("circle", cx=scale(row.score), cy=11, r=4, class_=f"mark {group}")
     return tag(
         "svg",
-        tag("path", d=f"M{best:.1f} 0V22", class_="leader"),
-        tag(
-            "g",
-            tag("path", d=f"M{low:.1f} 11H{high:.1f}", class_="error"),
-            tag("circle", cx=middle, cy=11, r=4, class_=f"mark {view.group(row)}"),
-            class_=f"point {view.group(row)}",
-        ),
+        tag("path", d=f"M{scale(view.rows[0].score):.1f} 0V22", class_="leader"),
+        tag("g", interval, mark, class_=f"point {group}"),
         viewBox=f"0 0 {BAR_WIDTH:g} 22",
         width=BAR_WIDTH,
         height=22,
@@ -242,13 +205,12 @@ def _bar(view: View, row: Row, scale: Scale) -> Markup:
 
 
 def _explanation(view: View) -> Markup:
-    metric = view.metric
     words = [
         "P(best) and the line come from paired comparisons: all models were scored on the same blocks of data, so a "
         "block that is hard for all of them counts against none. Two error bars can therefore overlap although the "
         "difference is significant. ",
     ]
-    if metric == "logme":
+    if view.metric == "logme":
         words.append(
             "LogME is the log evidence per sample (in nats) of a linear model on the frozen features; the gain counts "
             "over base rates: how frequent each class or label is, or the mean of a number. "
@@ -274,13 +236,3 @@ def _notes(view: View) -> Markup:
         return join([])
     items = [tag("li", note, " ", tag("span", listing(names), class_="note")) for note, names in models.items()]
     return details(f"Notes ({len(items)})", tag("ul", *items))
-
-
-def _failures(run: Run) -> Markup:
-    failures = run.ranking.failures if run.ranking is not None else ()
-    rows = [(failure.identifier, failure.error, failure.reason) for failure in failures]
-    found = table(("Model", "Error", "Reason"), rows, text_columns=(0, 1, 2), class_="failures")
-    noun = "model" if len(rows) == 1 else "models"
-    return join(
-        [tag("h3", f"{len(rows)} {noun} could not be ranked"), scrolling(found, "Models that could not be ranked")]
-    )

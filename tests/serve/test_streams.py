@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from hubscout.serve.following import Follower, RunFollower
+from hubscout.serve.streams import Follower, RunFollower
 
 
 def line(**values: object) -> str:

@@ -1,6 +1,7 @@
-"""Text, image and audio backbones with a new head, for transformers or sentence-transformers to open.
+"""A backbone with a new head, written so that the library it came from opens it again, and what lies beside it.
 
-What the library's own classes can express exactly is saved as one of them, and checked on an example:
+Networks of timm save themselves (`hubscout.hubs.vision`). Those of transformers are saved as the first of these that
+expresses them exactly, which is checked on an example:
 
 | backbone | saved as |
 |---|---|
@@ -17,11 +18,13 @@ that are not taken behind it cannot be saved as one. Those of decoders take no b
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.hubs.headed_saving import HEAD_WEIGHTS, copy_linear, linear_layer, save_module, write_description
+from hubscout.credentials import strip_credentials
+from hubscout.errors import ModelError
 from hubscout.hubs.pooling import select_words
 from hubscout.hubs.text_preprocessing import WORD_ENDS, WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
@@ -29,16 +32,74 @@ from hubscout.hubs.transformer import last_layer
 if TYPE_CHECKING:
     from torch import nn
 
-    from hubscout.hubs.backbone import Batch
+    from hubscout.hubs.backbone import Backbone, Batch
     from hubscout.hubs.sentence_transformers_hub import SentenceBackbone
     from hubscout.hubs.transformer import TransformerBackbone
 
+DESCRIPTION = "hubscout.json"
+"""The file that says what a saved folder holds: kind of task, target names, where the backbone came from."""
+HEAD_WEIGHTS = "head.safetensors"
+_FORMAT = 1
 _TOLERANCE = 1e-4
 _TEXT = "Shares fell sharply on Monday, after a long week of trading in London."
 _OVER_WORDS = frozenset({"tagging"})
 """Kinds of task whose head says something of every word."""
 _PROBLEM_TYPES = {"regression": "regression", "multilabel": "multi_label_classification"}
 _POOLING_NAMES = {"cls": "cls", "mean": "mean", "max": "max", "last": "lasttoken"}
+
+
+def write_description(folder: Path, backbone: Backbone, *, target_names: Sequence[str], kind: str, **more: Any) -> None:
+    """Write `hubscout.json`."""
+    content = {
+        "format": _FORMAT,
+        "backbone": backbone.card.identifier,
+        "architecture": backbone.card.architecture,
+        "feature_dim": backbone.card.feature_dim,
+        "kind": kind,
+        "target_names": list(target_names),
+        **more,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    text = strip_credentials(json.dumps(content, indent=2, ensure_ascii=False))
+    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `write_description` wrote; empty where there is none."""
+    path = folder / DESCRIPTION
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def linear_layer(head: nn.Module, feature_dim: int, targets: int) -> nn.Linear:
+    """The one linear layer that a head is; dropout around it does not count."""
+    from torch import nn
+
+    layers = [part for part in head.modules() if isinstance(part, nn.Linear)]
+    if len(layers) != 1 or (layers[0].in_features, layers[0].out_features) != (feature_dim, targets):
+        raise ModelError(
+            f"Only a head of one linear layer from {feature_dim} features to {targets} targets can be saved, "
+            f"got {head}."
+        )
+    return layers[0]
+
+
+def copy_linear(layer: nn.Linear, into: nn.Linear) -> None:
+    """Give one linear layer the weights of another of the same shape; a bias that the first does not have is zero."""
+    import torch
+
+    with torch.no_grad():
+        into.weight.copy_(layer.weight)
+        if into.bias is not None:
+            into.bias.zero_() if layer.bias is None else into.bias.copy_(layer.bias)
+
+
+def save_module(module: nn.Module, path: Path) -> None:
+    """Write the weights of a module as safetensors."""
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
+    save_file(state, path)
 
 
 def save_transformer(
@@ -49,28 +110,26 @@ def save_transformer(
     layer = copy.deepcopy(linear_layer(head, width, len(target_names))).cpu().float()
     folder.mkdir(parents=True, exist_ok=True)
     base = copy.deepcopy(backbone._base).cpu()
-    automatic = {"image": "AutoModelForImageClassification"}.get(backbone.modality)
-    if backbone.modality == "text" and kind in _OVER_WORDS:
-        automatic = "AutoModelForTokenClassification"
-    elif backbone.modality == "text" and not getattr(base.config, "is_encoder_decoder", False):
-        automatic = "AutoModelForSequenceClassification"
-    over_pairs = width != backbone.card.feature_dim
+    of_texts = backbone.modality == "text" and kind not in _OVER_WORDS
+    automatic = {"image": "AutoModelForImageClassification", "text": "AutoModelForTokenClassification"}.get(
+        backbone.modality
+    )
+    if of_texts:
+        whole = not getattr(base.config, "is_encoder_decoder", False)
+        automatic = "AutoModelForSequenceClassification" if whole else None
     saved_as = None
-    if automatic and not over_pairs:
-        saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind)
-    if (
-        saved_as is None
-        and not over_pairs
-        and backbone.modality == "text"
-        and kind not in _OVER_WORDS
-        and backbone.pooling in _POOLING_NAMES
-    ):
-        saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
+    if width == backbone.card.feature_dim:  # else it is a head over siamese pairs, which no class has
+        if automatic:
+            saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind)
+        if saved_as is None and of_texts and backbone.pooling in _POOLING_NAMES:
+            saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
     if saved_as is None:
         base.save_pretrained(folder)
         save_module(layer, folder / HEAD_WEIGHTS)
         saved_as = "backbone and head"
-    _save_preprocessing(backbone, folder)
+    for name in ("tokenizer", "processor", "extractor"):
+        if (part := getattr(backbone.preprocessing, name, None)) is not None:
+            part.save_pretrained(folder)
     more = {"saved_as": saved_as, "pooling": backbone.pooling, **_reading(backbone)}
     write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
@@ -78,24 +137,18 @@ def save_transformer(
 def save_sentence_encoder(
     backbone: SentenceBackbone, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str
 ) -> None:
-    """Write the encoder with the head as its last part."""
+    """Write the encoder with the head as its last part, or beside it if it is over words or siamese pairs."""
     from sentence_transformers import SentenceTransformer
 
-    width = backbone.card.feature_dim
-    if kind in _OVER_WORDS or _head_width(head) != width:
-        # A head over words or over siamese pairs has no place in a chain of parts.
-        layer = linear_layer(head, _head_width(head), len(target_names))
-        SentenceTransformer(modules=copy.deepcopy(backbone._parts), device="cpu").save(str(folder))
-        save_module(layer, folder / HEAD_WEIGHTS)
-        more = {"saved_as": "encoder and head", **_reading(backbone)}
-        write_description(folder, backbone, target_names=target_names, kind=kind, **more)
-        return
+    width = _head_width(head)
     layer = linear_layer(head, width, len(target_names))
-    parts = [*(copy.deepcopy(part).cpu() for part in backbone._parts), _dense(layer)]
-    SentenceTransformer(modules=parts, device="cpu").save(str(folder))
-    write_description(
-        folder, backbone, target_names=target_names, kind=kind, saved_as="SentenceTransformer", **_reading(backbone)
-    )
+    parts = [copy.deepcopy(part).cpu() for part in backbone._parts]
+    in_chain = kind not in _OVER_WORDS and width == backbone.card.feature_dim
+    SentenceTransformer(modules=[*parts, _dense(layer)] if in_chain else parts, device="cpu").save(str(folder))
+    if not in_chain:
+        save_module(layer, folder / HEAD_WEIGHTS)
+    more = {"saved_as": "SentenceTransformer" if in_chain else "encoder and head", **_reading(backbone)}
+    write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
 
 def _reading(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]:
@@ -237,10 +290,3 @@ def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: Transformer
         pooling = Pooling(layer.in_features, pooling_mode=_POOLING_NAMES[backbone.pooling])
         SentenceTransformer(modules=[network, pooling, _dense(layer)], device="cpu").save(str(folder))
     return "SentenceTransformer"
-
-
-def _save_preprocessing(backbone: TransformerBackbone, folder: Path) -> None:
-    for name in ("tokenizer", "processor", "extractor"):
-        part = getattr(backbone.preprocessing, name, None)
-        if part is not None:
-            part.save_pretrained(folder)

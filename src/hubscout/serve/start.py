@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hubscout.report.markup import Markup, tag
 from hubscout.runs.texts import short_names
-from hubscout.serve.pages.page_frame import alert, page
-from hubscout.serve.starting import TEACHERS, Request
+from hubscout.serve.pages import alert, page
+from hubscout.serve.starting import METHODS, TEACHERS, Request, is_pattern
 
 CHOICES = (
     ("rank", "Rank", "Which of these models explains the labels best? Minutes, without training."),
@@ -31,24 +31,43 @@ def start_page(
     asked = request or Request(name="", data="", models=())
     others = "\n".join(model for model in asked.models if model not in offered)
     names = [name for name in dict.fromkeys([*data, asked.data]) if name]
-    source = _field(
-        "Data",
-        _select("data", "Choose …", names, asked.data, required=True),
-        f"Image folders with one folder per class, and tables, in {data_folder}."
-        if data
-        else f"No data was found in {data_folder}. Start the server with --data FOLDER.",
-    )
+    found = f"Image folders with one folder per class, and tables, in {data_folder}."
+    nothing = f"No data was found in {data_folder}. Start the server with --data FOLDER."
+
+    def text(name: str, label: str, hint: str, only: str | None = None, **more: object) -> Markup:
+        control = tag("input", type="text", name=name, value=getattr(asked, name), autocomplete="off", **more)
+        return _field(label, control, hint, only=only)
+
+    options = [
+        text("metrics", "Metrics", "Joined by commas; the first one orders the models: logme,knn", "rank"),
+        text(
+            "limit",
+            "Number of samples",
+            "Use a stratified subset of the training samples of this size, such as 2k.",
+            "rank tune",
+        ),
+        text("label", "Label column", "For tables, if it cannot be found by itself."),
+        text("text", "Text column", ""),
+        text("image", "Image column", ""),
+    ]
     form = tag(
         "form",
         tag("input", type="hidden", name="csrf", value=csrf),
         _commands(asked.command),
-        source,
+        _field("Data", _select("data", "Choose …", names, asked.data, required=True), found if data else nothing),
         _models(offered, asked.models),
         _field(
             "Other models, one per line",
             tag("textarea", others, name="models", rows=3, placeholder="timm/resnet50.a1_in1k", spellcheck="false"),
             "Identifiers or patterns of a hub, such as timm/mobilenetv3*; one identifier to tune. Models that are not "
             "here yet are downloaded.",
+        ),
+        text(
+            "deploy",
+            "Model to deploy",
+            "Tuned last, with the winners as its teachers (B-Tuning). Leave it empty to deploy the winner.",
+            "race",
+            placeholder="timm/mobilenetv3_small_100.lamb_in1k",
         ),
         _field(
             "Teachers",
@@ -57,43 +76,32 @@ def start_page(
             only="tune",
         ),
         _field(
-            "Epochs",
-            _text("epochs", asked.epochs),
-            "Passes over the training samples, instead of a budget of time; 20 if both are empty.",
+            "Method",
+            _select("method", "Automatic", METHODS, asked.method),
+            "Automatic is b-tuning with teachers and fine-tune without. The others need teachers; “all” compares "
+            "the methods over several seeds.",
             only="tune",
         ),
-        _field(
-            "Budget",
-            _text("budget", asked.budget),
-            "Time for everything, such as 30min or 2h. Without one, a run goes on until it is done.",
+        text(
+            "learning_rate",
+            "Learning rate",
+            "Of the backbone, such as 0.001; hubscout's choice if empty.",
+            "tune",
         ),
-        _field(
-            "Name of the run",
-            tag("input", type="text", name="name", value=asked.name, required=True, autocomplete="off", id="name"),
-            "The run is saved in a folder of this name.",
+        text(
+            "epochs",
+            "Epochs",
+            "Passes over the training samples, instead of a budget of time; 20 if both are empty.",
+            "tune",
         ),
+        text(
+            "budget", "Budget", "Time for everything, such as 30min or 2h. Without one, a run goes on until it is done."
+        ),
+        text("name", "Name of the run", "The run is saved in a folder of this name.", required=True, id="name"),
         tag(
             "details",
             tag("summary", "More options"),
-            tag(
-                "div",
-                _field(
-                    "Metrics",
-                    _text("metrics", asked.metrics),
-                    "Joined by commas; the first one orders the models: logme,knn",
-                    only="rank",
-                ),
-                _field(
-                    "Number of samples",
-                    _text("limit", asked.limit),
-                    "Use a stratified subset of the training samples of this size, such as 2k.",
-                    only="rank tune",
-                ),
-                _field("Label column", _text("label", asked.label), "For tables, if it cannot be found by itself."),
-                _field("Text column", _text("text", asked.text), ""),
-                _field("Image column", _text("image", asked.image), ""),
-                class_="fields",
-            ),
+            tag("div", *options, class_="fields"),
             open=bool(asked.limit or asked.label or asked.text or asked.image),
         ),
         tag("p", tag("button", "Start", type="submit", class_="button first"), class_="actions"),
@@ -118,15 +126,6 @@ def _commands(chosen: str) -> Markup:
     return tag("fieldset", tag("legend", "What to do", class_="unseen"), *buttons, class_="commands")
 
 
-def is_pattern(model: str) -> bool:
-    """Whether an offer stands for several models.
-
-    >>> is_pattern("timm/mobilenetv3*"), is_pattern("timm/resnet50?pooling=*")
-    (True, False)
-    """
-    return bool(set(model.partition("?")[0]) & set("*["))
-
-
 def _models(offered: Sequence[str], chosen: Sequence[str]) -> Markup:
     patterns = [model for model in offered if is_pattern(model)]
     models = [model for model in offered if model not in patterns]
@@ -147,10 +146,6 @@ def _field(label: str, control: Markup, hint: str, *, only: str | None = None) -
     """A control with its label; `only` names the commands that have it, where not all do."""
     words = tag("small", hint) if hint else ""
     return tag("label", tag("span", label), control, words, class_="field", data_only=only)
-
-
-def _text(name: str, value: str) -> Markup:
-    return tag("input", type="text", name=name, value=value, autocomplete="off")
 
 
 def _select(name: str, nothing: str, values: Sequence[str], chosen: str, *, required: bool = False) -> Markup:

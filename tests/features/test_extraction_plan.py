@@ -6,14 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubscout.errors import InputError
-from hubscout.features.sharding import assign_blocks, cut, default_shard_rows
-from hubscout.features.shards import word_positions
+from hubscout.features.extraction_plan import assign_blocks, cut, default_shard_rows
 
 
 @given(st.integers(0, 100_000), st.one_of(st.none(), st.integers(1, 5_000)))
 def test_shards_cover_every_row_once(n: int, shard_rows: int | None) -> None:
     shards = cut(n, shard_rows)
-    assert [shard.index for shard in shards] == list(range(len(shards)))
     assert sum(len(shard) for shard in shards) == n
     edges = [edge for shard in shards for edge in (shard.start, shard.stop)]
     assert edges == sorted(edges)
@@ -36,14 +34,6 @@ def test_blocks_are_even_and_repeatable(n: int, blocks: int, fingerprint: str) -
 
 def test_another_task_has_other_blocks() -> None:
     assert not np.array_equal(assign_blocks(100, 10, "a"), assign_blocks(100, 10, "b"))
-
-
-@given(st.lists(st.integers(0, 5), max_size=20), st.randoms())
-def test_words_follow_their_sentences(counts: list[int], random: object) -> None:
-    order = np.random.default_rng(0).permutation(len(counts))
-    words = np.array([(s, w) for s, count in enumerate(counts) for w in range(count)]).reshape(-1, 2)
-    expected = [(s, w) for s in order for w in range(counts[s])]
-    assert words[word_positions(counts, order)].tolist() == [list(pair) for pair in expected]
 
 
 def test_a_shard_of_no_rows_is_refused() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hubscout.serve.following import RunFollower
 from hubscout.serve.progress import Progress
 from hubscout.serve.run_index import RunIndex
 from hubscout.serve.served_folder import NotHereError
+from hubscout.serve.streams import RunFollower
 
 ARMS = [{"model": f"timm/{name}", "learning_rate": 0.01} for name in ("a", "<b>")]
 START = {

@@ -1,1 +1,0 @@
-"""The pages: plain HTML made here, in the look of the report."""
