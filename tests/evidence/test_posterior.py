@@ -1,9 +1,44 @@
-"""What the posterior predicts."""
-
 import numpy as np
+import pytest
 from scipy.stats import norm
+from sklearn.datasets import load_digits
 
+from hubscout.errors import InputError
+from hubscout.evidence import logme, nearest
 from hubscout.evidence.posterior import probability_of_largest
+
+
+def test_a_weight_vector_is_nearest_to_the_prototype_of_its_class():
+    features, ids = load_digits(return_X_y=True)
+    features = features - features.mean(0)
+    prototypes = np.stack([features[ids == digit].mean(0) for digit in range(10)])
+    names = [f"digit {digit}" for digit in range(10)]
+    found = nearest(logme(features, ids, center=True).weights, prototypes, names, k=3)
+    assert [near[0].name for near in found] == names
+    for near in found:
+        similarities = [neighbour.similarity for neighbour in near]
+        assert similarities == sorted(similarities, reverse=True)
+        assert all(-1 <= value <= 1 for value in similarities)
+
+
+def test_length_does_not_matter_and_zero_is_like_nothing():
+    near = nearest([[1.0, 1.0]], [[1e-9, 1e-9], [0.0, 0.0], [-5.0, -5.0]], ["same", "zero", "opposite"], k=3)[0]
+    assert [(item.name, round(item.similarity, 12)) for item in near] == [("same", 1), ("zero", 0), ("opposite", -1)]
+
+
+@pytest.mark.parametrize(
+    ("weights", "names", "k", "message"),
+    [
+        (np.ones((1, 2)), ["a"], 1, "must name 3 embeddings; got 1"),
+        (np.ones((1, 2)), list("abc"), 4, "between 1 and the number of embeddings, 3; got 4"),
+        (np.ones((1, 3)), list("abc"), 1, "embeddings must have 3 columns"),
+        (np.full((1, 2), np.nan), list("abc"), 1, "weights must be finite"),
+        (np.ones(2), list("abc"), 1, "weights must be a matrix"),
+    ],
+)
+def test_bad_input(weights, names, k, message):
+    with pytest.raises(InputError, match=message):
+        nearest(weights, np.ones((3, 2)), names, k)
 
 
 def test_probability_of_largest_is_what_drawing_gives():

@@ -9,6 +9,7 @@ from hubscout.evidence.array_logme import logme
 from hubscout.evidence.convergence import convergence_guaranteed, convergence_margin, fixed_point_map
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import maximize_evidence
+from hubscout.evidence.posterior import Neighbour, nearest
 from hubscout.evidence.solvers import SOLVERS
 from hubscout.evidence.statistics import Block, Statistics
 
@@ -21,12 +22,14 @@ __all__ = [
     "Evidence",
     "LogMEClassifier",
     "LogMERegressor",
+    "Neighbour",
     "Statistics",
     "convergence_guaranteed",
     "convergence_margin",
     "fixed_point_map",
     "logme",
     "maximize_evidence",
+    "nearest",
 ]
 
 
