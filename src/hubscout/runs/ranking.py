@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.hooks import call
-from hubscout.runs.paired_comparison import Comparison, any_explains, compare
+from hubscout.runs.paired_comparison import Comparison, any_explains, in_order
 from hubscout.runs.row import Failure, Row
 
 if TYPE_CHECKING:
@@ -80,11 +81,13 @@ class Ranking:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        names = [row.identifier for row in self.rows]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        counts = Counter(row.identifier for row in self.rows)
+        twice = sorted(name for name, count in counts.items() if count > 1)
         if twice:
             raise InputError(f"rows: each model may occur once; twice came {', '.join(twice)}.")
-        object.__setattr__(self, "rows", _in_order(self.rows, self.seed))
+        rows, comparison = in_order(self.rows, self.seed)
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "_comparison", comparison)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -143,11 +146,10 @@ class Ranking:
         Where the first metric has no block scores there is no uncertainty to tell: 1, 0, or one half for equal scores.
         See `hubscout.runs.paired_comparison` for what the number means.
         """
-        rows = self.compared
-        comparison = _comparison(rows, self.seed)
+        comparison: Comparison | None = vars(self)["_comparison"]
         if comparison is not None:
             return comparison.pairwise
-        scores = np.array([row.score for row in rows])
+        scores = np.array([row.score for row in self.compared])
         return 0.5 + 0.5 * np.sign(scores[:, None] - scores[None, :])
 
     def within(
@@ -170,7 +172,7 @@ class Ranking:
             costs = {name: getattr(row, name) for name in wanted}
             return all(costs[name] is not None and costs[name] <= wanted[name] for name in wanted)
 
-        return self._only([row for row in self.rows if keeps(row)])
+        return replace(self, rows=tuple(row for row in self.rows if keeps(row)))
 
     def pareto(self, cost: CostName = "params") -> Ranking:
         """The models that no other beats in both score and `cost`; the cheapest is last."""
@@ -184,10 +186,7 @@ class Ranking:
             if price < cheapest:
                 front.append(row)
                 cheapest = price
-        return self._only(front)
-
-    def _only(self, rows: Sequence[Row]) -> Ranking:
-        return replace(self, rows=tuple(rows))
+        return replace(self, rows=tuple(front))
 
     def agreement(self) -> MetricAgreement:
         """How far the metrics of this ranking order the models alike."""
@@ -200,6 +199,8 @@ class Ranking:
     def to_frame(self) -> pd.DataFrame:
         """One line per model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
         pandas = require("pandas", extra="tables", purpose="Ranking.to_frame")
+        from hubscout.runs.ranking_storage import flatten
+
         return pandas.DataFrame([flatten(row) for row in self.rows])
 
     def save(self, folder: str | Path) -> Path:
@@ -265,57 +266,3 @@ def check_limits(**limits: float | str | None) -> dict[str, float]:
         elif most is not None:
             found[name.removeprefix("max_")] = parse_count(most, name)
     return found
-
-
-def flatten(row: Row) -> dict[str, Any]:
-    """One row as a flat record for a table."""
-    flat = {name: value for name, value in asdict(row).items() if not isinstance(value, Mapping | tuple)}
-    record = {name: value for name, value in flat.items() if name not in {"dropped", "convergence", "profile"}}
-    record["per_target"] = list(row.per_target)
-    record["block_scores"] = list(row.block_scores)
-    record["dropped_at"] = row.dropped.n if row.dropped else None
-    record["best_layer"] = row.best_layer.name if row.best_layer else None
-    for found in row.expected:
-        record[f"expected:{found.metric}"] = found.value
-        record.update({f"expected:{found.metric}:{end}": getattr(found, end) for end in ("low", "high", "guess")})
-    record.update({f"score:{name}": value for name, value in row.scores.items()})
-    record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
-    record.update({f"card:{name}": value for name, value in row.card.items()})
-    return record
-
-
-def _in_order(rows: Sequence[Row], seed: int) -> tuple[Row, ...]:
-    """Sort, number, and fill in P(best) and who is tied with the best. Dropped models come after the rest."""
-    ranked = sorted(
-        rows,
-        key=lambda row: (row.dropped is not None, -row.dropped.n if row.dropped else 0, -row.score, row.identifier),
-    )
-    compared = [row for row in ranked if row.dropped is None]
-    comparison = _comparison(compared, seed)
-    if comparison is not None:
-        p_best: list[float | None] = [float(p) for p in comparison.p_best]
-        tied = [bool(t) for t in comparison.tied]
-    else:
-        p_best = [None] * len(compared)
-        tied = [index == 0 for index in range(len(compared))]
-    rest = len(ranked) - len(compared)
-    return tuple(
-        replace(row, rank=number, p_best=probability, tied_with_best=together)
-        for number, (row, probability, together) in enumerate(
-            zip(ranked, p_best + [None] * rest, tied + [False] * rest, strict=True), start=1
-        )
-    )
-
-
-def _comparison(rows: Sequence[Row], seed: int) -> Comparison | None:
-    """The paired comparison of the rows where all have pseudo-values of the same blocks, else None.
-
-    A model may have skipped a sample that others took, so sizes may differ a little; other blocks differ more.
-    """
-    if not rows or any(len(row.block_scores) < 2 for row in rows):
-        return None
-    sizes = [np.array(row.block_sizes, dtype=np.float64) for row in rows]
-    if any(len(other) != len(sizes[0]) or not np.allclose(other, sizes[0], rtol=0.1) for other in sizes):
-        return None
-    scores = np.array([row.score for row in rows])
-    return compare(scores, np.array([row.block_scores for row in rows]), block_sizes=sizes[0], seed=seed)
