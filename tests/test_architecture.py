@@ -115,7 +115,7 @@ TESTED_BY = {
     "checking/samples.py": "checking/test_check_data.py",
     "cli/tune.py": "tuning/test_commands.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
-    "engines/worker_pool.py": "engines/test_local.py",
+    "engines/worker_pool.py": "engines/test_engine.py",
     "evidence/block.py": "evidence/test_statistics.py",
     "evidence/maximize.py": "evidence/test_array_logme.py",
     "evidence/spectrum.py": "evidence/test_profile.py",
