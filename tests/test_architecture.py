@@ -141,7 +141,7 @@ TESTED_BY = {
     "serve/compare.py": "serve/test_application.py",
     "serve/pages.py": "serve/test_application.py",
     "tasks/assembly.py": "tasks/test_task.py",
-    "tasks/prediction_inputs.py": "cli/test_predict.py",
+    "tasks/prediction_inputs.py": "cli/test_tuned_models.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
     "tuning/losses.py": "tuning/test_kinds.py",

@@ -15,7 +15,7 @@ from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.hooks import call
 from hubscout.runs.paired_comparison import Comparison, any_explains, in_order
-from hubscout.runs.row import Failure, Row
+from hubscout.runs.row import Failure, Row, Stage, TaskSummary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,31 +33,6 @@ class UnknownModelError(UnknownNameError):
     """A model that is not in the ranking."""
 
     what = "model"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSummary:
-    """What a ranking remembers of its task. `source` opens it again where the data can be opened again."""
-
-    name: str
-    kind: str
-    modality: str
-    fingerprint: str
-    target_names: tuple[str, ...]
-    rows: Mapping[str, int]
-    """Samples of each split."""
-    notes: tuple[str, ...] = ()
-    source: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One subset of a progressive ranking: how many samples, who ran, who was given up, how long it took."""
-
-    n: int
-    models: tuple[str, ...]
-    dropped: tuple[str, ...]
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +110,15 @@ class Ranking:
         return tuple(row for row in self.rows if row.dropped is None)
 
     def top(self, k: int) -> list[str]:
-        """Identifiers of the `k` best models, or of all where there are fewer."""
+        """Identifiers of the `k` best models, or of all where there are fewer.
+
+        Raises:
+            InputError: `k` is less than 1.
+
+        Example:
+            >>> hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=ranking.top(3))  # doctest: +SKIP
+
+        """
         if k < 1:
             raise InputError(f"k must be at least 1, not {k}.")
         return list(self.identifiers[:k])
@@ -162,9 +145,20 @@ class Ranking:
     ) -> Ranking:
         """The models that keep every limit, ranked among themselves.
 
-        Limits are numbers (latency in seconds) or texts such as "10M" and "20ms".
-
         A model whose cost is not known does not keep a limit on it.
+
+        Args:
+            max_params: parameters, a number or a text such as "10M".
+            max_flops: operations per sample, such as "2G".
+            max_latency: seconds per sample, or a text such as "20ms".
+            max_bytes: bytes of the weights, such as "100M".
+
+        Raises:
+            InputError: a limit is no such number or time.
+
+        Example:
+            >>> ranking.within(max_params="10M", max_latency="20ms").best.identifier  # doctest: +SKIP
+
         """
         wanted = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency, max_bytes=max_bytes)
 
@@ -175,7 +169,15 @@ class Ranking:
         return replace(self, rows=tuple(row for row in self.rows if keeps(row)))
 
     def pareto(self, cost: CostName = "params") -> Ranking:
-        """The models that no other beats in both score and `cost`; the cheapest is last."""
+        """The models that no other beats in both score and `cost`; the cheapest is last.
+
+        Args:
+            cost: "params", "flops", "latency" or "bytes".
+
+        Raises:
+            InputError: there is no such cost.
+
+        """
         if cost not in COSTS:
             raise InputError(f"cost must be one of {', '.join(COSTS)}, not {cost!r}.")
         known = [row for row in self.compared if getattr(row, COSTS[cost]) is not None]
@@ -193,7 +195,19 @@ class Ranking:
         return call("metric_agreement", self)
 
     def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: Better = "higher") -> Evaluation:
-        """Compare with known results of fine-tuning: a mapping from identifiers, or a CSV or JSON file of one."""
+        """Compare with known results of fine-tuning.
+
+        Args:
+            reference: results by identifier, or a CSV or JSON file of them.
+            better: whether "higher" or "lower" results are better.
+
+        Returns:
+            How well each metric, and each baseline that never looked at the data, predicts the results.
+
+        Raises:
+            InputError: the results cannot be read, or fewer than two of the models have one.
+
+        """
         return call("evaluate_ranking", self, reference, better=better)
 
     def to_frame(self) -> pd.DataFrame:
@@ -211,10 +225,16 @@ class Ranking:
 
     @classmethod
     def load(cls, path: str | Path, *, allow_code: bool = False) -> Ranking:
-        """Open what `save` wrote: the folder, or its `ranking.json`.
+        """Open what `save` wrote.
 
-        A model that this file names opens data only. `allow_code` lets it run code too (`python:` functions,
-        `trust_remote_code`) when it is opened later, as a teacher for instance.
+        Args:
+            path: the folder, or its `ranking.json`.
+            allow_code: let the models that this file names run code (`python:` functions, `trust_remote_code`) when
+                they are opened later, as teachers for instance; otherwise they open data only.
+
+        Raises:
+            RunError: there is no ranking, it is damaged, or of another version.
+
         """
         from hubscout.runs.ranking_storage import load_ranking
 
