@@ -140,13 +140,11 @@ TESTED_BY = {
     "runs/row.py": "runs/test_ranking.py",
     "serve/compare.py": "serve/test_application.py",
     "serve/pages.py": "serve/test_application.py",
-    "tasks/assembly.py": "tasks/test_task.py",
     "tasks/prediction_inputs.py": "cli/test_tuned_models.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
     "tuning/losses.py": "tuning/test_kinds.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
-    "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
 """Long modules that have no tests of their own name, and where they are tested. The list may only shrink."""
 TOPICS = {

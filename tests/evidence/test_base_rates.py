@@ -83,10 +83,10 @@ def profiles(request, generator):
     y = features[:, :3] + generator.normal(size=(n, 3))
     fitted = logme(features, y, kind="regression", center=False)
     fit, squares = fitted.over_base_rates, ((y - y.mean(0)) ** 2).sum(0)
-    shared = (fit.target_mean, squares, np.ones(3, dtype=bool))
-    reduced = ReducedBaseRateProfile.of(fitted.spectrum, fit.constant_column, *shared)
+    shared = (fitted.spectrum, fit.constant_column, fit.target_mean, squares, np.ones(3, dtype=bool))
+    reduced = ReducedBaseRateProfile.of(*shared)
     assert reduced is not None
-    return BaseRateProfile.of(fitted.spectrum, fit.constant, *shared), reduced
+    return BaseRateProfile.of(*shared), reduced
 
 
 def test_both_are_the_same_function(profiles):

@@ -22,9 +22,8 @@ from hubscout.errors import EvidenceWarning, ModelError
 from hubscout.runs.data_check import Finding
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import TaskKind, kind_of
-from hubscout.tasks.sequences import Chained, Rows
+from hubscout.tasks.sequences import Chained, Rows, derived_fingerprint
 from hubscout.tasks.task import Split
-from hubscout.tasks.task_fingerprint import derived_fingerprint
 
 TRUSTED = 0.75
 """Below this accuracy most of those that a model suspects are hard and not wrong. With 5% of the labels of six image

@@ -25,7 +25,7 @@ from hubscout.cli.values import split_list
 if TYPE_CHECKING:
     from hubscout.tasks.prediction_inputs import Inputs, Reader
     from hubscout.tuning import Tuned
-    from hubscout.tuning.tuned import Predictions
+    from hubscout.tuning.predictions import Predictions
 
 app = typer.Typer(add_completion=False)
 

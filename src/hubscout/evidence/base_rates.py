@@ -26,6 +26,7 @@ from hubscout.evidence.solvers import GRID_STEP, LARGEST_RATIO, TIE
 from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum
 from hubscout.evidence.tridiagonal import Tridiagonal
 
+TINY = float(np.finfo(np.float64).tiny)
 SMALLEST_RATIO = 1e-12
 """t in units of the smallest σ² that the search begins at."""
 STEPS = 40
@@ -87,9 +88,8 @@ def over_base_rates(
     varied = squares > 8 * np.sqrt(spectrum.n) * EPSILON * to_host(spectrum.target_squares)
     if spectrum.rank == 0 or spectrum.n < 2 or not varied.any():
         return gain, ratio
-    reduced = ReducedBaseRateProfile.of(spectrum, constant, target_mean, squares, varied)
-    constant = constant if reduced is not None else _projected(spectrum, constant)
-    profile = reduced or BaseRateProfile.of(spectrum, constant, target_mean, squares, varied)
+    asked = (spectrum, constant, target_mean, squares, varied)
+    profile = ReducedBaseRateProfile.of(*asked) or BaseRateProfile.of(*asked)
     gain[varied], ratio[varied] = profile.maximize()
     return gain, ratio
 
@@ -136,10 +136,9 @@ class _Search:
                 curvature = np.where(moved == 0, curvature, (slope - last_slope) / np.where(moved == 0, 1.0, moved))
             last, last_slope = place, slope
             change = _newton(slope, curvature)
+            # A slope without curvature sends it to infinity: it goes on, or ends, in the middle of what is left.
             change = np.where(np.isfinite(change), change, (left + right) / 2 - place)
             place = np.where(running, place + change, place)
-            # A slope without curvature sends it to infinity: it goes on, or ends, in the middle of what is left.
-            place = np.where(np.isfinite(place), place, (left + right) / 2)
             running &= (np.abs(change) > STEP_TOLERANCE) & (right - left > STEP_TOLERANCE)
             if not running.any():
                 break
@@ -177,7 +176,7 @@ class BaseRateProfile(_Search):
     def of(
         cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
     ) -> BaseRateProfile:
-        n, size = spectrum.n, np.sqrt(squares[chosen])
+        n, size, constant = spectrum.n, np.sqrt(squares[chosen]), _projected(spectrum, constant)
         values = to_host(spectrum.squared_singular_values)
         projections = to_host(spectrum.projections)[chosen] - target_mean[chosen, None] * constant[None, :]
         projections = projections / size[:, None]
@@ -199,17 +198,14 @@ class BaseRateProfile(_Search):
         )
 
     def _on_grid(self, grid: np.ndarray) -> np.ndarray:
-        return self._gain(self.squares, self.crossed, self.unreachable[:, None], self._odds(grid))
+        return self._gain(self.squares, self.crossed, self.unreachable[:, None], grid)
 
     def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        return self._gain(self.squares[part], self.crossed[part], self.unreachable[part], self._odds(log_t))
+        return self._gain(self.squares[part], self.crossed[part], self.unreachable[part], log_t)
 
-    def _odds(self, log_t: np.ndarray) -> np.ndarray:
-        """σ²/t, (r, G)."""
-        return self.values[:, None] * np.exp(-log_t)[None, :]
-
-    def _gain(self, squares: np.ndarray, crossed: np.ndarray, unreachable: np.ndarray, odds: np.ndarray) -> np.ndarray:
+    def _gain(self, squares: np.ndarray, crossed: np.ndarray, unreachable: np.ndarray, log_t: np.ndarray) -> np.ndarray:
         """The gain times two: of all targets at all places, (C, G), or with (C,) unreachable at one each, (C,)."""
+        odds = self.values[:, None] * np.exp(-log_t)[None, :]
         shrunk = 1 / (1 + odds)
 
         def over(weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
@@ -218,7 +214,7 @@ class BaseRateProfile(_Search):
         level = self.constant_rest + self.constant_squares @ shrunk
         # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
         along = over(crossed, shrunk if self.constant_rest == 0 else -odds * shrunk)
-        q = np.maximum(unreachable + over(squares, shrunk) - along**2 / level, np.finfo(np.float64).tiny)
+        q = np.maximum(unreachable + over(squares, shrunk) - along**2 / level, TINY)
         return -np.log(q) - (np.log1p(odds).sum(0) + np.log(level)) / (self.n - 1)
 
     def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
@@ -230,7 +226,7 @@ class BaseRateProfile(_Search):
         level, level_change = self.constant_rest + shrunk @ self.constant_squares, change @ self.constant_squares
         along = (crossed * shrunk).sum(1) if self.constant_rest == 0 else -(crossed * kept).sum(1)
         ratio = along / level
-        q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, np.finfo(np.float64).tiny)
+        q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, TINY)
         q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
         return (kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q
 
@@ -255,9 +251,8 @@ class ReducedBaseRateProfile(_Search):
         if reduced is None:
             return None
         root = 1.0 if reduced.dual else scale**0.5
-        targets = (reduced.columns[:, chosen] - constant[:, None] * target_mean[chosen]) / (
-            root * np.sqrt(squares[chosen])
-        )
+        targets = reduced.columns[:, chosen] - constant[:, None] * target_mean[chosen]
+        targets = targets / (root * np.sqrt(squares[chosen]))
         one, matrix = constant / (root * spectrum.n**0.5), reduced.matrix
         if not reduced.dual and 1 - float(one @ matrix.solve_all(one[:, None])[:, 0]) < SMALLEST_REST:
             return None
@@ -270,7 +265,7 @@ class ReducedBaseRateProfile(_Search):
         level, along, form = (t * part if self.dual else part for part in (along[-1], along[:-1], form))
         if not self.dual:
             level, form = 1 - level, 1 - form
-        q = np.maximum(form - along**2 / level, np.finfo(np.float64).tiny)
+        q = np.maximum(form - along**2 / level, TINY)
         return -np.log(q) - (np.log1p(self.values[:, None] / t).sum(0) + np.log(level)) / (self.n - 1)
 
     def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
@@ -293,7 +288,7 @@ class ReducedBaseRateProfile(_Search):
             form, along, level = 1 - form, -along, 1 - level
             form_change, along_change, level_change = changes
         ratio = along / level
-        q = np.maximum(form - ratio * along, np.finfo(np.float64).tiny)
+        q = np.maximum(form - ratio * along, TINY)
         q_change = form_change - ratio * (2 * along_change - ratio * level_change)
         odds = self.values[None, :] / t[:, None]
         gain = -np.log(q) - (np.log1p(odds).sum(1) + np.log(level)) / (self.n - 1)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from hubscout.metrics.inputs import class_means
-from hubscout.metrics.principal import principal_components
+from hubscout.metrics.inputs import class_means, principal_components
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,15 @@ def within_covariance(rows: np.ndarray, ids: np.ndarray, means: np.ndarray) -> n
     """Mean over samples of (f − μ_y)(f − μ_y)ᵀ."""
     residuals = rows - means[ids]
     return residuals.T @ residuals / len(rows)
+
+
+def within_shrinkage(features: np.ndarray, ids: np.ndarray) -> float:
+    """The shrinkage of Ledoit and Wolf for the covariance within classes; 1 where every class is one point."""
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    residuals = features - class_means(features, ids)[ids]
+    size = np.abs(residuals).max()
+    return float(ledoit_wolf_shrinkage(residuals / size, assume_centered=True)) if size > 0 else 1.0
 
 
 def span(features: np.ndarray) -> np.ndarray:

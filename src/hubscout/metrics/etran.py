@@ -9,10 +9,9 @@ import numpy as np
 import scipy
 
 from hubscout.metrics import inputs
-from hubscout.metrics.discriminant import fit_discriminant, span
+from hubscout.metrics.discriminant import fit_discriminant, span, within_shrinkage
 from hubscout.metrics.metric_registry import CLASSES, metric
 from hubscout.metrics.ncti import scaled_to_zoo
-from hubscout.metrics.principal import principal_components
 
 ENERGY_WEIGHT = 0.15
 """Weight of the energy beside the labelled part: that of the authors' published results."""
@@ -60,22 +59,18 @@ def etran(features: Any, targets: Any, kind: str = "classification") -> dict[str
 
 
 def _log_probability(features: np.ndarray, ids: np.ndarray) -> float:
-    from sklearn.covariance import ledoit_wolf_shrinkage
-
     rows = span(features)
     if not rows.shape[1] or not rows.any():
         return float(np.log(np.bincount(ids) / len(ids))[ids].mean())
-    residuals = features - inputs.class_means(features, ids)[ids]
-    size = np.abs(residuals).max()
-    shrinkage = float(ledoit_wolf_shrinkage(residuals / size, assume_centered=True)) if size > 0 else 1.0
-    model = fit_discriminant(rows, ids, max(shrinkage, 1e-10), dimension=features.shape[1])
+    shrinkage = max(within_shrinkage(features, ids), 1e-10)
+    model = fit_discriminant(rows, ids, shrinkage, dimension=features.shape[1])
     return float(model.log_probabilities(rows)[np.arange(len(ids)), ids].mean())
 
 
 def _left_out_error(features: np.ndarray, columns: np.ndarray) -> float:
     columns = columns[:, inputs.varying(columns)]
     columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
-    rows, variances = principal_components(features, energy=0.8, at_most=max(len(features) // 2, 1))
+    rows, variances = inputs.principal_components(features, energy=0.8, at_most=max(len(features) // 2, 1))
     # Orthonormal columns, the constant among them: the hat matrix is their outer product.
     basis = np.column_stack([np.full(len(rows), len(rows) ** -0.5), rows / np.sqrt(variances * (len(rows) - 1))])
     residuals = columns - basis @ (basis.T @ columns)

@@ -9,7 +9,6 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import metric
-from hubscout.metrics.principal import principal_components
 
 COVARIANCES = ("spherical", "diagonal")
 VARIANCE_FLOOR = 1e-4
@@ -41,7 +40,7 @@ def gbc(features: Any, targets: Any, *, covariance: str = "spherical", component
     ids, classes = inputs.class_ids(targets, len(features))
     if covariance not in COVARIANCES:
         raise InputError(f"covariance must be one of {', '.join(COVARIANCES)}; got {covariance!r}.")
-    reduced, variances = principal_components(features, at_most=inputs.whole_number(components, "components"))
+    reduced, variances = inputs.principal_components(features, at_most=inputs.whole_number(components, "components"))
     if not len(variances):
         return -float(classes * (classes - 1))
 

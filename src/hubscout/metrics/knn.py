@@ -8,7 +8,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
-from hubscout.metrics.held_out import accuracy, average_precision, explained_variance
+from hubscout.metrics.linear_probe import accuracy, average_precision, explained_variance
 from hubscout.metrics.metric_registry import KINDS, Score, metric
 
 DISTANCES = ("cosine", "euclidean")

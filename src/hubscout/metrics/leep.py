@@ -45,5 +45,10 @@ def log_expected_prediction(probabilities: np.ndarray, ids: np.ndarray) -> Score
     conditional = np.divide(joint, marginal, out=np.zeros_like(joint), where=marginal > 0)
     # A row's own mass is in the conditional, so its prediction is positive.
     logs = np.log(np.einsum("iz,iz->i", conditional[ids], probabilities))
-    value = min(float(logs.mean()), 0.0)
-    return Score(value, standard_error=float(logs.std(ddof=1) / np.sqrt(len(logs))))
+    return mean_log(logs)
+
+
+def mean_log(logs: np.ndarray, **details: Any) -> Score:
+    """The mean of the log-probabilities of the labels, at most 0, with its standard error."""
+    # With 0 first, so that a mean of -0.0 is 0.0.
+    return Score(min(0.0, float(logs.mean())), float(logs.std(ddof=1) / np.sqrt(len(logs))), details=details)

@@ -9,7 +9,6 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
-from hubscout.metrics.held_out import accuracy, average_precision, explained_variance
 from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import principal_axes
 
@@ -46,13 +45,10 @@ def linear_probe(
     folds = inputs.whole_number(folds, "folds", least=2)
     if len(features) < 2:
         raise InputError("features must have at least two rows: each sample is predicted from others.")
-    rows = features - features.mean(axis=0)
-    size = np.abs(rows).max()
-    if size > 4 * np.finfo(np.float64).eps * np.abs(features).max():
-        rows = rows / size
+    rows = inputs.centred(features)
+    if rows.any():
+        rows = rows / np.abs(rows).max()
         rows /= np.sqrt(np.mean(rows**2))
-    else:
-        rows[:] = 0.0
     strengths = inverse_strengths(trials)
 
     if kind == "classification":
@@ -114,17 +110,40 @@ def _logistic(rows: np.ndarray, ids: np.ndarray, strengths: np.ndarray, folds: i
 
 def _ridge(rows: np.ndarray, columns: np.ndarray, strengths: np.ndarray) -> list[np.ndarray]:
     """Prediction of every sample by ridge regression on the others, for each strength: y − e / (1 − h)."""
-    n = len(rows)
-    means = columns.mean(axis=0)
-    basis, squares = np.zeros((n, 0)), np.zeros(0)
-    if rows.any():
-        axes = principal_axes(rows)
-        basis, squares = axes.rows / np.sqrt(axes.squares), axes.squares
+    means, axes = columns.mean(axis=0), principal_axes(rows)
+    basis, squares = axes.rows / np.sqrt(axes.squares), axes.squares
     projected = basis.T @ (columns - means)
     predictions = []
     for strength in strengths:
         shrunk = squares / (squares + 1.0 / strength)
         residuals = columns - means - basis @ (shrunk[:, None] * projected)
-        leverage = (basis**2 @ shrunk)[:, None] + 1.0 / n
+        leverage = (basis**2 @ shrunk)[:, None] + 1.0 / len(rows)
         predictions.append(columns - residuals / np.maximum(1.0 - leverage, 1e-12))
     return predictions
+
+
+def accuracy(predicted: np.ndarray, ids: np.ndarray) -> Score:
+    """Share of right predictions, with the binomial standard error."""
+    value = float(np.mean(predicted == ids))
+    return Score(value, standard_error=float(np.sqrt(value * (1.0 - value) / len(ids))))
+
+
+def average_precision(scores: np.ndarray, labels: np.ndarray) -> Score:
+    """Mean over labels of the average precision; labels that are the same for all samples are left out."""
+    from sklearn.metrics import average_precision_score
+
+    columns = np.flatnonzero(inputs.varying(labels))
+    each = [float(average_precision_score(labels[:, column], scores[:, column])) for column in columns]
+    return Score(float(np.mean(each)), details={"per_target": np.array(each), "columns": columns})
+
+
+def explained_variance(predicted: np.ndarray, targets: np.ndarray) -> Score:
+    """R² averaged over the columns that vary; the standard error is the delta method's for the mean squared error."""
+    kept = inputs.varying(targets)
+    residual = (predicted[:, kept] - targets[:, kept]) ** 2
+    total = targets[:, kept].var(axis=0)
+    value = 1.0 - residual.mean(axis=0) / total
+    # One number per sample: columns of one sample share their noise, so they must not be counted as independent.
+    losses = (residual / total).mean(axis=1)
+    error = float(losses.std(ddof=1) / np.sqrt(len(losses)))
+    return Score(float(value.mean()), standard_error=error, details={"per_target": value})

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.metrics import inputs
+from hubscout.metrics.leep import mean_log
 from hubscout.metrics.metric_registry import Score, metric
 
 
@@ -32,6 +33,4 @@ def nce(logits: Any, targets: Any) -> Score:
     predicted = logits.argmax(axis=1)
     joint = np.zeros((classes, logits.shape[1]))
     np.add.at(joint, (ids, predicted), 1.0)
-    logs = np.log(joint[ids, predicted] / joint.sum(axis=0)[predicted])
-    # Adding zero turns −0.0 into 0.0.
-    return Score(float(logs.mean()) + 0.0, standard_error=float(logs.std(ddof=1) / np.sqrt(len(logs))))
+    return mean_log(np.log(joint[ids, predicted] / joint.sum(axis=0)[predicted]))

@@ -10,7 +10,6 @@ import numpy as np
 from hubscout.metrics import inputs
 from hubscout.metrics.discriminant import fit_discriminant
 from hubscout.metrics.metric_registry import metric
-from hubscout.metrics.principal import principal_components
 
 
 def scaled_to_zoo(parts: Mapping[str, Mapping[str, float]], part: str) -> dict[str, float]:
@@ -56,7 +55,7 @@ def ncti(features: Any, targets: Any, *, components: int = 64) -> dict[str, floa
     """
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))
-    rows, variances = principal_components(features, at_most=inputs.whole_number(components, "components"))
+    rows, variances = inputs.principal_components(features, at_most=inputs.whole_number(components, "components"))
     if not len(variances):
         rows, variances = np.zeros((len(ids), 1)), np.zeros(1)
     # The floor keeps the covariance invertible where a class has fewer samples than there are components.

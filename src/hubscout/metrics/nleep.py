@@ -10,7 +10,6 @@ import numpy as np
 from hubscout.metrics import inputs
 from hubscout.metrics.leep import log_expected_prediction
 from hubscout.metrics.metric_registry import Score, metric
-from hubscout.metrics.principal import principal_components
 
 
 @metric("n-leep")
@@ -54,7 +53,7 @@ def n_leep(
     at_most = inputs.whole_number(max_components, "max_components")
     clusters = inputs.whole_number(clusters_per_class, "clusters_per_class") * classes
     clusters = max(1, min(clusters, len(features) // 5))
-    reduced, variances = principal_components(features, at_most=at_most, energy=energy)
+    reduced, variances = inputs.principal_components(features, at_most=at_most, energy=energy)
     if not len(variances):
         return log_expected_prediction(np.ones((len(ids), 1)), ids)
 

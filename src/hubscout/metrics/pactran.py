@@ -48,21 +48,16 @@ def pactran(features: Any, targets: Any, *, regularisation: float = 1.0, prior_v
     if not variance > 0:
         raise InputError(f"prior_variance must be greater than 0; got {prior_variance!r}.")
 
-    centred = features - features.mean(axis=0)
-    if np.abs(centred).max() <= 4 * np.finfo(np.float64).eps * np.abs(features).max():
-        centred[:] = 0.0
-        axes_rows, axes_squares = np.zeros((n, 0)), np.zeros(0)
-    else:
-        axes = principal_axes(centred)
-        axes_rows, axes_squares = axes.rows, axes.squares
+    centred = inputs.centred(features)
+    axes = principal_axes(centred)
     labels = np.eye(classes)[ids]
     weight_precision = 1.0 / regularisation
-    rows = np.column_stack([axes_rows, np.ones(n)])
+    rows = np.column_stack([axes.rows, np.ones(n)])
     weights = fit_head(
         rows,
-        np.append(axes_squares, float(n)),
+        np.append(axes.squares, float(n)),
         labels,
-        np.append(np.full(len(axes_squares), weight_precision), 0.0),
+        np.append(np.full(len(axes.squares), weight_precision), 0.0),
         tolerance=1e-6,
     )
     loss, residual = negative_log_likelihood(rows @ weights, labels, softmax=True)

@@ -9,7 +9,6 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import CLASSES, metric
-from hubscout.metrics.principal import principal_components
 
 
 @metric("parc", kinds=(*CLASSES, "multilabel"))
@@ -63,7 +62,9 @@ def parc(
         coordinates = standard / standard.std(axis=0) if standard.size else standard
         coordinates = coordinates - coordinates.mean(axis=1, keepdims=True) if standard.size else standard
     else:
-        reduced, variances = principal_components(features, at_most=inputs.whole_number(components, "components"))
+        reduced, variances = inputs.principal_components(
+            features, at_most=inputs.whole_number(components, "components")
+        )
         coordinates = reduced / np.sqrt(variances)
     if not coordinates.shape[1]:
         return 0.0

@@ -9,7 +9,8 @@ import scipy
 
 from hubscout.errors import InputError
 from hubscout.metrics import inputs
-from hubscout.metrics.discriminant import fit_discriminant, span, within_covariance
+from hubscout.metrics.discriminant import fit_discriminant, span, within_covariance, within_shrinkage
+from hubscout.metrics.leep import mean_log
 from hubscout.metrics.metric_registry import Score, metric
 
 
@@ -49,7 +50,7 @@ def sfda(features: Any, targets: Any, *, shrinkage: float | None = None) -> Scor
     rows = span(features)
     if not rows.shape[1] or not rows.any():
         priors = np.bincount(ids) / len(ids)
-        return _mean(np.log(priors)[ids], 1.0)
+        return mean_log(np.log(priors)[ids], shrinkage=1.0)
     chosen = _shrinkage(features, rows, ids) if shrinkage is None else float(shrinkage)
 
     easy = fit_discriminant(rows, ids, chosen, dimension=dimension)
@@ -57,23 +58,14 @@ def sfda(features: Any, targets: Any, *, shrinkage: float | None = None) -> Scor
     others = (easy.means.sum(axis=0) - easy.means) / (classes - 1)
     mixed = confidence * rows + (1.0 - confidence) * others[ids]
     hard = fit_discriminant(mixed, ids, chosen, dimension=dimension)
-    return _mean(hard.log_probabilities(mixed)[np.arange(len(ids)), ids], chosen)
+    return mean_log(hard.log_probabilities(mixed)[np.arange(len(ids)), ids], shrinkage=chosen)
 
 
 def _shrinkage(features: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> float:
-    from sklearn.covariance import ledoit_wolf_shrinkage
-
     within = within_covariance(rows, ids, inputs.class_means(rows, ids))
     last = len(within) - 1
     largest = float(scipy.linalg.eigh(within, eigvals_only=True, subset_by_index=[last, last])[0])
     if largest <= 0.0:
         return 1.0
-    residuals = features - inputs.class_means(features, ids)[ids]
-    least = ledoit_wolf_shrinkage(residuals / np.abs(residuals).max(), assume_centered=True)
     # Never quite zero, so that columns that depend on one another leave the covariance invertible.
-    return float(min(max(np.exp(-5.0 * largest), least, 1e-10), 1.0))
-
-
-def _mean(logs: np.ndarray, shrinkage: float) -> Score:
-    error = float(logs.std(ddof=1) / np.sqrt(len(logs)))
-    return Score(min(float(logs.mean()), 0.0), standard_error=error, details={"shrinkage": shrinkage})
+    return float(min(max(np.exp(-5.0 * largest), within_shrinkage(features, ids), 1e-10), 1.0))

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit
+from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays
-from hubscout.tasks.images import Images, is_image_name
+from hubscout.tasks.images import Images, has_image_shape, image_pixels, is_array, is_image_name
 from hubscout.tasks.kinds import KINDS, kind_of
 from hubscout.tasks.labels import guess_kind
-from hubscout.tasks.pixels import has_image_shape, image_pixels, is_array
 from hubscout.tasks.task import Split, Task
-from hubscout.tasks.unlabelled import unlabelled_rows
 
 
 def from_arrays(
@@ -208,26 +206,21 @@ def _wrap(inputs: Sequence[Any], modality: str, split: str) -> Sequence[Any]:
         return AudioArrays(inputs)
     if modality == "array":
         return _check_array(inputs, split)
-    check = {"text": _is_text, "text-pair": _is_pair, "tokens": _is_words}[modality]
     values = list(inputs)
     for row, value in enumerate(values):
-        if not check(value):
+        if not _is_written(value, modality):
             raise TaskError(f"{split}, row {row} is not a {modality} input: {type(value).__name__} {value!r:.60}.")
     if modality == "text-pair":
         return [tuple(value) for value in values]
     return [list(value) for value in values] if modality == "tokens" else [str(value) for value in values]
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_pair(value: Any) -> bool:
-    return len(value) == 2 and _is_words(value) if isinstance(value, (tuple, list, np.ndarray)) else False
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, (tuple, list, np.ndarray)) and all(isinstance(word, str) for word in value)
+def _is_written(value: Any, modality: str) -> bool:
+    """Whether it is a text, a pair of texts, or a list of words."""
+    if modality == "text":
+        return isinstance(value, str)
+    words = isinstance(value, (tuple, list, np.ndarray)) and all(isinstance(word, str) for word in value)
+    return words and (modality == "tokens" or len(value) == 2)
 
 
 def _check_array(inputs: Sequence[Any], split: str) -> Sequence[Any]:

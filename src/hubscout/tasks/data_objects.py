@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.tasks.array_tasks import from_arrays
-from hubscout.tasks.pixels import as_array, is_array
-from hubscout.tasks.sequences import LazyRows, Rows
+from hubscout.tasks.images import as_array, is_array
+from hubscout.tasks.sequences import Mapped, Rows
 from hubscout.tasks.splitting import check_split
 from hubscout.tasks.task import Task
 
@@ -40,6 +41,8 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
         return "from_torch_dataset" if _is_torch_dataset(first) or _is_pair(first) else "from_table"
     if "labels" in options or _is_pair(source):
         return "from_pair"
+    if _is_of("polars", source):
+        raise TaskError(f"A {type(source).__name__} of polars holds no data yet: give what its collect() gives.")
     raise TaskError(
         f"This cannot be read as data: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
         "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."
@@ -81,20 +84,6 @@ def from_torch_dataset(source: Any, *, target_names: Sequence[str] | None = None
         target_names = None
     inputs, labels = pairs.pop("train")
     return from_arrays(inputs, labels, target_names=target_names, notes=tuple(dict.fromkeys(notes)), **pairs, **options)
-
-
-class DatasetInputs(LazyRows):
-    """The inputs of a torch data set, read one by one; tensors as NumPy arrays."""
-
-    def __init__(self, dataset: Any, place: Any) -> None:
-        self.dataset, self.place = dataset, place
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def read(self, row: int) -> Any:
-        value = self.dataset[row][self.place]
-        return as_array(value) if is_array(value) else value
 
 
 def _pair_of(source: Any, notes: list[str]) -> tuple[Any, Any]:
@@ -144,9 +133,14 @@ def _read_pairs(dataset: Any) -> tuple[Any, list[Any]]:
     known = getattr(dataset, "targets", None)
     if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
         known = [dataset[row][places[1]] for row in range(len(dataset))]
-    inputs = DatasetInputs(dataset, places[0])
+    inputs = Mapped(dataset, partial(_input_at, places[0]))
     is_image = hasattr(inputs[0], "convert") or is_array(inputs[0])
     return inputs if is_image else list(inputs), [_plain(label) for label in known]
+
+
+def _input_at(place: Any, item: Any) -> Any:
+    """The input of an item; a tensor as a NumPy array."""
+    return as_array(item[place]) if is_array(item[place]) else item[place]
 
 
 def _rows_of_loader(source: Any, notes: list[str]) -> tuple[Any, Sequence[int] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hubscout.errors import TaskError
 from hubscout.optional import require
 from hubscout.tasks.assembly import opened_by
 from hubscout.tasks.reading import Table
-from hubscout.tasks.sequences import LazyRows
+from hubscout.tasks.sequences import Mapped
 from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.table_rows import TABLE_OPTIONS, task_from_tables
 from hubscout.tasks.task import Task
@@ -162,7 +163,7 @@ def dataset_table(dataset: Any, origin: str) -> Table:
     for name, feature in dataset.features.items():
         if isinstance(feature, (datasets.Image, datasets.Audio)):
             modalities[name] = "image" if isinstance(feature, datasets.Image) else "audio"
-            columns[name] = DatasetColumn(dataset.select_columns([name]), name)
+            columns[name] = Mapped(dataset.select_columns([name]), itemgetter(name))
             continue
         values = dataset.select_columns([name]).with_format("arrow")[:][name]
         columns[name] = _named(values.to_pylist(), feature, datasets)
@@ -179,16 +180,3 @@ def _named(values: list[Any], feature: Any, datasets: Any) -> list[Any]:
     if isinstance(inner, datasets.ClassLabel):
         return [None if value is None else _named(value, inner, datasets) for value in values]
     return values
-
-
-class DatasetColumn(LazyRows):
-    """A column of a `Dataset`, read from its Arrow file row by row."""
-
-    def __init__(self, dataset: Any, name: str) -> None:
-        self._dataset, self._name = dataset, name
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def read(self, row: int) -> Any:
-        return self._dataset[row][self._name]

@@ -187,9 +187,8 @@ class Tagging(Classification):
     def encode_ids(self, parts: Parts, names: Sequence[str]) -> Encoded:
         for part, rows in parts.items():
             check_lists(rows, "tags", part)
-        return self.encode(
-            {part: [[_named(tag, names) for tag in row] for row in rows] for part, rows in parts.items()}
-        )
+        named = {part: [[_named(tag, names) for tag in row] for row in rows] for part, rows in parts.items()}
+        return self.encode(named)
 
     def check_lengths(self, inputs: Sequence[Any], targets: Targets, split: str) -> None:
         for row, (words, tags) in enumerate(zip(inputs, targets, strict=True)):
@@ -201,13 +200,12 @@ class Tagging(Classification):
         return _rarest(present, np.bincount(np.concatenate([*present, np.empty(0, dtype=np.int64)])))
 
     def row_counts(self, targets: Targets, samples: Samples = None) -> np.ndarray:
-        chosen = range(len(targets)) if samples is None else samples
-        return np.array([len(targets[sample]) for sample in chosen], dtype=np.int64)
+        chosen = targets if samples is None else [targets[sample] for sample in samples]
+        return np.array([len(tags) for tags in chosen], dtype=np.int64)
 
     def rows_of(self, targets: Targets, samples: Samples = None) -> np.ndarray:
-        chosen = range(len(targets)) if samples is None else samples
-        tags = [np.asarray(targets[sample], dtype=np.int64) for sample in chosen]
-        return np.concatenate(tags) if tags else np.empty(0, dtype=np.int64)
+        chosen = targets if samples is None else [targets[sample] for sample in samples]
+        return np.concatenate([np.empty(0, np.int64), *(np.asarray(tags, dtype=np.int64) for tags in chosen)])
 
 
 class Multilabel(TaskKind):

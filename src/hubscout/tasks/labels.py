@@ -174,9 +174,15 @@ def encode_tags(
     """As `encode_classes`, for a list of tags per row."""
     for part, rows in parts.items():
         check_lists(rows, "tags", part)
-    _check_one_family({part: (tag for row in rows for tag in row) for part, rows in parts.items()})
-    named = {part: [[class_name(tag, f" ({part})") for tag in row] for row in rows] for part, rows in parts.items()}
-    chosen, places = _numbered((tag for rows in named.values() for row in rows for tag in row), names)
+    return _encode_lists(parts, names)
+
+
+def _encode_lists(
+    parts: Mapping[str, Sequence[Sequence[Any]]], names: Sequence[str] | None
+) -> tuple[tuple[str, ...], dict[str, list[np.ndarray]]]:
+    _check_one_family({part: (label for row in rows for label in row) for part, rows in parts.items()})
+    named = {part: [[class_name(one, f" ({part})") for one in row] for row in rows] for part, rows in parts.items()}
+    chosen, places = _numbered((name for rows in named.values() for row in rows for name in row), names)
     return chosen, {part: [_look_up(row, places, part) for row in rows] for part, rows in named.items()}
 
 
@@ -205,17 +211,11 @@ def encode_label_sets(
     if width and (names is None or len(names) == width):
         matrices = {part: np.array(rows, dtype=np.int64).reshape(len(rows), width) for part, rows in listed.items()}
         return tuple(map(str, range(width) if names is None else names)), matrices
-    _check_one_family({part: (label for row in rows for label in row) for part, rows in listed.items()})
-    named = {
-        part: [[class_name(label, f" ({part})") for label in row] for row in rows] for part, rows in listed.items()
-    }
-    chosen, places = _numbered((name for rows in named.values() for row in rows for name in row), names)
-    matrices = {}
-    for part, rows in named.items():
-        matrix = np.zeros((len(rows), len(chosen)), dtype=np.int64)
-        for row, labels in enumerate(rows):
-            matrix[row, _look_up(labels, places, part)] = 1
-        matrices[part] = matrix
+    chosen, ids = _encode_lists(listed, names)
+    matrices = {part: np.zeros((len(rows), len(chosen)), dtype=np.int64) for part, rows in ids.items()}
+    for part, rows in ids.items():
+        for row, places in enumerate(rows):
+            matrices[part][row, places] = 1
     return chosen, matrices
 
 

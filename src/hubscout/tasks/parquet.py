@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.optional import require
-from hubscout.tasks.limits import check_shape, too_large, unpacked_limit_bytes
-from hubscout.tasks.sequences import LazyRows
+from hubscout.tasks.reading import check_shape, too_large, unpacked_limit_bytes
+from hubscout.tasks.sequences import LazyRows, Mapped
 
 # Columns of bytes up to this size are held in memory (as one block, not as objects); larger ones are read by row group.
 _LARGEST_IN_MEMORY_BYTES = 1 << 30
@@ -44,7 +45,7 @@ def read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
             if name in large:
                 columns[name] = RowGroups(path, name)
             elif name in encoded:
-                columns[name] = ArrowColumn(read[name])
+                columns[name] = Mapped(read[name], methodcaller("as_py"))
             else:
                 columns[name] = _to_list(pyarrow, read[name], schema.field(name).type)
     except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
@@ -174,19 +175,6 @@ def _to_list(pyarrow: Any, column: Any, kind: Any) -> list[Any]:
         values = chunk.dictionary.to_pylist()
         found += [None if place is None else values[place] for place in chunk.indices.to_pylist()]
     return found
-
-
-class ArrowColumn(LazyRows):
-    """A column in Arrow's memory; a value becomes a Python object when it is asked for."""
-
-    def __init__(self, column: Any) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def read(self, row: int) -> Any:
-        return self._column[row].as_py()
 
 
 class RowGroups(LazyRows):

@@ -1,14 +1,17 @@
 """Files of tables, read into columns without changing a value: text stays the text it was.
 
 CSV cells are all text here. What is a number is decided later, by the role of a column, so that the text "NA" is not
-a missing value and the class "007" is not the class 7.
+a missing value and the class "007" is not the class 7. What a file may unpack to is limited: a small one must not fill
+the memory of the machine that reads it.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import os
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -18,12 +21,16 @@ from typing import Any, Literal
 
 from hubscout.errors import TaskError
 from hubscout.tasks.image_folders import missing_path
-from hubscout.tasks.limits import check_shape, unpack
-from hubscout.tasks.parquet import read_parquet
 from hubscout.tasks.sequences import join
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 FORMATS |= {".parquet": "parquet", ".pq": "parquet"}
+MOST_COLUMNS = 100_000
+MOST_CELLS = 200_000_000
+_SMALLEST_LIMIT_BYTES = 256 << 20
+# Text and labels pack to a tenth or a twentieth; a file that packs to a hundredth holds next to nothing.
+_LARGEST_RATIO = 100
+_VARIABLE = "HUBSCOUT_MAX_UNPACKED_BYTES"
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,8 @@ def read_table(path: Path, *, encoding: str = "utf-8", delimiter: str | None = N
     if not path.is_file():
         raise TaskError(missing_path(path))
     if form == "parquet":
+        from hubscout.tasks.parquet import read_parquet
+
         columns, length = read_parquet(path)
     else:
         text = read_text(path, encoding)
@@ -182,3 +191,45 @@ def stack(tables: Sequence[Table], names: Sequence[str]) -> dict[str, Sequence[A
             if name not in table.columns:
                 raise TaskError(f"{table.origin} has no column {name!r}, which {tables[0].origin} has.")
     return {name: join([table.columns[name] for table in tables]) for name in names}
+
+
+def unpacked_limit_bytes(packed_bytes: int) -> int:
+    """How large a packed file may become: 100 times its size, at least 256 MB, or what the environment says."""
+    given = os.environ.get(_VARIABLE)
+    if given is None:
+        return max(_SMALLEST_LIMIT_BYTES, _LARGEST_RATIO * packed_bytes)
+    if not given.isdigit():
+        raise TaskError(f"{_VARIABLE} must be a number of bytes; it is {given!r}.")
+    return int(given)
+
+
+def too_large(path: Path, packed_bytes: int, limit_bytes: int) -> TaskError:
+    """The error for a file that unpacks to more than its limit."""
+    return TaskError(
+        f"{str(path)!r} has {packed_bytes:,} bytes and unpacks to more than {limit_bytes:,}, which is its limit. If "
+        f"that is meant to be so, set {_VARIABLE} to a larger number of bytes."
+    )
+
+
+def unpack(path: Path, data: bytes) -> bytes:
+    """The content of a gzip file, up to its limit."""
+    limit = unpacked_limit_bytes(len(data))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise too_large(path, len(data), limit)
+    return content
+
+
+def check_shape(origin: Path | str, columns: int, rows: int) -> None:
+    """A table has no more columns, and no more cells, than a table can be expected to have."""
+    if columns > MOST_COLUMNS:
+        raise TaskError(
+            f"{str(origin)!r} has {columns:,} columns, and the most that is read are {MOST_COLUMNS:,}. Keep the "
+            "columns of inputs and labels; for features in columns use from_arrays. In a CSV file, check delimiter=."
+        )
+    if columns * rows > MOST_CELLS:
+        raise TaskError(
+            f"{str(origin)!r} has {rows:,} rows of {columns:,} columns, {columns * rows:,} cells; the most that is "
+            f"read are {MOST_CELLS:,}. Keep the columns of inputs and labels."
+        )

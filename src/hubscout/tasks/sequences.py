@@ -1,16 +1,28 @@
-"""Sequences that read a row when it is asked for."""
+"""Sequences that read a row when it is asked for, and fingerprints of their content.
+
+Equal content gives equal fingerprints, wherever and however it is stored. The fingerprint of a task covers the inputs
+byte for byte, the targets, their names and which row is in which split. It does not cover paths, file times, or whether
+an image came from a folder or from a column of a table.
+"""
 
 from __future__ import annotations
 
 import bisect
+import hashlib
+import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from hubscout.tasks.task_fingerprint import content_digest
+# Raise it when the same content would give another fingerprint than before.
+_VERSION = 1
+_THREADS = 4
+_ROWS_PER_JOB = 64
 
 
 class LazyRows(Sequence[Any]):
@@ -77,6 +89,23 @@ class Chained(LazyRows):
         return _digest(*self._locate(row))
 
 
+class Mapped(LazyRows):
+    """Values of another sequence, each passed through a function when it is asked for.
+
+    >>> Mapped(["a", "b"], str.upper)[1]
+    'B'
+    """
+
+    def __init__(self, values: Sequence[Any], function: Callable[[Any], Any]) -> None:
+        self.values, self.function = values, function
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def read(self, row: int) -> Any:
+        return self.function(self.values[row])
+
+
 class Pairs(LazyRows):
     """Two equally long sequences, row by row.
 
@@ -106,3 +135,108 @@ def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
 def _digest(values: Sequence[Any], row: int) -> bytes:
     own = getattr(values, "digest", None)
     return content_digest(values[row]) if own is None else own(row)
+
+
+def content_digest(value: Any) -> bytes:
+    """A digest of one input that is in memory.
+
+    >>> content_digest("a") == content_digest("a"), content_digest(("a", "b")) == content_digest(["a", "b"])
+    (True, False)
+    """
+    digest = hashlib.sha256()
+    _feed(digest, value)
+    return digest.digest()
+
+
+def _feed(digest: Any, value: Any) -> None:
+    if isinstance(value, str):
+        data = value.encode("utf-8", "surrogatepass")
+        digest.update(b"s%d:" % len(data))
+        digest.update(data)
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        digest.update(b"b%d:" % len(value))
+        digest.update(value)
+    elif isinstance(value, (list, tuple)):
+        digest.update(b"%c%d:" % (b"l" if isinstance(value, list) else b"t", len(value)))
+        if all(type(item) is str for item in value):
+            # One call for a sentence of words, for speed: the lengths keep the words apart.
+            digest.update(",".join([str(len(item)) for item in value]).encode())
+            _feed(digest, "".join(value))
+            return
+        for item in value:
+            _feed(digest, item)
+    elif isinstance(value, Mapping):
+        digest.update(b"m%d:" % len(value))
+        for key in sorted(value, key=str):
+            _feed(digest, str(key))
+            _feed(digest, value[key])
+    elif hasattr(value, "tobytes") and hasattr(value, "mode"):  # a Pillow image
+        digest.update(f"i{value.mode}{value.size}:".encode())
+        digest.update(value.tobytes())
+    elif value is None or isinstance(value, (bool, int, float)):
+        digest.update(f"v{value!r};".encode())
+    else:
+        array = np.asarray(value)
+        if array.dtype == object:
+            _feed(digest, array.tolist())
+            return
+        # Byte order and memory order are storage, not content.
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        digest.update(f"a{array.dtype.str}{array.shape}:".encode())
+        digest.update(array.tobytes())
+
+
+def row_digests(inputs: Sequence[Any]) -> Iterable[bytes]:
+    """One digest per row. Sequences that read files have their own `digest(row)`, which runs in a few threads."""
+    digest = getattr(inputs, "digest", None)
+    # A choice of rows has a digest too; threads are for what lies on disk, and only slow down what is in memory.
+    if digest is None or not hasattr(getattr(inputs, "base", inputs), "digest"):
+        return (content_digest(value) for value in inputs)
+
+    def some(start: int) -> list[bytes]:
+        return [digest(row) for row in range(start, min(start + _ROWS_PER_JOB, len(inputs)))]
+
+    starts = range(0, len(inputs), _ROWS_PER_JOB)
+    if len(starts) < 2:
+        return (one for start in starts for one in some(start))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return [one for many in pool.map(some, starts) for one in many]
+
+
+def task_fingerprint(kind: str, modality: str, target_names: Sequence[str], splits: Mapping[str, Any]) -> str:
+    """32 hexadecimal digits for a task with these parts."""
+    return fingerprints(kind, modality, target_names, splits)[0]
+
+
+def fingerprints(
+    kind: str,
+    modality: str,
+    target_names: Sequence[str],
+    splits: Mapping[str, Any],
+    seen: dict[bytes, Counter[str]] | None = None,
+) -> tuple[str, dict[str, str]]:
+    """The fingerprint of a task with these parts, and that of the inputs of each split; inputs are read once.
+
+    How often each input occurs in which split is counted in `seen`.
+    """
+    of_inputs = {}
+    digest = hashlib.sha256()
+    _feed(digest, [_VERSION, kind, modality, list(target_names)])
+    for name in sorted(splits):
+        split = splits[name]
+        _feed(digest, [name, len(split)])
+        inputs = hashlib.sha256(modality.encode())
+        for one in row_digests(split.inputs):
+            digest.update(one)
+            inputs.update(one)
+            if seen is not None:
+                seen.setdefault(one[:16], Counter())[name] += 1
+        of_inputs[name] = inputs.hexdigest()[:32]
+        _feed(digest, list(split.targets) if isinstance(split.targets, list) else split.targets)
+    return digest.hexdigest()[:32], of_inputs
+
+
+def derived_fingerprint(parent: str, **changes: Any) -> str:
+    """The fingerprint of a task that follows from another by a deterministic change, such as a subset."""
+    text = json.dumps({"parent": parent, **changes}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import assemble, check_choice, check_fit
+from hubscout.tasks.assembly import assemble, check_choice, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays, Sounds
 from hubscout.tasks.columns import Roles, find_roles
 from hubscout.tasks.images import Images
@@ -20,7 +20,6 @@ from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import Pairs, Rows, join
 from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.task import Split, Task
-from hubscout.tasks.unlabelled import unlabelled_rows
 
 _INPUT_ROLES = ("image", "text", "audio", "tokens")
 TABLE_OPTIONS = (*_INPUT_ROLES, "label", "kind", "split", "separator", "validation_size", "test_size", "seed")

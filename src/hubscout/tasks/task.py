@@ -12,9 +12,8 @@ import numpy as np
 from hubscout.amounts import parse_limit
 from hubscout.errors import TaskError
 from hubscout.tasks.kinds import Kind, Targets, kind_of
-from hubscout.tasks.sequences import Rows
+from hubscout.tasks.sequences import Rows, content_digest, derived_fingerprint
 from hubscout.tasks.splitting import stratified_sample
-from hubscout.tasks.task_fingerprint import content_digest, derived_fingerprint
 
 Modality = Literal["image", "text", "text-pair", "tokens", "audio", "array"]
 

@@ -137,12 +137,7 @@ def values_with_intervals(
     """
     data = _Data(kind, predicted, targets, groups, target_names)
     names = names_of(kind, target_names)
-    generator = np.random.default_rng(seed)
-    resampled = np.empty((resamples, len(names)))
-    for values_of_draw in resampled:
-        drawn = generator.integers(data.samples, size=data.samples)
-        rows = data.rows(drawn)
-        values_of_draw[:] = [data.value(name, drawn, rows) for name in names]
+    (resampled,) = _bootstrap([data], names, resamples, seed)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     found = {}
     for name, column in zip(names, resampled.T, strict=True):
@@ -179,14 +174,20 @@ def difference_error(
     seed: int = 0,
 ) -> float:
     """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
-    one, other = (_Data(kind, predicted, targets, groups, target_names) for predicted in (first, second))
-    name, generator = primary(kind, target_names), np.random.default_rng(seed)
-    differences = np.empty(resamples)
+    models = [_Data(kind, predicted, targets, groups, target_names) for predicted in (first, second)]
+    one, other = _bootstrap(models, [primary(kind, target_names)], resamples, seed)
+    return float((one - other).std())
+
+
+def _bootstrap(models: Sequence[_Data], names: Sequence[str], resamples: int, seed: int) -> np.ndarray:
+    """(models, resamples, metrics): their values over the same draws of the same samples."""
+    generator = np.random.default_rng(seed)
+    found = np.empty((len(models), resamples, len(names)))
     for number in range(resamples):
-        drawn = generator.integers(one.samples, size=one.samples)
-        rows = one.rows(drawn)
-        differences[number] = one.value(name, drawn, rows) - other.value(name, drawn, rows)
-    return float(differences.std())
+        drawn = generator.integers(models[0].samples, size=models[0].samples)
+        rows = models[0].rows(drawn)
+        found[:, number] = [[model.value(name, drawn, rows) for name in names] for model in models]
+    return found
 
 
 def values(

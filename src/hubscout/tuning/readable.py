@@ -14,7 +14,7 @@ import numpy as np
 from hubscout.errors import HubscoutError, TaskError
 from hubscout.features.preparing import default_threads
 from hubscout.runs.events import Message
-from hubscout.tasks.task_fingerprint import task_fingerprint
+from hubscout.tasks.sequences import task_fingerprint
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task

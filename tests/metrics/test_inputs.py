@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubscout.metrics.principal import principal_components
+from hubscout.metrics.inputs import principal_components
 
 
 @pytest.mark.parametrize("shape", ["data", "wide"])
