@@ -19,7 +19,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.hubs.backbone import Batch
-from hubscout.optional import require
+from hubscout.optional import compiler_later, require
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -43,24 +43,26 @@ def prepare_torchvision() -> bool:
     with _lock:
         if _declarations is not None:
             return True
-        try:
-            importlib.import_module("torchvision")
-        except ModuleNotFoundError:
-            return False
-        except RuntimeError as error:
-            if "torchvision::" not in str(error):
-                raise
-        else:
-            return False
-        import torch
+        with compiler_later():
+            try:
+                importlib.import_module("torchvision")
+            except ModuleNotFoundError:
+                return False
+            except RuntimeError as error:
+                if "torchvision::" not in str(error):
+                    raise
+            else:
+                return False
+            import torch
 
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _declarations = library
-        return True
+            for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+                del sys.modules[name]
+            library = torch.library.Library("torchvision", "DEF")
+            for operator in ("nms", "qnms"):
+                library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            _declarations = library
+            importlib.import_module("torchvision")
+            return True
 
 
 PIXELS = "pixel_values"
@@ -164,7 +166,8 @@ def _rebuild(config: ImageConfig, training: bool) -> ImagePreprocessing:
 
 def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Image], Any]:
     prepare_torchvision()
-    data = require("timm.data", extra="vision", purpose="Image preprocessing")
+    with compiler_later():
+        data = require("timm.data", extra="vision", purpose="Image preprocessing")
     return data.create_transform(
         input_size=config.input_size,
         interpolation=config.interpolation,
