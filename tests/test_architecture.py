@@ -146,7 +146,6 @@ TESTED_BY = {
     "tuning/arguments.py": "tuning/test_tuning_run.py",
     "tuning/losses.py": "tuning/test_kinds.py",
     "tuning/single_run.py": "tuning/test_tuning_run.py",
-    "tuning/teacher_panel.py": "tuning/test_b_tuning.py",
 }
 """Long modules that have no tests of their own name, and where they are tested. The list may only shrink."""
 TOPICS = {

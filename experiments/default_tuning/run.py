@@ -85,7 +85,6 @@ def run_one(cell: Cell) -> dict[str, Any]:
 
     from hubscout.errors import DivergedError
     from hubscout.tuning import tune
-    from hubscout.tuning.baselines import read_probes
 
     warnings.simplefilter("ignore")
     task, start = open_task(cell.set_name, cell.rows), time.process_time()
@@ -104,8 +103,7 @@ def run_one(cell: Cell) -> dict[str, Any]:
         )
     except DivergedError as error:
         return {**result, "diverged": str(error)}
-    probe, _ = read_probes(tuned.curves)
-    assert probe is not None
+    probe = tuned.tuning_run().probes["model"]
     reached = [next(iter(line["metrics"].values())) for line in tuned.curves if line["event"] == "validation"]
     return {
         **result,

@@ -154,12 +154,13 @@ class Arm:
 
         def look(name: str, *, tested: bool = False) -> None:
             network = run.loop.network
-            predicted, targets, _ = run.evaluator.outcome(network, run.validation, task.validation)
-            kept[f"{name}_loglik"] = np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12)).astype("f2")
-            kept[f"{name}_right"] = predicted.argmax(axis=1) == targets
+            found = run.outcome(run.validation, task.validation, network)
+            true = found.predicted[np.arange(len(found.targets)), found.targets]
+            kept[f"{name}_loglik"] = np.log(np.maximum(true, 1e-12)).astype("f2")
+            kept[f"{name}_right"] = found.predicted.argmax(axis=1) == found.targets
             if tested:
-                predicted, targets, _ = run.evaluator.outcome(network, test, task.test)
-                kept[f"{name}_test"] = np.array((predicted.argmax(axis=1) == targets).mean())
+                found = run.outcome(test, task.test, network)
+                kept[f"{name}_test"] = np.array((found.predicted.argmax(axis=1) == found.targets).mean())
 
         if self.schedule != "wsd":
             run.loop.run()

@@ -152,7 +152,7 @@ def test_known_results_in_a_table(text: str) -> None:
 
 
 TRIAL = {
-    "run": {"task": "t"},
+    "run": {"task": "t", "options": {}},
     "model": "m",
     "learning_rate": 0.1,
     "weight_decay": 0.0,
@@ -166,26 +166,35 @@ TRIAL = {
 @common
 @given(st.lists(altered(TRIAL), max_size=3))
 def test_trials_of_a_reference_search(records: list[Any]) -> None:
+    from hubscout.tuning.reference_search import Trial
     from hubscout.tuning.trials import TrialJournal
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trials.jsonl"
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
-        quietly(lambda: TrialJournal(path, {"task": "t"}))
+        quietly(lambda: TrialJournal(path, Trial, "search", {}, task="t"))
 
 
-COMPARED = {"run": {"task": "t"}, "method": "kd", "seed": 0, "validation": 0.5, "test": 0.5, "seconds": 1.0}
+COMPARED = {
+    "run": {"task": "t", "options": {}},
+    "method": "kd",
+    "seed": 0,
+    "validation": 0.5,
+    "test": 0.5,
+    "seconds": 1.0,
+}
 
 
 @common
 @given(st.lists(altered(COMPARED), max_size=3))
 def test_trials_of_a_comparison(records: list[Any]) -> None:
-    from hubscout.tuning.method_comparison import _read
+    from hubscout.tuning.method_comparison import Trial
+    from hubscout.tuning.trials import TrialJournal
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trials.jsonl"
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
-        quietly(lambda: _read(path, {"task": "t"}))
+        quietly(lambda: TrialJournal(path, Trial, "comparison", {}, task="t"))
 
 
 @common
@@ -289,8 +298,8 @@ def test_the_folder_of_a_run_in_a_report(record: Any) -> None:
 @common
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_settings_and_lists_of_models(lines: list[str]) -> None:
+    from hubscout.cli.shared_options import split_models
     from hubscout.cli.tune import read_settings
-    from hubscout.cli.values import split_models
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "models.txt"

@@ -6,7 +6,7 @@ from hub_models import run
 
 from hubscout.errors import InputError, ModelError, ModelNotFoundError
 from hubscout.hubs import Identifier, load
-from hubscout.hubs.sentence_transformers_hub import wrap
+from hubscout.hubs.sentence_transformers_hub import SentenceBackbone
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
@@ -86,4 +86,4 @@ def test_an_encoder_without_a_transformer_is_refused(tmp_path):
 
     encoder = sentence_transformers.SentenceTransformer(modules=[BoW(vocab=["cat", "dog"])], device="cpu")
     with pytest.raises(ModelError, match="not a transformer over text"):
-        wrap(encoder, Identifier("file", "x"))
+        SentenceBackbone(encoder, Identifier("file", "x"))

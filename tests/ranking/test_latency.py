@@ -86,7 +86,7 @@ def test_a_better_earlier_measurement_stays(
 ) -> None:
     model = f"python:{zoo}:look?first=0&last=4"
     found = iter([Latency(0.01), Latency(3.0, busy=True), Latency(0.005), Latency(0.002)])
-    monkeypatch.setattr(module, "measure_latency", lambda *_, **__: next(found))
+    monkeypatch.setattr("hubscout.ranking.assess.measure_latency", lambda *_, **__: next(found))
 
     def again() -> tuple[float | None, bool]:
         row = rank(array_task, model, out=tmp_path / "run", cache=tmp_path / "cache", overwrite=True).best
@@ -106,7 +106,7 @@ def test_growing_subsets_keep_the_best_measurement(
     array_task: Task, zoo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([Latency(0.01), Latency(0.03), Latency(0.02), Latency(0.04)])
-    monkeypatch.setattr(module, "measure_latency", lambda *_, **__: next(found))
+    monkeypatch.setattr("hubscout.ranking.assess.measure_latency", lambda *_, **__: next(found))
     models = [f"python:{zoo}:look?first=0&last=4", f"python:{zoo}:look?first=0&last=4&seed=1"]
     ranking = rank(array_task, models, cache=tmp_path, progressive=True)
     assert len(ranking.stages) > 1

@@ -81,7 +81,7 @@ def test_only_the_new_rows_are_run_at_each_stage(long_task: Task, zoo: str, tmp_
 
 
 def test_a_budget_that_is_spent_stops_the_growth(long_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hubscout.ranking import ranking_run as run_module
+    from hubscout.ranking import progressive as run_module
 
     models = [f"python:{zoo}:look?first=0&last=8&seed={seed}" for seed in (0, 1)]
     monkeypatch.setattr(run_module, "affordable_size", lambda rows, size, seconds: size + 10)
@@ -110,7 +110,7 @@ def test_without_dropping_all_models_are_judged_on_the_same_samples(long_task: T
 def test_without_dropping_the_first_subset_may_take_longer_than_the_budget(
     long_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hubscout.ranking import ranking_run as run_module
+    from hubscout.ranking import progressive as run_module
 
     monkeypatch.setattr(run_module, "TO_BE_COMPARED", 1e9)
     models = [f"python:{zoo}:look?first=0&last=8&seed={seed}" for seed in (0, 1)]

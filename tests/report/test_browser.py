@@ -9,6 +9,7 @@ import pytest
 
 from hubscout.ranking import Ranking
 from hubscout.report import Run, write_report
+from hubscout.runs.row import Expected
 from hubscout.runs.texts import short_names
 
 pytestmark = pytest.mark.browser
@@ -329,8 +330,16 @@ def test_head_and_names_stay_in_place_while_a_table_scrolls(browser: Any, long_p
     page.close()
 
 
-def test_the_table_of_a_usual_run_fits_a_wide_window(open_page: Callable[..., Opened]) -> None:
-    page = open_page(viewport={"width": 1440, "height": 900}).page
+def test_the_table_of_a_usual_run_fits_a_wide_window(
+    open_page: Callable[..., Opened], make_ranking: Callable[..., Ranking], tmp_path: Path
+) -> None:
+    ranking = make_ranking(["timm/mobilenetv3_small_100.lamb_in1k", "pypi/efficientnet-lite0?input_size=64"])
+    accuracy = Expected(metric="accuracy", value=0.447, low=0.399, high=0.496, guess=0.028)
+    full = {"expected": (accuracy,), "samples_per_second": 76.3, "seconds": 150.0, "latency_busy": True}
+    rows = [replace(row, scores={**row.scores, "h-score": 30.0650}, **full) for row in ranking.rows]
+    ranking = replace(ranking, rows=tuple(rows), metrics=("logme", "knn", "h-score"))
+    path = write_report(Run(ranking=ranking), tmp_path / "report.html")
+    page = open_page(viewport={"width": 1440, "height": 900}, path=path).page
     assert page.locator(".scroll:has(> #models)").evaluate("e => e.scrollWidth - e.clientWidth") == 0
     assert page.evaluate("document.documentElement.scrollWidth") == 1440
 

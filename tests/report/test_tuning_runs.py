@@ -6,7 +6,7 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.report import Run
 from hubscout.report.tuning_runs import by_method, loss_curves, validation_curve
-from hubscout.runs.tuning_record import find_tuning_runs
+from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 
 def write(folder: Path, method: str, seed: int, values: list[float], *, finished: bool = True) -> None:
@@ -42,17 +42,17 @@ def test_seeds_are_averaged_and_bounded(tmp_path: Path) -> None:
     groups = by_method(find_tuning_runs(tmp_path))
     curve = validation_curve("b-tuning", groups["b-tuning"], "accuracy")
     assert curve is not None
-    assert curve.epochs == (1.0, 2.0)
-    assert curve.mean == pytest.approx((0.55, 0.8))
-    assert (curve.low, curve.high) == ((0.5, 0.7), (0.6, 0.9))
+    assert curve.x == [1.0, 2.0]
+    assert curve.y == pytest.approx((0.55, 0.8))
+    assert (curve.low, curve.high) == ([0.5, 0.7], [0.6, 0.9])
 
 
 def test_parts_of_the_loss_are_means_of_stretches(tmp_path: Path) -> None:
     write(tmp_path / "run", "kd", 0, [0.5])
-    curves = {curve.method: curve for curve in loss_curves(find_tuning_runs(tmp_path), bins=4)}
+    curves = {curve.name: curve for curve in loss_curves(find_tuning_runs(tmp_path), bins=4)}
     assert set(curves) == {"task", "teachers"}
-    assert curves["task"].mean == pytest.approx((1.5,) * 4)
-    assert len(curves["task"].epochs) == 4
+    assert curves["task"].y == pytest.approx((1.5,) * 4)
+    assert len(curves["task"].x) == 4
 
 
 def test_a_run_that_is_going_on_is_shown_without_its_half_written_line(tmp_path: Path) -> None:
@@ -105,6 +105,11 @@ def test_a_real_comparison_has_curves_of_every_method_and_seed(run: Run) -> None
     groups = by_method(run.tuning)
     assert {name: len(runs) for name, runs in groups.items()} == {"b-tuning": 2, "fine-tune": 2}
     for name, runs in groups.items():
-        assert validation_curve(name, runs, "accuracy").epochs == (1.0, 2.0, 3.0)
+        assert validation_curve(name, runs, "accuracy").x == [1.0, 2.0, 3.0]
         assert all("test" in found.metrics for found in runs)
-    assert {curve.method for curve in loss_curves(groups["b-tuning"])} > {"task"}
+    assert {curve.name for curve in loss_curves(groups["b-tuning"])} > {"task"}
+
+
+def test_models_of_one_method_have_their_short_names() -> None:
+    runs = [TuningRun(name=name, method="kd", model=f"pypi/{name}?input_size=64") for name in ("lite0", "lite1")]
+    assert list(by_method(runs)) == ["kd, lite0", "kd, lite1"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hubscout.cli.values import split_models
+from hubscout.cli.shared_options import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.served_folder import Folder
-from hubscout.serve.starting import Request, Starter, check_model
+from hubscout.serve.starting import METHODS, Request, Starter, check_model
 
 
 @pytest.fixture
@@ -186,6 +186,12 @@ def test_a_race_has_a_model_to_deploy_and_a_tuning_its_method_and_learning_rate(
     assert from_json[-1] == "--learning-rate=0.001"
     offered = "python:zoo.py:a?x=1,2"
     assert starter.command(request_for(command="race", deploy=offered))[-1] == f"--deploy={offered}"
+
+
+def test_the_methods_of_the_form_are_those_of_tuning() -> None:
+    from hubscout.tuning.methods import METHODS as KNOWN
+
+    assert set(METHODS) == {*KNOWN, "all"}
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,17 @@ def test_frames() -> None:
     assert open_task(Frame()).fingerprint == expected
 
 
+def test_a_lazy_frame_of_polars_is_to_be_collected() -> None:
+    class LazyFrame:  # the part of polars that is looked at
+        @property
+        def columns(self) -> list[str]:
+            raise AssertionError("a schema that takes long to find out")
+
+    LazyFrame.__module__ = "polars.lazyframe.frame"
+    with pytest.raises(TaskError, match=r"A LazyFrame of polars holds no data yet: give what its collect\(\) gives"):
+        open_task(LazyFrame())
+
+
 def test_a_frame_of_polars() -> None:
     polars = pytest.importorskip("polars")
     task = open_task(polars.DataFrame({"text": [f"word {row}" for row in range(20)], "label": NAMES}))

@@ -122,7 +122,7 @@ def test_left_out_teachers_never_saw_the_row(kind):
     frozen_features = FrozenFeatures(task, "cpu")
     arguments = TuningArguments(teacher_targets="left-out", trade_off=1.0)
     preparation = Preparation(task, perceptron(0), [teacher], arguments, torch.device("cpu"), frozen_features)
-    panel = TeacherPanel.of(preparation)
+    panel = TeacherPanel(preparation)
     panel.study()
     found = panel.cached_predictions(left_out=True)
     fitted = panel.posteriors[0]

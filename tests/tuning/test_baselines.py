@@ -8,7 +8,6 @@ from tuning_networks import make_task, perceptron, weights_of
 from hubscout.runs.evaluation_record import conclusion
 from hubscout.runs.events import Validated
 from hubscout.tuning import tune
-from hubscout.tuning.baselines import read_probes
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
 GOOD = {"epochs": 40, "batch_size": 16, "optimizer": "adamw", "learning_rate": 3e-3, "linear_probe": True}
@@ -26,7 +25,8 @@ def test_the_probe_is_kept_where_validation_never_reaches_it(kind, tmp_path):
     assert tuned.best_step == 0
     before = weights_of(model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(tuned.backbone).items())
-    own, teacher = read_probes(tuned.curves)
+    probes = tuned.tuning_run().probes
+    own, teacher = probes.get("model"), probes.get("teacher")
     assert teacher is None
     for split in ("validation", "test"):  # the network that is kept is the probe that was measured
         assert tuned.metric(split).value == pytest.approx(own.metric(split), abs=1e-5)
@@ -36,7 +36,7 @@ def test_the_probe_is_kept_where_validation_never_reaches_it(kind, tmp_path):
 
 def test_the_probe_is_the_best_linear_fit_of_the_frozen_features():
     task, model = make_task("regression", n=600), perceptron(0)
-    own, _ = read_probes(tune(task, model, **SLOW).curves)
+    own = tune(task, model, **SLOW).tuning_run().probes["model"]
 
     def features(split):
         with torch.no_grad():
@@ -92,9 +92,9 @@ def test_without_keep_best_the_last_weights_are_the_result():
 
 def test_by_default_the_probe_is_the_floor_where_a_rate_is_searched_for():
     task = make_task()
-    assert read_probes(tune(task, perceptron(0), steps=200).curves)[0] is not None
-    assert read_probes(tune(task, perceptron(0), steps=200, learning_rate=0.01).curves)[0] is None
-    assert read_probes(tune(task, perceptron(0), steps=20).curves)[0] is None
+    assert "model" in tune(task, perceptron(0), steps=200).tuning_run().probes
+    assert not tune(task, perceptron(0), steps=200, learning_rate=0.01).tuning_run().probes
+    assert not tune(task, perceptron(0), steps=20).tuning_run().probes
 
 
 def test_low_rank_adapters_of_a_kept_probe_change_nothing():
@@ -110,7 +110,8 @@ def test_the_conclusion_names_the_probe_and_the_best_teacher():
     task = make_task()
     good, poor = perceptron(1, width=64), perceptron(2, width=2)
     tuned = tune(task, perceptron(0, width=4), [poor, good], **GOOD)
-    own, teacher = read_probes(tuned.curves)
+    probes = tuned.tuning_run().probes
+    own, teacher = probes.get("model"), probes.get("teacher")
     assert teacher.model == good.card.identifier
     value = tuned.metric("test")
     assert conclusion(tuned.tuning_run()) == (

@@ -9,6 +9,7 @@ from pathlib import Path
 import distributed_run
 import numpy as np
 import pytest
+import torch
 
 SCRIPT = Path(__file__).parent / "distributed_run.py"
 
@@ -70,3 +71,26 @@ def test_two_processes_end_with_their_budget_at_the_same_step(tmp_path):
     assert any("Budget of 8 s" in note for note in results[0]["notes"])
     assert results[0]["steps"] == results[1]["steps"] > 12
     assert results[0]["head"] == results[1]["head"]
+
+
+LAUNCH = """
+import sys
+from hubscout.hubs.torchvision_compat import prepare_torchvision
+prepare_torchvision()  # accelerate's own command imports transformers
+from accelerate.commands.accelerate_cli import main
+sys.argv[0] = "accelerate"
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "processes"), [(["--multi_gpu"], 2), (["--cpu"], 1), ([], 1)])
+@pytest.mark.skipif(torch.cuda.is_available(), reason="how many processes there are without a GPU")
+def test_accelerate_launch_starts_as_many_processes_as_the_page_on_tuning_says(tmp_path, options, processes):
+    (tmp_path / "run").mkdir()
+    command = [sys.executable, "-c", LAUNCH, "launch", *options, "--num_processes", "2"]
+    command += [str(SCRIPT), str(tmp_path / "run"), "99", "new", "fine-tune"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert len(list((tmp_path / "run").glob("result-*.json"))) == processes
+    assert ("this one runs alone" in run.stderr) == (processes == 1)

@@ -8,7 +8,7 @@ from PIL import Image
 from rich.console import Console
 from tuning_networks import convolutional, make_task, perceptron
 
-from hubscout.errors import InputError
+from hubscout.errors import RunError
 from hubscout.tasks import Task
 from hubscout.tuning.method_comparison import compare
 
@@ -31,7 +31,7 @@ def test_all_methods_over_seeds_on_equal_terms(tmp_path):
     assert "±" in captured.get()
     again = compare(task, convolutional(0), [convolutional(1)], seeds=(0, 1), out=tmp_path, **QUICK)
     assert again.trials == found.trials  # seconds too: nothing ran again
-    with pytest.raises(InputError, match="another comparison"):
+    with pytest.raises(RunError, match="another comparison"):
         compare(task, convolutional(0), [convolutional(2)], seeds=(0,), out=tmp_path, **QUICK)
     other = {"methods": ("fine-tune",), "seeds": (0,), "out": tmp_path, **QUICK}
     assert len(compare(task, convolutional(0), [convolutional(2)], overwrite=True, **other).trials) == 1

@@ -100,7 +100,7 @@ def test_a_killed_run_goes_on_with_the_rate_that_it_had_chosen(tmp_path, monkeyp
     whole = tune(task, perceptron(0), **LONG)
     with pytest.raises(Killed):
         tune(task, perceptron(0), out=tmp_path, observer=killer, **LONG)
-    monkeypatch.setattr("hubscout.tuning.single_run.search_rate", lambda run: pytest.fail("searched again"))
+    monkeypatch.setattr("hubscout.tuning.tuning_run.search_rate", lambda run: pytest.fail("searched again"))
     resumed = tune(task, perceptron(0), out=tmp_path, resume=True, **LONG)
     assert resumed.arguments == whole.arguments
     assert same_weights(resumed, whole)
@@ -110,11 +110,11 @@ def test_a_killed_run_goes_on_with_the_rate_that_it_had_chosen(tmp_path, monkeyp
 
 
 def test_a_run_that_diverges_at_the_chosen_rate_starts_anew_below_it(tmp_path, monkeypatch):
-    from hubscout.tuning import single_run
+    from hubscout.tuning import tuning_run
     from hubscout.tuning.rates import RateChoice
 
     searches = []
-    monkeypatch.setattr(single_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))
+    monkeypatch.setattr(tuning_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))
     tuned = tune(make_task("regression"), perceptron(0), out=tmp_path, **LONG)
     times = sum("starts anew" in note for note in tuned.notes)
     assert times

@@ -13,7 +13,7 @@ from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.evaluator import Evaluator
+from hubscout.tuning.evaluator import Outcome
 
 HOT = {"method": "fine-tune", "epochs": 12, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.9}
 IMAGES = "python:tuning_networks:images?seed=1"
@@ -132,7 +132,7 @@ def test_the_model_is_saved_before_it_is_tested(tmp_path, monkeypatch):
     def fails(*arguments):
         raise RuntimeError("the test split fell into the sea")
 
-    monkeypatch.setattr(Evaluator, "measure", fails)
+    monkeypatch.setattr(Outcome, "with_intervals", fails)
     with pytest.raises(RuntimeError, match="sea"):
         tune(lights(), IMAGES, method="fine-tune", epochs=1, batch_size=16, out=tmp_path)
     assert Tuned.load(tmp_path, allow_code=True).predict([np.zeros((16, 16, 3), np.uint8)]).values.shape == (1, 1)

@@ -1,11 +1,11 @@
-"""Samples of a task under one number each, with names, labels and thumbnails for people."""
+"""Samples of a task under one number each: names, labels and thumbnails for people, and one look at every input."""
 
 from __future__ import annotations
 
 import base64
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,30 @@ from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import Chained, Rows
 
-_SIDE = 112
+_THUMBNAIL = 112
 _LONGEST_NAME = 90
+_SKETCH = 16
+"""Of the small picture by which images are compared, in pixels."""
+_THREADS = 4
+_MAGIC = {
+    b"\xff\xd8\xff": (".jpg", ".jpeg", ".jfif"),
+    b"\x89PNG": (".png",),
+    b"GIF8": (".gif",),
+    b"BM": (".bmp",),
+    b"RIFF": (".webp",),
+    b"II*\0": (".tif", ".tiff"),
+    b"MM\0*": (".tif", ".tiff"),
+}
 
 
-class Samples(Sequence[tuple[str, int]]):
-    """Every sample of every split: `samples[i]` is its split and its row there."""
+class Samples:
+    """Every sample of every split: `places[i]` is its split and its row there."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         arguments = (task.source or {}).get("arguments", {})
         self._root = str(arguments.get("folder") or arguments.get("image_root") or "")
         self.places = [(split, row) for split, part in task.splits.items() for row in range(len(part))]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.places[index]
 
     def value(self, number: int) -> Any:
         """The input, decoded; raises `TaskError` for one that cannot be."""
@@ -87,7 +93,7 @@ class Samples(Sequence[tuple[str, int]]):
             image = self.value(number).copy()
         except TaskError:
             return ""
-        image.thumbnail((_SIDE, _SIDE))
+        image.thumbnail((_THUMBNAIL, _THUMBNAIL))
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=80)
         return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
@@ -117,20 +123,6 @@ def _name(value: Any, split: str, row: int, longest: int | None) -> str:
     return value if longest is None or len(value) <= longest else value[:longest] + "…"
 
 
-SIDE = 16
-"""Of the small picture by which images are compared, in pixels."""
-_THREADS = 4
-_MAGIC = {
-    b"\xff\xd8\xff": (".jpg", ".jpeg", ".jfif"),
-    b"\x89PNG": (".png",),
-    b"GIF8": (".gif",),
-    b"BM": (".bmp",),
-    b"RIFF": (".webp",),
-    b"II*\0": (".tif", ".tiff"),
-    b"MM\0*": (".tif", ".tiff"),
-}
-
-
 class Looked:
     """What was seen of each sample: `problems` by number, `sketches` of images, `texts` of texts that are not empty."""
 
@@ -140,7 +132,7 @@ class Looked:
         self.texts: dict[int, str] = {}
         self.empty: list[int] = []
         with ThreadPoolExecutor(_THREADS) as pool:
-            for number, seen in enumerate(pool.map(lambda one: _look(samples, one), range(len(samples)))):
+            for number, seen in enumerate(pool.map(lambda one: _look(samples, one), range(len(samples.places)))):
                 if isinstance(seen, TaskError):
                     self.problems[number] = str(seen)
                 elif isinstance(seen, np.ndarray):
@@ -159,7 +151,7 @@ def _look(samples: Samples, number: int) -> Any:
     if samples.task.modality == "image":
         from PIL import Image
 
-        return np.asarray(value.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX), dtype=np.float32)
+        return np.asarray(value.convert("L").resize((_SKETCH, _SKETCH), Image.Resampling.BOX), dtype=np.float32)
     if samples.task.modality in ("text", "text-pair", "tokens"):
         parts = [value] if isinstance(value, str) else list(value)
         blank = [not part.strip() for part in parts]

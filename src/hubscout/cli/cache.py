@@ -87,9 +87,7 @@ def remove(
         typer.Argument(metavar="[PATTERN]...", help="Models, tasks or names as `ls` shows them; * and ? match."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Remove everything.")] = False,
-    older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="TIME", help="Only what is older: 12h, 30d, 8w.")
-    ] = None,
+    older_than: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is older: 12h, 30d, 8w.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and keep it.")] = False,
     root: RootOption = None,
     as_json: JsonOption = False,

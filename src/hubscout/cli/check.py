@@ -56,7 +56,7 @@ def check(
     labels, classes with few samples, imbalance, odd file endings and, with --models, probably mislabelled samples.
     """
     from hubscout.checking import check as check_data
-    from hubscout.cli.values import split_models
+    from hubscout.cli.shared_options import split_models
     from hubscout.features.precision import pick_device
 
     check_out(out, (".html", ".htm"), "a page, such as check.html")

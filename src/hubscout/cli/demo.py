@@ -60,9 +60,7 @@ hubscout demo --samples 300 --out my-demo --json"""
 
 @app.command(epilog=EPILOG)
 def demo(
-    samples: Annotated[
-        int, typer.Option("--samples", min=50, max=5000, help="Digits to use; three in ten are held out.")
-    ] = 700,
+    samples: Annotated[int, typer.Option(min=50, max=5000, help="Digits to use; three in ten are held out.")] = 700,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, cache and runs.")] = Path("hubscout-demo"),
     text: Annotated[bool, typer.Option("--text/--no-text", help="Also rank text encoders on rated words.")] = True,
     tune: Annotated[

@@ -34,7 +34,7 @@ def merge(
 ) -> None:
     """Merge rankings of the same data with the same settings into one, with every model once."""
     from hubscout.ranking import Ranking
-    from hubscout.ranking.merging import merge_rankings
+    from hubscout.ranking.journal import merge_rankings
     from hubscout.runs.ranking_storage import to_json
     from hubscout.runs.run_folder import RANKING, check_folder
 

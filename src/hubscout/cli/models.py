@@ -31,13 +31,10 @@ def models(
             metavar="PATTERN", help="hub/NAME with shell wildcards.", autocompletion=options.complete_models
         ),
     ] = "*",
-    max_params: Annotated[
-        str | None, typer.Option("--max-params", help="At most so many parameters, such as 10M.")
-    ] = None,
-    min_params: Annotated[str | None, typer.Option("--min-params", help="At least so many parameters.")] = None,
+    max_params: Annotated[str | None, typer.Option(help="At most so many parameters, such as 10M.")] = None,
+    min_params: Annotated[str | None, typer.Option(help="At least so many parameters.")] = None,
     limit: Annotated[
-        str | None,
-        typer.Option("--limit", help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]"),
+        str | None, typer.Option(help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]")
     ] = None,
     local: Annotated[bool, typer.Option("--local", help="Only models whose weights are on this machine.")] = False,
     as_json: JsonOption = False,

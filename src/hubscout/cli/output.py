@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,3 +70,32 @@ def say(text: str, *, quiet: bool = False) -> None:
     """A message for the person at the terminal."""
     if not quiet:
         print(strip_credentials(text), file=sys.stderr)
+
+
+@contextmanager
+def run_folder(out: Path | None, name: str, *, quiet: bool) -> Iterator[Path]:
+    """The folder of a run: `out`, or one of its own in runs/, numbered so that nothing is overwritten."""
+    if out is not None:
+        yield out
+        return
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80]
+    place = _make(stem)
+    say(f"Without --out, the run goes to {place}", quiet=quiet)
+    try:
+        yield place
+    finally:
+        for folder in (place, place.parent):  # where nothing came of it, nothing stays
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _make(stem: str) -> Path:
+    try:
+        Path("runs").mkdir(exist_ok=True)
+        for number in count(1):
+            with suppress(FileExistsError):
+                (place := Path("runs") / f"{stem}-{number}").mkdir()
+                return place
+    except OSError as error:
+        raise InputError(f"No folder can be made in runs/ here ({error.strerror}): say where with --out.") from error
+    raise AssertionError("unreachable")

@@ -10,12 +10,12 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, print_result, print_table, say
-from hubscout.cli.values import AllowCodeOption
+from hubscout.cli.shared_options import AllowCodeOption
 
 if TYPE_CHECKING:
     from hubscout.tasks.prediction_inputs import Inputs, Reader
     from hubscout.tuning import Tuned
-    from hubscout.tuning.tuned import Predictions
+    from hubscout.tuning.predictions import Predictions
 
 app = typer.Typer(add_completion=False)
 
@@ -46,15 +46,15 @@ def predict(
     ] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
+        typer.Option(help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
     ] = None,
     image: options.ImageOption = None,
     image_root: options.ImageRootOption = None,
     label: options.LabelOption = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many classes to show.")] = 3,
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples per batch.")] = 32,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch.")] = 32,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -110,7 +110,7 @@ def predict(
 def _reader(
     tuned: Tuned, text: list[str] | None, image: str | None, label: list[str] | None, image_root: Path | None
 ) -> Reader:
-    from hubscout.cli.values import split_list
+    from hubscout.cli.shared_options import split_list
     from hubscout.errors import InputError
     from hubscout.tasks.kinds import kind_of
     from hubscout.tasks.prediction_inputs import Reader

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
-from hubscout.cli.run_folders import run_folder
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say, say_saved
 from hubscout.cli.shared_options import (
     AccelerateOption,
     AddressOption,
+    AllowCodeOption,
     DataArgument,
     EngineOption,
     ImageOption,
@@ -31,8 +31,9 @@ from hubscout.cli.shared_options import (
     complete_models,
     engine_options,
     open_data,
+    read_settings,
+    split_models,
 )
-from hubscout.cli.values import AllowCodeOption, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -63,17 +64,16 @@ def race(
         typer.Option("--out", "-o", help="Folder of the race, with the winner in OUT/winner; a new one in runs/."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", help="Time for everything, the winner's tuning included, such as 30min.")
+        str | None, typer.Option(help="Time for everything, the winner's tuning included, such as 30min.")
     ] = None,
     max_params: Annotated[
-        str | None, typer.Option("--max-params", help="Race only models of at most so many parameters, such as 10M.")
+        str | None, typer.Option(help="Race only models of at most so many parameters, such as 10M.")
     ] = None,
     max_flops: Annotated[
-        str | None, typer.Option("--max-flops", help="Race only models of at most so many operations per sample.")
+        str | None, typer.Option(help="Race only models of at most so many operations per sample.")
     ] = None,
     max_latency: Annotated[
-        str | None,
-        typer.Option("--max-latency", help="Race only models of at most this time per sample, such as 20ms."),
+        str | None, typer.Option(help="Race only models of at most this time per sample, such as 20ms.")
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Tune the winner again on train and validation together.")
@@ -81,13 +81,12 @@ def race(
     deploy: Annotated[
         str | None,
         typer.Option(
-            "--deploy",
             help="Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.",
             autocompletion=complete_models,
         ),
     ] = None,
     folds: Annotated[
-        int, typer.Option("--folds", min=1, help="Judge finalists that are tied on so many folds, for small data.")
+        int, typer.Option(min=1, help="Judge finalists that are tied on so many folds, for small data.")
     ] = 1,
     prior: Annotated[
         bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
-from hubscout.cli.run_folders import run_folder
-from hubscout.cli.values import AllowCodeOption, split_list, split_models
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say
+from hubscout.cli.shared_options import AllowCodeOption, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -68,7 +67,6 @@ def rank(
     metrics: Annotated[
         list[str],
         typer.Option(
-            "--metrics",
             help=f"Of {', '.join(METRICS)}, or of a plug-in; the first one orders the models.",
             autocompletion=options.complete_metrics,
         ),
@@ -83,8 +81,7 @@ def rank(
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget",
-            help="Time for the whole ranking, such as 10min: growing subsets, hopeless models are dropped on the way.",
+            help="Time for the whole ranking, such as 10min: growing subsets, hopeless models are dropped on the way."
         ),
     ] = None,
     progressive: Annotated[
@@ -93,23 +90,20 @@ def rank(
     ] = False,
     layers: Annotated[
         list[str] | None,
-        typer.Option(
-            "--layers", help="Score these layers too: 'all', 'mean' (their average), or names joined by commas."
-        ),
+        typer.Option(help="Score these layers too: 'all', 'mean' (their average), or names joined by commas."),
     ] = None,
     layer: Annotated[
-        str | None,
-        typer.Option("--layer", help="Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'."),
+        str | None, typer.Option(help="Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'.")
     ] = None,
     center: Annotated[
         bool | None,
         typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
     ] = None,
     device: options.DeviceOption = "auto",
-    precision: Annotated[str, typer.Option("--precision", help="auto, float32, bfloat16 or float16.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     accelerate: options.AccelerateOption = "auto",
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=1, help="Samples per batch; chosen automatically if not given.")
+        int | None, typer.Option(min=1, help="Samples per batch; chosen automatically if not given.")
     ] = None,
     cache: options.CacheOption = None,
     no_cache: Annotated[
@@ -117,15 +111,12 @@ def rank(
     ] = False,
     engine: options.EngineOption = "local",
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=0, help="With --engine local: run models in so many processes at the same time."),
+        int | None, typer.Option(min=0, help="With --engine local: run models in so many processes at the same time.")
     ] = None,
     address: options.AddressOption = None,
     time_limit: Annotated[
         str | None,
-        typer.Option(
-            "--time-limit", help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."
-        ),
+        typer.Option(help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."),
     ] = None,
     skip_bad: options.SkipBadOption = False,
     seed: options.SeedOption = 0,

@@ -10,7 +10,7 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table
-from hubscout.cli.values import AllowCodeOption, read_settings, split_list, split_models
+from hubscout.cli.shared_options import AllowCodeOption, read_settings, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -38,20 +38,18 @@ def reference(
     label: options.LabelOption = None,
     kind: options.KindOption = None,
     split: options.SplitOption = None,
-    search: Annotated[str, typer.Option("--search", help="grid, or tpe (Optuna, with pruning).")] = "grid",
+    search: Annotated[str, typer.Option(help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
-        str | None,
-        typer.Option("--learning-rates", help="Joined by commas; those that suit inputs and optimiser if not given."),
+        str | None, typer.Option(help="Joined by commas; those that suit inputs and optimiser if not given.")
     ] = None,
     weight_decays: Annotated[
-        str | None,
-        typer.Option("--weight-decays", help="Joined by commas; those that suit the optimiser if not given."),
+        str | None, typer.Option(help="Joined by commas; those that suit the optimiser if not given.")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, help="With --search tpe: trials per model; 49 if not given.")
+        int | None, typer.Option(min=1, help="With --search tpe: trials per model; 49 if not given.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the train split.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1)] = None,
     seed: options.SeedOption = 0,
     limit: options.LimitOption = None,
     resume: options.ResumeOption = False,

@@ -34,15 +34,14 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page to write; report.html in the run folder if not given.")
     ] = None,
-    png: Annotated[Path | None, typer.Option("--png", help="Also write the charts as PNG into this folder.")] = None,
-    pdf: Annotated[Path | None, typer.Option("--pdf", help="The same as PDF, for a paper.")] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Also write the charts as PNG into this folder.")] = None,
+    pdf: Annotated[Path | None, typer.Option(help="The same as PDF, for a paper.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
     reference: Annotated[
-        Path | None,
-        typer.Option("--reference", help="Known results of fine-tuning: CSV of model and accuracy, or JSON."),
+        Path | None, typer.Option(help="Known results of fine-tuning: CSV of model and accuracy, or JSON.")
     ] = None,
     tuning: Annotated[
-        list[Path] | None, typer.Option("--tuning", help="Also show the tuning runs of this folder; repeat it.")
+        list[Path] | None, typer.Option(help="Also show the tuning runs of this folder; repeat it.")
     ] = None,
     lower_is_better: Annotated[
         bool, typer.Option("--lower-is-better", help="The reference holds errors, not accuracies.")

@@ -10,7 +10,7 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table
-from hubscout.cli.values import AllowCodeOption
+from hubscout.cli.shared_options import AllowCodeOption
 
 app = typer.Typer(add_completion=False)
 
@@ -29,22 +29,14 @@ def select(
         Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=options.complete_runs)
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="How many models.")] = 3,
-    method: Annotated[
-        str, typer.Option("--method", help="top: the k best. joint: the set that explains most together.")
-    ] = "top",
-    max_params: Annotated[
-        str | None, typer.Option("--max-params", help="At most so many parameters per model, such as 10M.")
-    ] = None,
-    max_flops: Annotated[
-        str | None, typer.Option("--max-flops", help="At most so many operations per sample, such as 2G.")
-    ] = None,
-    max_latency: Annotated[
-        str | None, typer.Option("--max-latency", help="At most so much time per sample, such as 20ms.")
-    ] = None,
+    method: Annotated[str, typer.Option(help="top: the k best. joint: the set that explains most together.")] = "top",
+    max_params: Annotated[str | None, typer.Option(help="At most so many parameters per model, such as 10M.")] = None,
+    max_flops: Annotated[str | None, typer.Option(help="At most so many operations per sample, such as 2G.")] = None,
+    max_latency: Annotated[str | None, typer.Option(help="At most so much time per sample, such as 20ms.")] = None,
     cache: Annotated[
-        str | None, typer.Option("--cache", help="Folder or URL of the feature cache, if not that of the run.")
+        str | None, typer.Option(help="Folder or URL of the feature cache, if not that of the run.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Where features that are not cached are computed.")] = "auto",
+    device: Annotated[str, typer.Option(help="Where features that are not cached are computed.")] = "auto",
     allow_code: AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

@@ -10,7 +10,7 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import QuietOption, say
-from hubscout.cli.values import AllowCodeOption, split_models
+from hubscout.cli.shared_options import AllowCodeOption, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -29,14 +29,13 @@ ssh -L 8765:127.0.0.1:8765 machine                      # better: stay local and
 def serve(
     runs: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder of the run folders; made if it is missing.")],
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; any but this machine's own needs a token.")
+        str, typer.Option(help="The address to listen on; any but this machine's own needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 picks a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8765,
     token: Annotated[
-        str | None,
-        typer.Option("--token", envvar="HUBSCOUT_TOKEN", help="The token to ask for; generated where one is needed."),
+        str | None, typer.Option(envvar="HUBSCOUT_TOKEN", help="The token to ask for; generated where one is needed.")
     ] = None,
-    data: Annotated[Path, typer.Option("--data", help="Only data in this folder can be used from the page.")] = Path(),
+    data: Annotated[Path, typer.Option(help="Only data in this folder can be used from the page.")] = Path(),
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,7 +46,7 @@ def serve(
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="How many runs started from the page may go on at the same time.")
+        int, typer.Option(min=1, help="How many runs started from the page may go on at the same time.")
     ] = 4,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     allow_code: AllowCodeOption = False,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
-from hubscout.cli.run_folders import run_folder
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say, say_saved
 from hubscout.cli.shared_options import (
+    AllowCodeOption,
     DataArgument,
     ImageOption,
     ImageRootOption,
@@ -22,7 +22,6 @@ from hubscout.cli.shared_options import (
     check_amounts,
     open_data,
 )
-from hubscout.cli.values import AllowCodeOption
 
 app = typer.Typer(add_completion=False)
 

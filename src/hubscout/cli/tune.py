@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say, say_saved
-from hubscout.cli.run_folders import run_folder
+from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say, say_saved
 from hubscout.cli.shared_options import (
     AddressOption,
+    AllowCodeOption,
     CacheOption,
     DataArgument,
     ImageOption,
@@ -31,10 +31,12 @@ from hubscout.cli.shared_options import (
     check_amounts,
     complete_models,
     engine_options,
+    list_arguments,
     only_for,
     open_data,
+    read_settings,
+    split_models,
 )
-from hubscout.cli.values import AllowCodeOption, list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -56,18 +58,16 @@ def tune(
     data: DataArgument,
     model: Annotated[str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=complete_models)],
     teachers: Annotated[
-        list[str] | None,
-        typer.Option("--teachers", help="The --out folder of a rank, or models, repeated or joined by commas."),
+        list[str] | None, typer.Option(help="The --out folder of a rank, or models, repeated or joined by commas.")
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="How many of a ranking's best models teach; 3 if not given.")
+        int | None, typer.Option(min=1, help="How many of a ranking's best models teach; 3 if not given.")
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            "--method",
             help="fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without "
-            "it: b-tuning where there are teachers, fine-tune where there are none.",
+            "it: b-tuning where there are teachers, fine-tune where there are none."
         ),
     ] = None,
     out: Annotated[
@@ -84,41 +84,37 @@ def tune(
     text: TextOption = None,
     kind: KindOption = None,
     split: SplitOption = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the train split.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Optimiser steps, instead of --epochs.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the train split.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps, instead of --epochs.")] = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", help="Time for the run, such as 20min, instead of --epochs or --steps.")
+        str | None, typer.Option(help="Time for the run, such as 20min, instead of --epochs or --steps.")
     ] = None,
     patience: Annotated[
-        int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a new best.")
+        int | None, typer.Option(min=1, help="Stop after so many validations without a new best.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=1, help="Samples per optimiser step, over all processes.")
+        int | None, typer.Option(min=1, help="Samples per optimiser step, over all processes.")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="Of the backbone; hubscout's choice if not given.")
+        float | None, typer.Option(help="Of the backbone; hubscout's choice if not given.")
     ] = None,
     lora: Annotated[
         int | None,
-        typer.Option("--lora", min=1, help="Train low-rank adapters of this rank, merged into the weights at the end."),
+        typer.Option(min=1, help="Train low-rank adapters of this rank, merged into the weights at the end."),
     ] = None,
     trade_off: Annotated[
-        float | None,
-        typer.Option("--trade-off", help="λ, the weight of the teachers' term; the method's own if not given."),
+        float | None, typer.Option(help="λ, the weight of the teachers' term; the method's own if not given.")
     ] = None,
     teacher_targets: Annotated[
         str | None,
         typer.Option(
-            "--teacher-targets",
-            help="When teachers answer: cached (once, first), left-out, live (each step), or views (of a few crops).",
+            help="When teachers answer: cached (once, first), left-out, live (each step), or views (of a few crops)."
         ),
     ] = None,
     seed: SeedOption = 0,
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="With --method all: how many seeds; 3 if not given.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="With --method all: how many seeds; 3 if not given.")] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", help="With --method all: where the runs go, local (the default) or ray.")
+        str | None, typer.Option(help="With --method all: where the runs go, local (the default) or ray.")
     ] = None,
     device: TuningDeviceOption = "auto",
     in_memory: Annotated[
@@ -131,9 +127,7 @@ def tune(
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(
-            "--processes", min=1, help="How many processes torchrun starts; the run warns if there are more or fewer."
-        ),
+        typer.Option(min=1, help="How many processes torchrun starts; the run warns if there are more or fewer."),
     ] = None,
     limit: LimitOption = None,
     skip_bad: SkipBadOption = False,

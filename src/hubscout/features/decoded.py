@@ -83,10 +83,20 @@ class PreparedSamples:
 
 
 class PreparedPool:
-    """Prepared samples of many preprocessings, within `limit_bytes`. A whole preprocessing that has not been used for
-    the longest time makes room for another.
+    """Prepared samples of many preprocessings. Pass one pool to every `extract` of a ranking.
 
-    Pass one pool to every `extract` of a ranking.
+    A whole preprocessing that has not been used for the longest time makes room for another.
+
+    Args:
+        limit_bytes: what it may keep; None for a quarter of the memory that is free now, at most 4 GiB.
+
+    Raises:
+        InputError: a negative limit.
+
+    Example:
+        >>> PreparedPool(1 << 20).bytes
+        0
+
     """
 
     def __init__(self, limit_bytes: int | None = None) -> None:

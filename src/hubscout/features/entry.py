@@ -159,7 +159,9 @@ class OpenEntry:
 
     def check(self, probe: Probe) -> None:
         """Pass over the shards of a model that computes something else, though it looks the same."""
-        stale = [folder.claim(_of_layer(probe, layer)) for layer, folder in self._folders.items()]
+        stale = [
+            folder.claim(Probe(probe.rows, _of_layer(probe.arrays, layer))) for layer, folder in self._folders.items()
+        ]
         if any(stale):
             self._tell("the cached features are not what the model gives now: they are made again")
 
@@ -189,25 +191,18 @@ class OpenEntry:
     def put(self, data: ShardData) -> None:
         """Write a shard into every folder that lacks it."""
         for layer, folder in self._folders.items():
-            if data.index in self._valid[layer]:
-                continue
-            arrays = {_ROWS: data.rows}
-            if layer in data.arrays:
-                arrays[_FEATURES] = data.arrays[layer]
-            if layer == FINAL and LOGITS in data.arrays:
-                arrays[_LOGITS] = data.arrays[LOGITS]
-            folder.write(data, arrays)
-            self._valid[layer].add(data.index)
+            if data.index not in self._valid[layer]:
+                folder.write(data, {_ROWS: data.rows, **_of_layer(data.arrays, layer)})
+                self._valid[layer].add(data.index)
 
     def read(self, index: int, name: str) -> np.ndarray:
         """One array of one shard."""
-        if name == LOGITS:
-            return self._folders[FINAL].read(index, _LOGITS)
-        return self._folders[name].read(index, _FEATURES)
+        layer, array = _place(name)
+        return self._folders[layer].read(index, array)
 
     def has(self, index: int, name: str) -> bool:
         """Whether the shard is there and has this array."""
-        layer, array = (FINAL, _LOGITS) if name == LOGITS else (name, _FEATURES)
+        layer, array = _place(name)
         return index in self._valid.get(layer, ()) and self._folders[layer].has(index, array)
 
     @property
@@ -225,8 +220,12 @@ class OpenEntry:
             self._tell("the measured speed could not be kept in the cache")
 
 
-def _of_layer(probe: Probe, layer: str) -> Probe:
-    arrays = {_FEATURES: probe.arrays[layer]}
-    if layer == FINAL and LOGITS in probe.arrays:
-        arrays[_LOGITS] = probe.arrays[LOGITS]
-    return Probe(probe.rows, arrays)
+def _of_layer(arrays: Mapping[str, np.ndarray], layer: str) -> dict[str, np.ndarray]:
+    """What the folder of a layer holds of a shard or a probe."""
+    names = {_FEATURES: layer, **({_LOGITS: LOGITS} if layer == FINAL else {})}
+    return {name: arrays[source] for name, source in names.items() if source in arrays}
+
+
+def _place(name: str) -> tuple[str, str]:
+    """The folder in which an array of a shard lies, and its name there."""
+    return (FINAL, _LOGITS) if name == LOGITS else (name, _FEATURES)

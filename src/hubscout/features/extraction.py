@@ -63,10 +63,22 @@ def extract(
         options: how the model is run; or as keywords:
         changes: fields of `ExtractionOptions`, such as `layers`, `device` and `skip_bad`.
 
+    Returns:
+        Features, source logits and statistics of the rows that went through, and how they were made.
+
     Raises:
         TaskError: a sample cannot be read (its name is in the message).
         ModelError: the model cannot be loaded or run, or gives features that are not finite.
         UnknownNameError: no option of that name.
+
+    Example:
+        >>> import torch
+        >>> from hubscout import Task
+        >>> from hubscout.hubs.model_objects import register
+        >>> network = torch.nn.Linear(6, 3)
+        >>> task = Task.from_arrays(np.eye(8, 6, dtype="float32"), ["a", "b"] * 4)
+        >>> extract(register(network), task).features().shape == (len(task.train), 3)
+        True
 
     """
     started = time.perf_counter()

@@ -100,10 +100,22 @@ class FeatureCache:
         shard_rows: Sequence[int],
         exclusive: bool = True,
     ) -> Iterator[OpenEntry]:
-        """Open the folders of a model on a task, the final features and the tapped `layers`.
+        """Open the folders of a model on a task, for as long as the `with` block lasts.
 
-        `shard_rows` are the samples in each shard. `exclusive` holds a lock meanwhile, where there are locks, so that
-        two runs do not do the same work; workers that were given different shards of one model go without.
+        Args:
+            about: what the features depend on (`hubscout.features.feature_keys.describe`).
+            layers: the tapped layers, beside the final features.
+            tell: hears what is to be said on the way, such as that another run is waited for.
+            shard_rows: the samples in each shard.
+            exclusive: hold a lock meanwhile, where there are locks, so that two runs do not do the same work. Workers
+                that were given different shards of one model go without.
+
+        Returns:
+            The shards that are there, and the place for those that come.
+
+        Raises:
+            CacheError: the place cannot be read or made.
+
         """
         with contextlib.ExitStack() as stack:
             if self._folder is not None:
@@ -121,7 +133,12 @@ class FeatureCache:
         return None if self._folder is None else self._files(_name(about, GRAPH))
 
     def entries(self) -> list[CachedFeatures]:
-        """What is there, the newest first. Folders that cannot be read are listed with an empty model."""
+        """What is there, the newest first. Folders that cannot be read are listed with an empty model.
+
+        Raises:
+            CacheError: the place cannot be read.
+
+        """
         found = [self._describe(name, files) for name, files in self._listing().items()]
         return sorted(found, key=lambda entry: (entry.age_seconds, entry.name))
 
@@ -130,7 +147,18 @@ class FeatureCache:
         return sum(_bytes(files) for files in self._listing().values())
 
     def remove(self, names: Sequence[str]) -> list[str]:
-        """Remove folders by name; gives those back that are in use by a run and were left alone."""
+        """Remove folders by name.
+
+        Args:
+            names: names of `entries`.
+
+        Returns:
+            Those that are in use by a run and were left alone.
+
+        Raises:
+            InputError: there is no entry of that name.
+
+        """
         known, busy = self._listing(), []
         for name in names:
             if name not in known:

@@ -125,7 +125,18 @@ class Extraction:
         return len(self.targets)
 
     def features(self, layer: str = FINAL) -> np.ndarray:
-        """The (n, D) features of a layer, float32."""
+        """The (n, D) features of a layer, float32.
+
+        Args:
+            layer: one of `layers`; "" for the final features.
+
+        Returns:
+            One row per sample, or for tagging per word, in the order of `targets`.
+
+        Raises:
+            InputError: there is no such layer, or the features were not kept.
+
+        """
         if layer not in self.layers:
             known = ", ".join(repr(name) for name in self.layers)
             raise InputError(f"layer must be one of {known}; got {layer!r}. Extract with layers=[...] to have more.")

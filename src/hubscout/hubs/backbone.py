@@ -47,6 +47,12 @@ class ModelCard:
     """What is known of a model beside its weights. `identifier` opens it again.
 
     Hubs and configurations say anything: a fact of another type than the one here becomes None, and `notes` say so.
+
+    Example:
+        >>> facts = {"feature_dim": 512, "params": 11_689_512, "bytes": 46_796_648, "flops": "many"}
+        >>> ModelCard(identifier="timm/resnet18", architecture="resnet18", modalities=("image",), **facts).notes
+        ("flops: 'many' makes no sense and is left out",)
+
     """
 
     identifier: str
@@ -168,6 +174,9 @@ class Backbone(ABC):
             batch: what `preprocessing.collate` gave, on the device of the model.
             layers: those of `layer_names` whose outputs are wanted too.
 
+        Returns:
+            Features, source logits and the wanted layers, on the same device.
+
         Raises:
             InputError: the model has no such layer.
 
@@ -192,7 +201,15 @@ class Backbone(ABC):
         return False
 
     def to(self, device: str | torch.device) -> Backbone:
-        """Move to a device, in place."""
+        """Move to a device, in place.
+
+        Args:
+            device: "cpu", "cuda", "cuda:N" or "mps".
+
+        Returns:
+            The backbone itself.
+
+        """
         if self.module is not None:
             self.module.to(device)
         return self

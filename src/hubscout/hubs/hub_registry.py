@@ -45,11 +45,26 @@ class Identifier:
     def parse(cls, text: str) -> Identifier:
         """Read an identifier; numbers, booleans, `none` and comma-separated lists in options become such values.
 
+        Args:
+            text: what the user wrote, or a file said (`IdentifierFromFile`).
+
+        Returns:
+            The identifier; `str()` of it opens the same model.
+
         Raises:
             InputError: the text names no hub, or has an option that is not of the form key=value.
 
         """
-        body, options = _split_options(text)
+        options: dict[str, Any] = {}
+        body, _, tail = text.rpartition("?")
+        if not body or "=" not in tail:  # a question mark may stand in a file name, without key=value behind it
+            body, tail = text, ""
+        for part in tail.split("&") if tail else ():
+            key, equals, value = part.partition("=")
+            if not equals or not key.strip():
+                raise InputError(f"Option {part!r} of model {text!r} is not of the form key=value.")
+            # A revision is a name, also where it looks like a number: the tag 1.10 is not 1.1.
+            options[key.strip()] = unquote(value) if key.strip() == "revision" else read_value(unquote(value))
         found = _SHAPE.fullmatch(body)
         if found is None:
             raise InputError(
@@ -74,21 +89,6 @@ class Identifier:
         if self.options:
             text += "?" + "&".join(f"{key}={_write(self.options[key])}" for key in sorted(self.options))
         return text if self.origin is None else IdentifierFromFile(text, self.origin)
-
-
-def _split_options(text: str) -> tuple[str, dict[str, Any]]:
-    # A question mark may stand in a file name: only one that key=value follows opens the options.
-    body, mark, tail = text.rpartition("?")
-    if not mark or "=" not in tail:
-        return text, {}
-    options: dict[str, Any] = {}
-    for part in tail.split("&"):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip():
-            raise InputError(f"Option {part!r} of model {text!r} is not of the form key=value.")
-        # A revision is a name, also where it looks like a number: the tag 1.10 is not 1.1.
-        options[key.strip()] = unquote(value) if key.strip() == "revision" else read_value(unquote(value))
-    return body, options
 
 
 def read_value(text: str) -> Any:
@@ -230,9 +230,8 @@ def load(identifier: str | Identifier, *, allow_code: bool = False, **options: A
     if allow_code:
         parsed = replace(parsed, origin=None)
     refuse_code(parsed)
-    hub = HUBS[parsed.hub]
     with uncollected():  # the libraries behind a hub are imported with its first model
-        return hub.load(parsed.with_options(**options))
+        return HUBS[parsed.hub].load(parsed.with_options(**options))
 
 
 def check_identifier(identifier: str) -> None:
@@ -283,19 +282,15 @@ def list_models(
         hub_name, _, name_pattern = pattern.partition(":")
     found = ModelListing()
     for name in HUBS if hub_name == "*" else [hub_name]:
-        part = _ask(HUBS[name], name_pattern or "*", most)
+        hub: Any = HUBS[name]
+        bound = (most,) if getattr(hub, "takes_limit", False) else ()
+        part = hub.list_models(name_pattern or "*", *bound)
         found.extend(entry for entry in part if _fits(entry, smallest, largest))
         found.notes += part.notes
     return found
 
 
-def _ask(hub: Any, pattern: str, limit: int | None) -> ModelListing:
-    return hub.list_models(pattern, limit) if getattr(hub, "takes_limit", False) else hub.list_models(pattern)
-
-
 def _fits(entry: ModelEntry, min_params: float | None, max_params: float | None) -> bool:
-    if min_params is None and max_params is None:
-        return True
     if entry.params is None:
-        return False
+        return min_params is None and max_params is None
     return (min_params or 0) <= entry.params and (max_params is None or entry.params <= max_params)

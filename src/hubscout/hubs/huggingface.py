@@ -14,12 +14,12 @@ from hubscout.hubs.connection import explain_failure, needs_code
 from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import prepare_torchvision
 from hubscout.hubs.model_listing import search as list_models
-from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling, default_pooling
+from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
 from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs
-from hubscout.hubs.transformer import TransformerBackbone
+from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -88,19 +88,13 @@ def open_model(
             network = part_for_features(whole, options.get("tower"))
             modality = modality_of(network)
             _refuse_missing(whole, network, missing, identifier)
-            causal = is_causal(network)
-            inner = network.config
-            pooling = check_pooling(
-                options.get("pooling") or default_pooling(inner.model_type, modality, causal=causal)
-            )
+            pooling = check_pooling(options["pooling"]) if options.get("pooling") else None
             preprocessing = open_preprocessing(transformers, source, network, modality, options, where, str(identifier))
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     return TransformerBackbone(
         network,
         identifier=str(identifier),
-        modality=modality,
-        causal=causal,
         preprocessing=preprocessing,
         pooling=pooling,
         facts=repository.facts if repository else {},
@@ -203,14 +197,6 @@ def part_for_features(model: Any, tower: str | None) -> Any:
     return model
 
 
-def modality_of(network: Any) -> str:
-    """What a network of transformers reads."""
-    names = {"pixel_values": "image", "input_values": "audio", "input_features": "audio", "input_ids": "text"}
-    if network.main_input_name not in names:
-        raise InputError(f"{type(network).__name__} takes {network.main_input_name!r}, which is not supported.")
-    return names[network.main_input_name]
-
-
 def _refuse_missing(whole: nn.Module, network: nn.Module, missing: set[str], identifier: Identifier) -> None:
     """Parameters that no checkpoint filled are random, and so would be the features."""
     used = {id(parameter) for parameter in network.parameters()}
@@ -226,18 +212,3 @@ def _refuse_missing(whole: nn.Module, network: nn.Module, missing: set[str], ide
 def _belongs_to_head(whole: Any, name: str) -> bool:
     prefix = getattr(whole, "base_model_prefix", "")
     return bool(prefix) and hasattr(whole, prefix) and not name.startswith(f"{prefix}.")
-
-
-def is_causal(network: Any) -> bool:
-    """Whether a token sees only those before it: models that transformers knows as text generators."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
-    config = network.config
-    if getattr(config, "is_encoder_decoder", False):
-        return False
-    generates = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    fills_in = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return generates and (not fills_in or bool(getattr(config, "is_decoder", False)))

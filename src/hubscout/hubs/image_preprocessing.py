@@ -7,6 +7,7 @@ the size.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import sys
@@ -157,11 +158,7 @@ class ImagePreprocessing:
         return ImagePreprocessing(self.config, training=True)
 
     def __reduce__(self) -> tuple[Callable[..., ImagePreprocessing], tuple[Any, ...]]:
-        return _rebuild, (self.config, self.training)
-
-
-def _rebuild(config: ImageConfig, training: bool) -> ImagePreprocessing:
-    return ImagePreprocessing(config, training=training)
+        return functools.partial(ImagePreprocessing, training=self.training), (self.config,)
 
 
 def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Image], Any]:

@@ -23,10 +23,9 @@ from hubscout.hubs import huggingface, python_callable, sentence_transformers_hu
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
-from hubscout.hubs.pooling import default_pooling
 from hubscout.hubs.processors import open_processor, preprocessing_with
 from hubscout.hubs.python_callable import is_installed
-from hubscout.hubs.transformer import TransformerBackbone
+from hubscout.hubs.transformer import TransformerBackbone, modality_of
 
 _objects: dict[str, tuple[weakref.ref[Any], Any]] = {}
 """By name: the model, and the tokenizer or processor that was given with it."""
@@ -91,7 +90,7 @@ def wrap(network: Any, identifier: Identifier, processor: Any = None) -> Backbon
         return network.to("cpu")
     network = network.cpu()
     if _is_of("sentence_transformers", "SentenceTransformer", network):
-        backbone: Backbone = sentence_transformers_hub.wrap(network, identifier)
+        backbone: Backbone = sentence_transformers_hub.SentenceBackbone(network, identifier)
     elif _is_of("transformers", "PreTrainedModel", network):
         backbone = _wrap_transformer(network, identifier, processor)
     elif type(network).__module__.startswith("timm.") and hasattr(network, "pretrained_cfg"):
@@ -105,7 +104,7 @@ def wrap(network: Any, identifier: Identifier, processor: Any = None) -> Backbon
 def _wrap_transformer(model: Any, identifier: Identifier, processor: Any) -> TransformerBackbone:
     transformers = huggingface.import_transformers()
     network = huggingface.part_for_features(model.float().eval(), None)
-    modality = huggingface.modality_of(network)
+    modality = modality_of(network)
     if processor is None:
         source = str(getattr(model, "name_or_path", "") or "")
         try:
@@ -117,15 +116,8 @@ def _wrap_transformer(model: Any, identifier: Identifier, processor: Any) -> Tra
                 f"{identifier}: its {what} is not found under {source or 'its name, which is empty'!r}. Give the model "
                 f"together with it, as (model, {what.replace(' ', '_')})."
             ) from error
-    causal = huggingface.is_causal(network)
-    return TransformerBackbone(
-        network,
-        identifier=str(identifier),
-        modality=modality,
-        causal=causal,
-        preprocessing=preprocessing_with(processor, network, modality, {"pairs": "cross"}),
-        pooling=default_pooling(network.config.model_type, modality, causal=causal),
-    )
+    preprocessing = preprocessing_with(processor, network, modality, {"pairs": "cross"})
+    return TransformerBackbone(network, identifier=str(identifier), preprocessing=preprocessing)
 
 
 def _with_input_size(network: Any) -> Any:

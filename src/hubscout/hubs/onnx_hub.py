@@ -112,25 +112,17 @@ def _find_head(graph: Any) -> tuple[str, str | None]:
     if node is not None and node.op_type == "Add":
         inner = [producer[part] for part in node.input if part in producer and part not in weights]
         node = inner[0] if len(inner) == 1 and inner[0].op_type == "MatMul" else None
-    if (
-        node is None
-        or node.op_type not in ("Gemm", "MatMul")
-        or node.input[1] not in weights | _transposed(graph, weights)
-    ):
+    weights |= {
+        other.output[0]
+        for other in graph.node
+        if other.op_type in ("Transpose", "Identity") and other.input[0] in weights
+    }
+    if node is None or node.op_type not in ("Gemm", "MatMul") or node.input[1] not in weights:
         return output, None
-    if _rank(graph.output[0]) not in (None, 2):
+    shape = graph.output[0].type.tensor_type
+    if shape.HasField("shape") and len(shape.shape.dim) != 2:
         return output, None
     return node.input[0], logits
-
-
-def _transposed(graph: Any, weights: set[str]) -> set[str]:
-    return {
-        node.output[0] for node in graph.node if node.op_type in ("Transpose", "Identity") and node.input[0] in weights
-    }
-
-
-def _rank(value: Any) -> int | None:
-    return len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None
 
 
 class OnnxBackbone(Backbone):
@@ -192,8 +184,8 @@ class OnnxBackbone(Backbone):
         if self.modality != "text":
             return self._run({next(iter(self._inputs)): self._plain_input(batch)})
         if is_siamese(batch):
-            return join_pair(*(self._run_text(model_inputs(batch, second=second)) for second in (False, True)))
-        return self._run_text(model_inputs(batch), batch.get(WORDS), batch.get(WORD_ENDS))
+            return join_pair(*(self._run(model_inputs(batch, second=second)) for second in (False, True)))
+        return self._run(model_inputs(batch), batch.get(WORDS), batch.get(WORD_ENDS))
 
     def _plain_input(self, batch: Batch) -> Tensor:
         import torch
@@ -206,27 +198,21 @@ class OnnxBackbone(Backbone):
             pixels = normalise(pixels, torch.tensor(self.config.mean), torch.tensor(self.config.std))
         return pixels.permute(0, 2, 3, 1) if self._channels_last else pixels
 
-    def _run_text(self, inputs: Batch, words: Tensor | None = None, ends: Tensor | None = None) -> Output:
-        taken = {name: value for name, value in inputs.items() if name in self._inputs}
-        return self._run(taken, inputs[MASK], words, ends)
-
-    def _run(
-        self, inputs: Batch, mask: Tensor | None = None, words: Tensor | None = None, ends: Tensor | None = None
-    ) -> Output:
+    def _run(self, inputs: Batch, words: Tensor | None = None, ends: Tensor | None = None) -> Output:
         import torch
 
-        wanted = [self._graph.features] + ([self._graph.logits] if self._graph.logits else [])
-        arrays = {name: np.ascontiguousarray(value.detach().cpu().numpy()) for name, value in inputs.items()}
-        # onnxruntime refuses an input of a neighbouring type.
+        wanted = [self._graph.features, *filter(None, [self._graph.logits])]
         arrays = {
-            name: value.astype(_TYPES.get(self._inputs[name].type, value.dtype)) for name, value in arrays.items()
+            # onnxruntime refuses an input of a neighbouring type.
+            name: np.ascontiguousarray(inputs[name].detach().cpu().numpy(), dtype=_TYPES.get(place.type))
+            for name, place in self._inputs.items()
+            if name in inputs
         }
-        found = [torch.from_numpy(value) for value in self._session.run(wanted, arrays)]
-        hidden = found[0].float()
-        if words is not None and hidden.ndim == 3:
-            return Output(select_words(hidden, words.cpu(), None if ends is None else ends.cpu()))
-        mask = mask.cpu() if mask is not None else None
-        return Output(pool(hidden, mask, self.pooling).flatten(1), found[1].float() if len(found) > 1 else None)
+        found = [torch.from_numpy(value).float() for value in self._session.run(wanted, arrays)]
+        if words is not None and found[0].ndim == 3:
+            return Output(select_words(found[0], words.cpu(), None if ends is None else ends.cpu()))
+        mask = inputs[MASK].cpu() if MASK in inputs else None
+        return Output(pool(found[0], mask, self.pooling).flatten(1), found[1] if len(found) > 1 else None)
 
     def _open(self, providers: list[str]) -> Any:
         runtime = require("onnxruntime", extra="onnx", purpose="ONNX models")

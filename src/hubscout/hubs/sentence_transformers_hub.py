@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ def _open(
         raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
-    return wrap(encoder, identifier, repository=repository, has_head=has_head)
+    return SentenceBackbone(encoder, identifier, facts=repository.facts if repository else None, has_head=has_head)
 
 
 def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
@@ -102,66 +102,52 @@ def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
     return list(listed)
 
 
-def wrap(
-    encoder: Any, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
-) -> SentenceBackbone:
-    """A backbone out of a `SentenceTransformer` whose first part is a transformer over text."""
-    first = encoder[0]
-    network: Any = getattr(first, "auto_model", None)
-    tokenizer: Any = getattr(encoder, "tokenizer", None)
-    if network is None or not hasattr(tokenizer, "model_input_names"):
-        raise ModelError(
-            f"{identifier}: the first part of this encoder is a {type(first).__name__}, not a transformer over text. "
-            "Image and two-tower models open as hf/ID."
-        )
-    preprocessing = tokenize_with(
-        tokenizer,
-        network,
-        max_length=identifier.options.get("max_length"),
-        pairs=identifier.options.get("pairs", "siamese"),
-        words=identifier.options.get("words", "first"),
-        usual=encoder.max_seq_length,
-        prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
-    )
-    return SentenceBackbone(encoder, preprocessing, str(identifier), repository=repository, has_head=has_head)
-
-
 class SentenceBackbone(Backbone):
-    """A sentence encoder: its embedding is the features; for words, its token embeddings are.
+    """A `SentenceTransformer` whose first part is a transformer over text.
+
+    Its embedding is the features; for words, its token embeddings are.
 
     Layers are `layer.0` (what goes into the first block) to `layer.L`, averaged over tokens, and `mean`, the average of
-    `layer.1` to `layer.L`. A pair of texts gives
-    [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`. `has_head` says that the last part is a head
-    that tuning put there: its output is the logits, and what goes into it the features.
+    `layer.1` to `layer.L`. A pair of texts gives [u, v, |u − v|, u·v] of its two embeddings unless `pairs=cross`.
+    `has_head` says that the last part is a head that tuning put there: its output is the logits, and what goes into it
+    the features. `facts` are further fields of the card.
     """
 
     module: nn.Module
     settled_options = frozenset({"words", "pairs", "max_length", "revision", "pickle"})
 
     def __init__(
-        self,
-        encoder: Any,
-        preprocessing: TextPreprocessing,
-        identifier: str,
-        *,
-        repository: Repository | None = None,
-        has_head: bool = False,
+        self, encoder: Any, identifier: Identifier, *, facts: Mapping[str, Any] | None = None, has_head: bool = False
     ) -> None:
+        self._network: Any = getattr(encoder[0], "auto_model", None)
+        tokenizer: Any = getattr(encoder, "tokenizer", None)
+        if self._network is None or not hasattr(tokenizer, "model_input_names"):
+            raise ModelError(
+                f"{identifier}: the first part of this encoder is a {type(encoder[0]).__name__}, not a transformer "
+                "over text. Image and two-tower models open as hf/ID."
+            )
         self.module = encoder.float().eval()
-        self.identifier = identifier
-        self.preprocessing: TextPreprocessing = preprocessing
+        self.identifier = str(identifier)
+        self.preprocessing: TextPreprocessing = tokenize_with(
+            tokenizer,
+            self._network,
+            max_length=identifier.options.get("max_length"),
+            pairs=identifier.options.get("pairs", "siamese"),
+            words=identifier.options.get("words", "first"),
+            usual=encoder.max_seq_length,
+            prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
+        )
         self._parts: list[Any] = list(encoder.children())
         self._head: Any = self._parts.pop() if has_head else None
-        self._network: Any = encoder[0].auto_model
         self.card = describe(
             self,
-            preprocessing.example(TOKENS_FOR_FLOPS),
+            self.preprocessing.example(TOKENS_FOR_FLOPS),
             *map(repr, self._parts),
-            identifier=identifier,
+            identifier=self.identifier,
             architecture=self._network.config.model_type,
             modalities=TEXT_MODALITIES,
             source_classes=self._head.out_features if self._head is not None else None,
-            **(repository.facts if repository else {}),
+            **(facts or {}),
         )
 
     @property
@@ -213,14 +199,9 @@ def list_models(pattern: str, limit: int | None = None) -> ModelListing:
     """Encoders of the sentence-transformers organisation, as the Hub or the local cache has them."""
     full = pattern if "/" in pattern else f"sentence-transformers/{pattern}"
     found = search(full, limit)
-    return ModelListing(
-        (
-            replace(entry, identifier=_identifier(entry.identifier.removeprefix("hf/")), modalities=TEXT_MODALITIES)
-            for entry in found
-        ),
-        found.notes,
+    names = (entry.identifier.removeprefix("hf/").removeprefix("sentence-transformers/") for entry in found)
+    entries = (
+        replace(entry, identifier=f"sentence-transformers/{name}", modalities=TEXT_MODALITIES)
+        for entry, name in zip(found, names, strict=True)
     )
-
-
-def _identifier(name: str) -> str:
-    return f"sentence-transformers/{name.removeprefix('sentence-transformers/')}"
+    return ModelListing(entries, found.notes)

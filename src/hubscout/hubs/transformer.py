@@ -8,11 +8,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubscout.errors import InputError
 from hubscout.hubs.backbone import Backbone, Batch, Output, Preprocessing
 from hubscout.hubs.cost import describe
 from hubscout.hubs.image_preprocessing import PIXELS
 from hubscout.hubs.model_listing import TEXT_MODALITIES
-from hubscout.hubs.pooling import Pooling, check_layers, join_pair, layer_state, pool, select_words, state_pooling
+from hubscout.hubs.pooling import (
+    Pooling,
+    check_layers,
+    default_pooling,
+    join_pair,
+    layer_state,
+    pool,
+    select_words,
+    state_pooling,
+)
 from hubscout.hubs.processors import LENGTHS
 from hubscout.hubs.text_preprocessing import (
     IDS,
@@ -56,21 +66,23 @@ class TransformerBackbone(Backbone):
         module: Any,
         *,
         identifier: str,
-        modality: str,
         preprocessing: Preprocessing,
-        pooling: Pooling,
-        causal: bool = False,
+        pooling: Pooling | None = None,
         facts: Mapping[str, Any] | None = None,
         new_head: bool = False,
     ) -> None:
-        """`facts` are further fields of the card. With `new_head` the classifier was never trained: no logits."""
+        """`facts` are further fields of the card. With `new_head` the classifier was never trained: no logits.
+
+        Without a `pooling` it is the default of the architecture.
+        """
         self.module = module
         self._config: Any = module.config
         self.identifier = identifier
-        self.modality = modality
+        self.modality = modality = modality_of(module)
         self.preprocessing = preprocessing
-        self.pooling = pooling
-        self._state_pooling = state_pooling(pooling, module.config.model_type, modality, causal=causal)
+        causal, family = _is_causal(module), module.config.model_type
+        self.pooling = pooling = pooling or default_pooling(family, modality, causal=causal)
+        self._state_pooling = state_pooling(pooling, family, modality, causal=causal)
         # By the class's name: base models, too, have parts that are called as `base_model_prefix` says (DINOv3).
         self._has_head = bool(re.search("For[A-Z]", type(module).__name__)) and hasattr(module.config, "num_labels")
         self._base: Any = getattr(module, module.base_model_prefix, module) if self._has_head else module
@@ -256,3 +268,26 @@ def _mask(lengths: Tensor, longest: int) -> Tensor:
     import torch
 
     return (torch.arange(longest, device=lengths.device)[None] < lengths[:, None]).long()
+
+
+def modality_of(network: Any) -> str:
+    """What a network of transformers reads."""
+    names = {"pixel_values": "image", "input_values": "audio", "input_features": "audio", "input_ids": "text"}
+    if network.main_input_name not in names:
+        raise InputError(f"{type(network).__name__} takes {network.main_input_name!r}, which is not supported.")
+    return names[network.main_input_name]
+
+
+def _is_causal(network: Any) -> bool:
+    """Whether a token sees only those before it: models that transformers knows as text generators."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config = network.config
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    generates = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    fills_in = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return generates and (not fills_in or bool(getattr(config, "is_decoder", False)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +14,12 @@ from hubscout.engines.job_context import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.held_out_samples import log_likelihoods
 from hubscout.racing.race_journal import BEST
+from hubscout.racing.rungs import Pace, Rung
 from hubscout.runs.race_record import Arm, Look
+from hubscout.tuning.time_budget import PACE_STEPS
 
 if TYPE_CHECKING:
-    from hubscout.ranking.task_reference import TaskReference
-    from hubscout.tasks import Task
+    from hubscout.ranking.jobs import TaskReference
     from hubscout.tuning import TuningArguments
     from hubscout.tuning.single_run import SingleRun
 
@@ -68,11 +68,7 @@ class Climb:
     """The work of an arm on one rung: a job that any process can do."""
 
     runner: Runner
-    rung: int
-    stable: int
-    """The step up to which the rate is constant, and from which the next rung goes on."""
-    steps: int
-    """Steps with the cool-down."""
+    rung: Rung
     rows: int
     """Held-out samples that are looked at."""
     keep_above: float = -math.inf
@@ -87,18 +83,18 @@ class Climb:
         except InterruptedRunError as error:  # Ctrl-C in the middle of training: the race stops, the arm is not out
             raise KeyboardInterrupt from error
         except Exception as error:  # an arm that diverges, or a model that cannot be trained, is out; the race goes on
-            return failed_look(self.runner.arm, self.rung, self.steps, time.perf_counter() - started, error)
+            return failed_look(self.runner.arm, self.rung, time.perf_counter() - started, error)
 
     def _look(self, started: float) -> Look | None:
-        from hubscout.tuning.run_result import snapshot
+        from hubscout.tuning.tuning_run import snapshot
 
-        run = self.runner.live()
+        run, rung = self.runner.live(), self.rung
         run.loop.deadline = None if self.seconds is None else started + self.seconds
-        run.loop.run(until=self.stable)
-        if run.loop.train_state.step < self.stable:
+        run.loop.run(until=rung.stable)
+        if run.loop.train_state.step < rung.stable:
             return None
         pace = run.loop.seconds_per_step
-        with run.loop.cooled_down(self.steps - self.stable):
+        with run.loop.cooled_down(rung.steps - rung.stable):
             trained = time.perf_counter()
             metric, values = evaluate_arm(run, self.rows)
             judged = time.perf_counter()
@@ -106,22 +102,14 @@ class Climb:
                 snapshot(run).save(self.runner.folder / BEST)
         return Look(
             arm=self.runner.arm,
-            rung=self.rung,
-            steps=self.steps,
+            rung=rung.number,
+            steps=rung.steps,
             metric=metric,
             log_likelihoods=tuple(round(float(value), 4) for value in values),
             seconds=time.perf_counter() - started,
             seconds_per_step=pace,
             judging_seconds=judged - trained,
         )
-
-
-@dataclass(frozen=True)
-class Speed:
-    """What a model takes: seconds per step, and per look beside its steps."""
-
-    per_step: float
-    per_look: float
 
 
 @dataclass(frozen=True)
@@ -132,9 +120,7 @@ class Probe:
     rows: int
     """Held-out samples of a look."""
 
-    def __call__(self) -> Speed | None:
-        from hubscout.tuning.time_budget import PACE_STEPS
-
+    def __call__(self) -> Pace | None:
         began = time.perf_counter()
         try:
             run = self.runner.begin(None)
@@ -145,16 +131,16 @@ class Probe:
             raise KeyboardInterrupt from error
         except Exception:  # a model that cannot be trained shows that in the race, where it is said
             return None
-        return Speed(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step))
+        return Pace(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step), 0.0)
 
 
-def failed_look(arm: Arm, rung: int, steps: int, seconds: float, error: Exception) -> Look:
+def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     """What is seen of an arm that could not be trained: why."""
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     return Look(
         arm=arm,
-        rung=rung,
-        steps=steps,
+        rung=rung.number,
+        steps=rung.steps,
         metric=None,
         log_likelihoods=(),
         seconds=seconds,
@@ -174,13 +160,7 @@ def step_of(checkpoint: Path) -> int:
 
 def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    from hubscout.tasks import task_metrics
-
-    task: Task = run.task
+    task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
-    predicted, targets, groups = run.evaluator.outcome(run.loop.network, run.validation, some)
-    values: Mapping[str, float] = task_metrics.values(
-        task.kind, predicted, targets, groups=groups, target_names=task.target_names
-    )
-    scale = run.loop.network.loss.scale
-    return next(iter(values.values())), log_likelihoods(task.kind, predicted, targets, groups, scale)
+    found, scale = run.outcome(run.validation, some), run.loop.network.loss.scale
+    return found.primary, log_likelihoods(task.kind, found.predicted, found.targets, found.groups, scale)

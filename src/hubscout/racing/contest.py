@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
-from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, Speed, failed_look
+from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, failed_look
 from hubscout.racing.elimination import chances, finalists, one_rate_each, pooled, survivors
 from hubscout.racing.held_out_samples import other_fold
 from hubscout.racing.race_journal import BEST, RaceJournal, arm_folder, drop_checkpoints, put_in_place, restore
@@ -28,10 +28,12 @@ from hubscout.racing.rungs import (
     work_after,
 )
 from hubscout.ranking import Ranking
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Observer
 from hubscout.runs.race_record import plain
 from hubscout.runs.run_folder import RACE_WINNER
+from hubscout.tasks.task_metrics import primary
+from hubscout.tuning.rates import rates_of
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
@@ -66,12 +68,15 @@ class Contest:
 
     def __post_init__(self) -> None:
         restore(self.folder / RACE_WINNER)
-        self.journal = RaceJournal(self.folder, self.clock, self.observer)
-        contenders = self.journal.resume(self._identity(), self.ranking.identifiers, self.deploy) or self._start()
+        self.journal = RaceJournal(self.folder, self.clock, self.observer, self.deploy)
+        contenders = self.journal.resume(self._identity(), self.ranking.identifiers) or self._start()
         self.steps, self.widths = contenders.steps, contenders.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
-        # Every model at its first rate, then at the next: where time is short, all have been looked at once.
-        self.arms = [Arm(model, self.rate(factor)) for factor in contenders.factors for model in contenders.models]
+        self.arms = self._arms(contenders)
+
+    def _arms(self, chosen: Field) -> list[Arm]:
+        """Every model at its first rate, then at the next: where time is short, all have been looked at once."""
+        return [Arm(model, self.rate(factor)) for factor in chosen.factors for model in chosen.models]
 
     @cached_property
     def base(self) -> TuningArguments:
@@ -85,8 +90,6 @@ class Contest:
 
     def rate(self, factor: float) -> float:
         """A learning rate: the default of the data and the optimiser, or what was asked for, times a factor."""
-        from hubscout.tuning.rates import rates_of
-
         optimizer = self.asked.settled(self.task.modality, self.task.kind).optimizer
         first = self.asked.learning_rate or rates_of(optimizer, self.task.modality).raced
         return float(f"{factor * first:.3g}")
@@ -112,15 +115,11 @@ class Contest:
                 reasons = "; ".join(f"{look.arm}: {look.failure}" for look in looks[:3])
                 raise TuningError(f"No arm could be trained: {reasons}")
             arms = one_rate_each(leaders)
-            self._rung_over(rung, looks, arms[: self._next_width(rung)])
+            room = next((later for later in self.widths[rung.number + 1 : len(self.rungs)] if later), 1)
+            self._rung_over(rung, looks, arms[:room])
             if len(arms) == 1:
                 break
         return self._cross_fitted(leaders) if self.folds > 1 else leaders
-
-    def _next_width(self, rung: Rung) -> int:
-        """How many arms there is room for after a rung."""
-        later = [width for width in self.widths[rung.number + 1 : len(self.rungs)] if width]
-        return later[0] if later else 1
 
     def _rung_over(self, rung: Rung, looks: list[Look], going_on: list[Arm]) -> None:
         chance = chances(looks, self.evidence, rung.steps / self.steps, self.asked.seed)
@@ -146,9 +145,8 @@ class Contest:
                     told[look.arm].append(look)
         together = [pooled(looks, len(self.rungs)) for looks in told.values()]
         known = {look.arm for look in self.journal.looks if look.rung == len(self.rungs)}
-        for look in together:
-            if look.arm not in known:
-                self.journal.look(look)
+        for look in (one for one in together if one.arm not in known):
+            self.journal.look(look)
         order = survivors(together, self.evidence, self.shares[len(self.rungs)], len(together), self.asked.seed)
         self._rung_over(Rung(len(self.rungs), rung.stable, rung.steps), together, order)
         return [*order, *(arm for arm in leaders if arm not in order)]
@@ -162,7 +160,6 @@ class Contest:
     def _start(self) -> Field:
         """Who starts, and how far they go in the time that there is."""
         chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, self._time())
-        arms = [Arm(model, self.rate(factor)) for factor in chosen.factors for model in chosen.models]
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.start(
             self._identity(),
@@ -171,7 +168,7 @@ class Contest:
             metric=self.metric,
             steps=chosen.steps,
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
-            arms=list(map(plain, arms)),
+            arms=[plain(arm) for arm in self._arms(chosen)],
             evidence_seconds=self.evidence_seconds,
         )
         left_out = len(self.ranking) - len(chosen.models)
@@ -193,11 +190,11 @@ class Contest:
         job = trial_job("speed", Probe(runner, rows=100), self.engine, self.asked.device)
         (result,) = self.engine.run([job], observer=self.observer)
         del self.base  # its steps were those of the longest run
-        speed: Speed | None = result.value
+        pace: Pace | None = result.value
         return Time(
             self.clock.left,
-            seconds_per_step(self.ranking, self.asked.batch_size, first, speed),
-            per_look=0.0 if speed is None else speed.per_look,
+            seconds_per_step(self.ranking, self.asked.batch_size, first, pace),
+            per_look=0.0 if pace is None else pace.look,
             ends=self.ends,
             side_by_side=self.engine.places(),
         )
@@ -205,8 +202,6 @@ class Contest:
     @property
     def metric(self) -> str:
         """What arms are judged by."""
-        from hubscout.tasks.task_metrics import primary
-
         return primary(self.task.kind, self.task.target_names)
 
     def _identity(self) -> dict[str, Any]:
@@ -231,7 +226,12 @@ class Contest:
         jobs = [self._work(arm, rung, place, fold, task) for place, arm in enumerate(waiting)]
         with closing(cast(Generator[JobResult], self.engine.run(jobs, observer=self.observer))) as results:
             for count, result in enumerate(results, start=1):
-                look = self._value(result, {str(arm): arm for arm in waiting}, rung)
+                look: Look | None = result.value
+                if isinstance(result.error, EngineError):  # the process died under it, more than once
+                    arm = next(one for one in waiting if str(one) == result.key)
+                    look = failed_look(arm, rung, result.seconds, result.error)
+                elif result.error is not None:
+                    raise result.error
                 if look is not None:
                     self._keep(look, fold)
                     yield look
@@ -240,24 +240,11 @@ class Contest:
                     self.notes.append(f"time was short: {missed} arms were not looked at after {rung.steps} steps")
                     return
 
-    def _value(self, result: JobResult, arms: Mapping[str, Arm], rung: Rung) -> Look | None:
-        if isinstance(result.error, EngineError):  # the process died under it, more than once
-            return failed_look(arms[result.key], rung.number, rung.steps, result.seconds, result.error)
-        if result.error is not None:
-            raise result.error
-        return cast("Look | None", result.value)
-
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
         best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]
-        climb = Climb(
-            runner=self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold)),
-            rung=rung.number,
-            stable=rung.stable,
-            steps=rung.steps,
-            rows=rung.rows(self.base.batch_size),
-            keep_above=max(best, default=-math.inf) if fold is None else math.inf,
-            seconds=self._most(rung),
-        )
+        runner = self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold))
+        above = max(best, default=-math.inf) if fold is None else math.inf
+        climb = Climb(runner, rung, rung.rows(self.base.batch_size), keep_above=above, seconds=self._most(rung))
         return replace(trial_job(str(arm), climb, self.engine, self.asked.device), cost=-float(place))
 
     def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
@@ -270,7 +257,7 @@ class Contest:
     def _keep(self, look: Look, fold: int | None) -> None:
         """Write a look down at once; the best so far becomes the model that can be used."""
         if fold is not None:
-            self.journal.look(look, "fold", fold)
+            self.journal.look(look, "fold", fold=fold)
             return
         before = [one.metric for one in self.journal.looks if one.rung >= look.rung and one.metric is not None]
         self.journal.look(look)

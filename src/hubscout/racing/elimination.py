@@ -18,6 +18,9 @@ from hubscout.runs.race_record import Arm, Look
 DRAWS = 2000
 OUT_BELOW = 0.01
 """An arm with a smaller chance to be the best is given up, unless time for it was granted."""
+MOST_FINALISTS = 3
+TIED_ABOVE = 0.05
+"""An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
 FEWEST_ARMS = 5
 """To learn from fewer how far evidence can be trusted would be guessing."""
 LEAST_VARIANCE = 0.001
@@ -131,11 +134,6 @@ def _paired(looks: Sequence[Look]) -> np.ndarray:
     rows = min(len(values) for values in there)
     table = np.array([values[:rows] for values in there])
     return table - table.mean(axis=0)
-
-
-MOST_FINALISTS = 3
-TIED_ABOVE = 0.05
-"""An arm with a smaller chance to be the best is not worth further folds."""
 
 
 def finalists(looks: Sequence[Look], evidence: Mapping[str, float], share: float, seed: int) -> list[Arm]:

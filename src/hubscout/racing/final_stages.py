@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
+from hubscout.hubs import Identifier
 from hubscout.racing.arms import Arm, Climb, Look, Runner
+from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.race_journal import BEST, put_in_place
 from hubscout.racing.rungs import RATE_FACTORS, Rung
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR
+from hubscout.tuning.time_budget import fit_to_time
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hubscout.racing.contest import Contest
     from hubscout.tuning import Tuned
 
 T = TypeVar("T")
@@ -34,92 +36,85 @@ DEPLOY_ENDS = 1.5
 
 
 @dataclass
-class FinalStages:
-    """What is made after the rungs of a contest. A stage that is over is taken from its folder."""
+class FinalStages(Contest):
+    """A contest with what is made after its rungs. A stage that is over is taken from its folder."""
 
-    contest: Contest
-    refit: bool
+    refit: bool = False
 
     def winner(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
         """The best of the leaders that can be tuned to its end, tuned."""
-        journal, contest = self.contest.journal, self.contest
-        first = journal.winner if journal.winner is not None else self._at_better_rate(leaders[0])
+        first = self.journal.record.final or self._at_better_rate(leaders[0])
         for arm in [first, *(arm for arm in leaders if arm != first)]:
-            journal.decide(arm)
+            self.journal.decide(arm)
             try:
-                tuned = self._made("winner", contest.runner(arm), RACE_WINNER, later=contest.ends - 1)
+                tuned = self._made("winner", self.runner(arm), RACE_WINNER, later=self.ends - 1)
                 break
             except TuningError as error:
-                contest.notes.append(f"{arm} could not be tuned to its end, and the next one was: {error}")
+                self.notes.append(f"{arm} could not be tuned to its end, and the next one was: {error}")
                 last = error
         else:
             raise last
         if self.refit:
-            tuned = self._made("refit", self._on_all(contest.runner(arm)), RACE_WINNER, later=contest.ends - 2)
+            tuned = self._made("refit", self._on_all(self.runner(arm)), RACE_WINNER, later=self.ends - 2)
         return arm, tuned
 
     def _at_better_rate(self, first: Arm) -> Arm:
         """The first with its rates compared again where it has won: after few steps high rates lead, not at the end."""
-        contest = self.contest
-        reached = [look.rung for look in contest.journal.looks if look.arm == first and look.rung < len(contest.rungs)]
-        rates = [first, *(arm for arm in contest.arms if arm.model == first.model and arm != first)]
+        reached = [look.rung for look in self.journal.looks if look.arm == first and look.rung < len(self.rungs)]
+        rates = [first, *(arm for arm in self.arms if arm.model == first.model and arm != first)]
         if not reached or len(rates) == 1:
             return first
-        return better_rate(list(contest.climb(rates, contest.rungs[max(reached)])))
+        return better_rate(list(self.climb(rates, self.rungs[max(reached)])))
 
     def deployed(self, winner: Arm, tuned: Tuned, teachers: Sequence[str], rate: float | None) -> Tuned:
         """The model to deploy, taught by `teachers`; the winner itself where it is the model to deploy.
 
         `rate` is the learning rate that was best for it in the race; None where it has not raced.
         """
-        contest = self.contest
-        contest.journal.deploy(contest.deploy, teachers)
-        if winner.model == contest.deploy:
-            contest.notes.append("the model to deploy has won: nobody teaches it")
-            put_in_place(contest.folder / RACE_WINNER, contest.folder / RACE_DEPLOYED)
+        self.journal.deploy(self.deploy, teachers)
+        if winner.model == self.deploy:
+            self.notes.append("the model to deploy has won: nobody teaches it")
+            put_in_place(self.folder / RACE_WINNER, self.folder / RACE_DEPLOYED)
             return tuned
         chosen = rate if rate is not None else self._best_rate(tuple(teachers))
-        for slower in range(contest.asked.restarts + 1):
+        for slower in range(self.asked.restarts + 1):
             runner = self._lesson(float(f"{chosen / RESTART_FACTOR**slower:.3g}"), tuple(teachers))
             try:
                 return self._made("deploy", self._on_all(runner) if self.refit else runner, RACE_DEPLOYED, later=0)
             except DivergedError as error:
-                contest.notes.append(f"{runner.arm} diverged while it was taught: {error.what}")
-        raise TuningError(f"{contest.deploy} diverged at every learning rate.")
+                self.notes.append(f"{runner.arm} diverged while it was taught: {error.what}")
+        raise TuningError(f"{self.deploy} diverged at every learning rate.")
 
     def _lesson(self, rate: float, teachers: tuple[str, ...]) -> Runner:
-        contest = self.contest
-        return contest.runner(Arm(contest.deploy, rate), folder=contest.folder / "lessons", teachers=teachers)
+        return self.runner(Arm(self.deploy, rate), folder=self.folder / "lessons", teachers=teachers)
 
     def _made(self, stage: str, runner: Runner, place: str, later: float) -> Tuned:
         """Finish a run and put it in its place; `later` whole runs come after it."""
-        contest = self.contest
-        target = contest.folder / place
-        if stage in contest.journal.stages_done:
+        target = self.folder / place
+        if stage in self.journal.stages_done:
             return opened(target, runner.arm.model)
-        pace, left = contest.pace(runner.arm.model), contest.clock.left
-        samples = len(contest.task.validation) + len(contest.task.test)
-        reserve = pace.look + 1.2 * pace.row * samples + 0.01 * (contest.clock.seconds or 0.0)
-        seen = [look.steps for look in contest.journal.looks if look.arm == runner.arm] if stage == "winner" else []
-        now = contest.steps - max(seen, default=0)
+        pace, left = self.pace(runner.arm.model), self.clock.left
+        samples = len(self.task.validation) + len(self.task.test)
+        reserve = pace.look + 1.2 * pace.row * samples + 0.01 * (self.clock.seconds or 0.0)
+        seen = [look.steps for look in self.journal.looks if look.arm == runner.arm] if stage == "winner" else []
+        now = self.steps - max(seen, default=0)
         work = Finish(
             runner,
             pace=pace.step,
-            seconds=None if left is None else left * now / (now + max(0.0, later) * contest.steps),
+            seconds=None if left is None else left * now / (now + max(0.0, later) * self.steps),
             reserve=reserve,
-            longest=contest.longest,
-            elsewhere=contest.engine.elsewhere,
+            longest=self.longest,
+            elsewhere=self.engine.elsewhere,
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
-        contest.journal.stage(stage, runner.arm.model)
+        self.journal.stage(stage, runner.arm.model)
         return tuned if tuned is not None else opened(target, runner.arm.model)
 
     def _done(self, key: str, work: Callable[[], T], arm: Arm) -> T:
         """What one job gives; a process that died under it is a failure of the arm, not of the race."""
-        contest = self.contest
-        job = trial_job(key, work, contest.engine, contest.asked.device)
-        (result,) = contest.engine.run([job], observer=contest.observer)
+        job = trial_job(key, work, self.engine, self.asked.device)
+        (result,) = self.engine.run([job], observer=self.observer)
         if isinstance(result.error, EngineError):
             raise TuningError(f"{arm}: {result.reason}") from result.error
         if result.error is not None:
@@ -129,48 +124,40 @@ class FinalStages:
 
     def _on_all(self, runner: Runner) -> Runner:
         """The same on train and validation together, in a folder of its own."""
-        task = TaskReference.of(with_validation(self.contest.task), self.contest.engine)
-        return replace(runner, task=task, folder=self.contest.folder / "refit" / runner.folder.name)
+        task = TaskReference.of(with_validation(self.task), self.engine)
+        return replace(runner, task=task, folder=self.folder / "refit" / runner.folder.name)
 
     def _best_rate(self, teachers: tuple[str, ...]) -> float:
         """The learning rate at which the model to deploy learns best from its teachers, by the second rung.
 
         Lower ones are tried only where it diverges at those of the race.
         """
-        contest = self.contest
-        if not contest.rungs:
-            return contest.rate(1.0)
-        rung = contest.rungs[min(1, len(contest.rungs) - 1)]
-        looks = list(contest.journal.lesson_looks)
-        lower = [RATE_FACTORS[0] / RESTART_FACTOR**slower for slower in range(1, contest.asked.restarts + 1)]
+        if not self.rungs:
+            return self.rate(1.0)
+        rung = self.rungs[min(1, len(self.rungs) - 1)]
+        looks = list(self.journal.lesson_looks)
+        lower = [RATE_FACTORS[0] / RESTART_FACTOR**slower for slower in range(1, self.asked.restarts + 1)]
         for factor in (*RATE_FACTORS, *lower):
-            arm = Arm(contest.deploy, contest.rate(factor))
-            pace, left = contest.pace(contest.deploy), contest.clock.left
+            arm = Arm(self.deploy, self.rate(factor))
+            pace, left = self.pace(self.deploy), self.clock.left
             if any(look.arm == arm for look in looks):
                 continue
             if any(not look.failure for look in looks) and (
-                factor in lower or (left is not None and left < pace.look + pace.step * (rung.steps + contest.steps))
+                factor in lower or (left is not None and left < pace.look + pace.step * (rung.steps + self.steps))
             ):
                 break
             looks.append(self._look(arm, rung, teachers))
         good = [look for look in looks if look.metric is not None]
         if not good:
-            raise TuningError(f"{contest.deploy} could not be tuned: {looks[0].failure}")
+            raise TuningError(f"{self.deploy} could not be tuned: {looks[0].failure}")
         return max(good, key=lambda look: look.metric if look.metric is not None else -math.inf).arm.learning_rate
 
     def _look(self, arm: Arm, rung: Rung, teachers: tuple[str, ...]) -> Look:
-        contest = self.contest
-        climb = Climb(
-            self._lesson(arm.learning_rate, teachers),
-            rung.number,
-            rung.stable,
-            rung.steps,
-            rung.rows(contest.base.batch_size),
-            keep_above=math.inf,
-        )
+        lesson = self._lesson(arm.learning_rate, teachers)
+        climb = Climb(lesson, rung, rung.rows(self.base.batch_size), keep_above=math.inf)
         look = self._done(f"lesson-{arm}", climb, arm)
         assert look is not None  # it has no limit of time
-        contest.journal.look(look, "lesson")
+        self.journal.look(look, "lesson")
         return look
 
 
@@ -191,8 +178,7 @@ class Finish:
     """Whether this is another process than that of the race: what is tuned stays on the disk."""
 
     def __call__(self) -> Tuned | None:
-        from hubscout.tuning.run_result import finish
-        from hubscout.tuning.time_budget import fit_to_time
+        from hubscout.tuning.tuning_run import finish
 
         began = time.perf_counter()
         run = self.runner.live()
@@ -208,7 +194,6 @@ class Finish:
 
 def opened(folder: Path, model: str) -> Tuned:
     """What another process has tuned and saved; no code runs that the folder names and the user has not."""
-    from hubscout.hubs import Identifier
     from hubscout.tuning import Tuned
 
     same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)

@@ -98,29 +98,12 @@ def log_likelihoods(
     Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean over
     them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
     """
-    values = _BY_KIND[kind](predicted, np.asarray(targets), scale)
+    of_kind, truth = kind_of(kind), np.asarray(targets)
+    if of_kind.is_real_valued:
+        values = -0.5 * (((predicted - truth) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
+    elif of_kind.has_label_sets:
+        values = np.log(np.maximum(np.where(truth > 0, predicted, 1 - predicted), 1e-12)).mean(axis=1)
+    else:
+        values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
     values = np.maximum(values, FLOOR)
-    if groups is None:
-        return values
-    return np.bincount(groups, weights=values) / np.bincount(groups)
-
-
-def _of_classes(predicted: np.ndarray, targets: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
-    return np.log(np.maximum(predicted[np.arange(len(targets)), targets], 1e-12))
-
-
-def _of_labels(predicted: np.ndarray, targets: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
-    true = np.where(targets > 0, predicted, 1 - predicted)
-    return np.log(np.maximum(true, 1e-12)).mean(axis=1)
-
-
-def _of_numbers(predicted: np.ndarray, targets: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
-    return -0.5 * (((predicted - targets) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
-
-
-_BY_KIND = {
-    "classification": _of_classes,
-    "tagging": _of_classes,
-    "multilabel": _of_labels,
-    "regression": _of_numbers,
-}
+    return values if groups is None else np.bincount(groups, weights=values) / np.bincount(groups)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import chances, scores
+from hubscout.racing.elimination import TIED_ABOVE, chances, scores
 from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord
 from hubscout.runs.texts import listing, short_names
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from hubscout.ranking import Ranking
     from hubscout.tuning import Tuned
-
-TIED_ABOVE = 0.05
-"""A model with at least this chance to be the best is not told apart from the winner."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,27 +49,21 @@ class Race:
     @property
     def order(self) -> tuple[Contestant, ...]:
         """All models, the best first: by the rung that they reached, then by their score there, then by evidence."""
-        evidence = self.evidence
         places = {row.identifier: row.rank for row in self.ranking}
         best: dict[str, tuple[tuple[float, ...], Look]] = {}
-        final: dict[Arm, float] = {}
+        p_best: dict[str, float] = {}
         last = max((look.rung for look in self.looks), default=-1)
         for rung in sorted({look.rung for look in self.looks}):
             looks = [look for look in self.looks if look.rung == rung]
-            found = scores(looks, evidence)
-            if rung == last:
-                final = dict(
-                    zip((look.arm for look in looks), chances(looks, evidence, self.shares[rung]), strict=True)
-                )
-            for look, score in zip(looks, found, strict=True):
+            for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
+            if rung == last and len(self._tried) > 1:  # one alone was compared with nothing
+                for look, chance in zip(looks, chances(looks, self.evidence, self.shares[rung]), strict=True):
+                    p_best[look.arm.model] = p_best.get(look.arm.model, 0.0) + float(chance)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
         raced = sorted(best, key=lambda model: (model != self.winner.model, *(-part for part in best[model][0])))
-        p_best: dict[str, float] = {}
-        for arm, chance in final.items() if len(self._tried) > 1 else ():  # one alone was compared with nothing
-            p_best[arm.model] = p_best.get(arm.model, 0.0) + float(chance)
         contestants = []
         for number, model in enumerate([*raced, *rest], start=1):
             seen = best[model][1] if model in best else None
@@ -112,27 +103,40 @@ class Race:
         if tied:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
         if self.tuned is not None and self.tuned.metrics:
-            split = "test" if "test" in self.tuned.metrics else next(iter(self.tuned.metrics))
+            split = _told_split(self.tuned)
             text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
         if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
-            split = "test" if "test" in self.deployed.metrics else next(iter(self.deployed.metrics))
             target, *teachers = short_names([self.deployed.model, *self.deployed.teachers])
-            text += f"; {target}, taught by {listing(teachers)}, has {self.deployed.metric(split)}"
+            told = self.deployed.metric(_told_split(self.deployed))
+            text += f"; {target}, taught by {listing(teachers)}, has {told}"
         return text + "."
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:
-        """Who teaches the model to deploy: the winner and those that are tied with it, at most so many."""
+        """Who teaches the model to deploy: the winner and those that are tied with it.
+
+        Args:
+            deploy: the model to deploy, which does not teach itself.
+            most: how many there are at most.
+
+        Returns:
+            Identifiers, the best first.
+
+        """
         tied = [one.model for one in self.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE]
         return [model for model in tied if model != deploy][:most]
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page; it loads nothing and opens from a file."""
-        tuned = {"winner": self.tuned, "deployed": self.deployed}
-        runs = [
-            tuning_run(name, one.tuning_record(), one.curves)
-            for name, one in tuned.items()
-            if one is not None and not (name == "deployed" and one is self.tuned)
-        ]
+        """Write one self-contained HTML page; it loads nothing and opens from a file.
+
+        Args:
+            path: the page.
+
+        Returns:
+            The path.
+
+        """
+        tuned = {"winner": self.tuned, "deployed": self.deployed if self.deployed is not self.tuned else None}
+        runs = [tuning_run(name, one.tuning_record(), one.curves) for name, one in tuned.items() if one is not None]
         outcome = replace(self.told, order=self.order, seconds=self.seconds, notes=self.notes, answer=self.answer)
         return call("write_report", call("Run", ranking=self.ranking, race=outcome, tuning=tuple(runs)), path)
 
@@ -158,6 +162,9 @@ class Race:
 
     def record(self) -> dict[str, Any]:
         """Everything but the network, as plain values."""
+        deployed = None
+        if (one := self.deployed) is not None:
+            deployed = {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}
         return {
             "task": self.task_name,
             "metric": self.metric,
@@ -166,15 +173,9 @@ class Race:
             "seconds": dict(self.seconds),
             "notes": list(self.notes),
             "tuned": self.tuned.metrics_record() if self.tuned is not None else None,
-            "deployed": self._deployed(),
+            "deployed": deployed,
             "answer": self.answer,
         }
-
-    def _deployed(self) -> dict[str, Any] | None:
-        if self.deployed is None:
-            return None
-        one = self.deployed
-        return {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}
 
     def __rich__(self) -> Table:
         return self.table()
@@ -187,3 +188,7 @@ class Race:
         text = io.StringIO()
         Console(file=text, width=120, color_system=None).print(self.table())
         return text.getvalue() + self.answer
+
+
+def _told_split(tuned: Tuned) -> str:
+    return "test" if "test" in tuned.metrics else next(iter(tuned.metrics))

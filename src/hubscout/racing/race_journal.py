@@ -1,4 +1,4 @@
-"""What a race writes down while it goes on, and how it goes on from that."""
+"""What a race leaves on disk while it goes on: the lines that it goes on from, and folders that are always whole."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
+BEST = "best"
+"""In the folder of an arm: its cooled-down network, as it can be used."""
+WORKING = ("arms", "folds", "lessons", "refit")
+"""Folders of a race in which networks are tuned."""
+_PARTS = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}
+"""Event → the part of the race that its line tells the time of."""
+
 
 @dataclass
 class RaceJournal:
@@ -28,18 +35,22 @@ class RaceJournal:
     folder: Path
     clock: Clock
     observer: Observer
-    looks: list[Look] = field(default_factory=list)
+    to_deploy: str = ""
+    """The model that the winners teach: lessons of another one are passed over."""
     fold_looks: dict[int, list[Look]] = field(default_factory=dict)
     """Fold → looks at finalists on its held-out samples."""
     lesson_looks: list[Look] = field(default_factory=list)
     """At the model to deploy, at each learning rate."""
-    rungs_done: set[int] = field(default_factory=set)
     stages_done: set[str] = field(default_factory=set)
-    winner: Arm | None = None
     marks: dict[str, float] = field(default_factory=dict)
     """Part of the race → seconds since its start when it was last written of."""
     record: RaceRecord = field(default_factory=RaceRecord)
     """All lines together."""
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """At the arms of the race, on its rungs."""
+        return self.record.looks
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -47,28 +58,26 @@ class RaceJournal:
         ends = [0.0, *self.marks.values()]
         return {name: round(end - before, 3) for name, before, end in zip(self.marks, ends, ends[1:], strict=False)}
 
-    def resume(self, identity: Mapping[str, Any], given: Sequence[str], deploy: str = "") -> Field | None:
+    def resume(self, identity: Mapping[str, Any], given: Sequence[str]) -> Field | None:
         """Who started, where an earlier run left this race; None where there is none.
 
-        Models go by the names as they were `given` now: the user has said them, not the file. Lessons of another model
-        than the one to `deploy` now are passed over.
+        Models go by the names as they were `given` now: the user has said them, not the file.
         """
         path = self.folder / RACE_LINES
         lines = read_lines(path)
         if not lines:
             return None
-        first, *rest = lines
+        first, names = lines[0], {name: name for name in given}
         if first.get("identity") != as_written(identity):
             raise RunError(
                 f"{self.folder} holds another race (other data, models or arguments): choose another folder, or "
                 "overwrite it (overwrite=True, --overwrite)."
             )
-        names = {name: name for name in given}
         try:
-            for line in rest:
-                self._take(line, names, deploy)
             for line in lines:
-                self._mark(line)
+                if line.get("event") in ("look", "fold", "winner"):
+                    line["arm"]["model"] = names[line["arm"]["model"]]
+                self._take(line)
             start = first["field"]
             models = tuple(names[name] for name in start["models"])
             chosen = Field(models, tuple(start["factors"]), int(start["steps"]), tuple(start["widths"]))
@@ -76,54 +85,40 @@ class RaceJournal:
         except (KeyError, TypeError, ValueError, AttributeError, RunError) as error:
             raise RunError(f"{path} is damaged or of another race: {error}. Remove it to start anew.") from error
         for line in lines:
-            self.record.take(line)
             self.observer(Raced("", line))
         return chosen
 
-    def _take(self, line: Mapping[str, Any], names: Mapping[str, str], deploy: str) -> None:
-        event = line.get("event")
-        if event == "lesson":
-            if line["arm"]["model"] == deploy:
-                self.lesson_looks.append(look_of({**line, "arm": {**line["arm"], "model": deploy}}))
-        elif event in ("look", "fold"):
-            found = look_of({**line, "arm": {**line["arm"], "model": names[line["arm"]["model"]]}})
-            self._sort_in(str(event), found, line.get("fold"))
-        elif event == "rung":
-            self.rungs_done.add(int(line["rung"]))
-        elif event == "winner":
-            self.winner = Arm(names[line["arm"]["model"]], float(line["arm"]["learning_rate"]))
-        elif event == "stage" and (line["stage"] != "deploy" or line["model"] == deploy):
-            self.stages_done.add(str(line["stage"]))
-
-    def _sort_in(self, event: str, look: Look, fold: int | None) -> None:
-        if event == "look":
-            self.looks.append(look)
-        elif event == "lesson":
-            self.lesson_looks.append(look)
-        else:
-            assert fold is not None
-            self.fold_looks.setdefault(int(fold), []).append(look)
+    def _take(self, line: Mapping[str, Any]) -> None:
+        event, part = str(line["event"]), _PARTS.get(str(line["event"]))
+        if event == "lesson" and line["arm"]["model"] == self.to_deploy:
+            self.lesson_looks.append(look_of(line))
+        elif event == "fold":
+            self.fold_looks.setdefault(int(line["fold"]), []).append(look_of(line))
+        elif event == "stage":
+            part = str(line["stage"])
+            if part != "deploy" or line["model"] == self.to_deploy:
+                self.stages_done.add(part)
+        if part is not None:
+            self.marks[part] = float(line["elapsed"])
+        self.record.take(line)
 
     def start(self, identity: Mapping[str, Any], chosen: Field, **told: Any) -> None:
         """The first line: which race this is, and who starts."""
         self._write("race", identity=as_written(identity), field=asdict(chosen), **told)
 
-    def look(self, look: Look, event: str = "look", fold: int | None = None) -> None:
-        """What was seen of an arm."""
-        self._sort_in(event, look, fold)
-        self._write(event, **asdict(look), **({} if fold is None else {"fold": fold}))
+    def look(self, look: Look, event: str = "look", **told: Any) -> None:
+        """What was seen of an arm: on a rung, on a `fold` of it, or in a `lesson`."""
+        self._write(event, **asdict(look), **told)
 
     def rung(self, rung: Rung, going_on: Sequence[Arm], p_best: Mapping[Arm, float]) -> None:
         """A rung is over: who goes on, and the chance of each to be the best at the end."""
-        if rung.number not in self.rungs_done:
-            self.rungs_done.add(rung.number)
+        if rung.number not in self.record.going_on:
             chances = [{**plain(arm), "p_best": round(chance, 4)} for arm, chance in p_best.items()]
             self._write("rung", rung=rung.number, steps=rung.steps, going_on=list(map(plain, going_on)), arms=chances)
 
     def decide(self, winner: Arm) -> None:
         """The arm that is tuned to its end."""
-        if winner != self.winner:
-            self.winner = winner
+        if winner != self.record.final:
             self._write("winner", arm=plain(winner))
 
     def deploy(self, model: str, teachers: Sequence[str]) -> None:
@@ -132,23 +127,16 @@ class RaceJournal:
 
     def stage(self, name: str, model: str) -> None:
         """A stage after the rungs is over, and what it made is in its place."""
-        self.stages_done.add(name)
         self._write("stage", stage=name, model=model)
 
     def finish(self) -> None:
         """The race is over."""
         self._write("finished")
 
-    def _mark(self, line: Mapping[str, Any]) -> None:
-        part = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}.get(str(line["event"]))
-        if part or line["event"] == "stage":
-            self.marks[part or str(line["stage"])] = float(line["elapsed"])
-
     def _write(self, event: str, **values: Any) -> None:
         line = {"event": event, **values, "elapsed": round(self.clock.spent, 3)}
-        self._mark(line)
         append_line(self.folder / RACE_LINES, line)
-        self.record.take(line)
+        self._take(line)
         self.observer(Raced("", line))
 
 
@@ -161,14 +149,6 @@ def evidence_seconds(folder: Path, wanted: float | None) -> float | None:
 def as_written(values: Mapping[str, Any]) -> Any:
     """Values as they stand in a file."""
     return json.loads(strip_credentials(json.dumps(values)))
-
-
-BEST = "best"
-"""In the folder of an arm: its cooled-down network, as it can be used."""
-
-
-WORKING = ("arms", "folds", "lessons", "refit")
-"""Folders of a race in which networks are tuned."""
 
 
 def arm_folder(arm: Arm) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
@@ -17,16 +17,17 @@ from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.features.options import check_acceleration
 from hubscout.features.precision import pick_device
 from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.hubs import load
+from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
-from hubscout.racing.contest import Contest
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.racing.prior import add_to_store, with_prior
 from hubscout.racing.race_journal import WORKING, clear, drop_checkpoints, evidence_seconds
 from hubscout.racing.rungs import Clock
-from hubscout.ranking import Ranking, rank
+from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
 from hubscout.runs.display import shown
@@ -34,14 +35,18 @@ from hubscout.runs.events import Message, silent
 from hubscout.runs.race_record import write_race
 from hubscout.runs.ranking import check_limits
 from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
+from hubscout.tasks import Task, open_task
+from hubscout.tuning import TuningArguments
+from hubscout.tuning.readable import read_through
 
-if TYPE_CHECKING:
-    from hubscout.tasks import Task
-    from hubscout.tuning import TuningArguments
-
-SETTINGS = {"schedule": "wsd", "frozen_norm_statistics": True, "keep_best": False, "keep_checkpoints": 1}
+SETTINGS = {
+    "schedule": "wsd",
+    "warmup": 0.02,
+    "frozen_norm_statistics": True,
+    "keep_best": False,
+    "keep_checkpoints": 1,
+}
 """Of every arm: a rate that stays constant can be prolonged; short runs do better with the norms' own statistics."""
-WARMUP = 0.02
 TRACES = (RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}")
 """Files that a race leaves from its first result on."""
 EVIDENCE_SHARE = 0.25
@@ -120,9 +125,6 @@ def race(
         ...      budget="30min", out="run/").winner  # doctest: +SKIP
 
     """
-    from hubscout.tasks import open_task
-    from hubscout.tuning.readable import read_through
-
     if folds < 1:
         raise InputError(f"folds must be at least 1, not {folds}.")
     clock = Clock(None if budget is None else parse_seconds(budget))
@@ -134,7 +136,6 @@ def race(
     if deploy is not None:
         _check_deployable(deploy, opened)
     candidates = find_candidates(models, opened.modality, device)  # they hold what is in memory until the race is over
-    wanted = [candidate.identifier for candidate in candidates.models]
     with ExitStack() as stack:
         observer = stack.enter_context(
             shown(observer, progress, len(candidates.models), title="race", notes=candidates.notes)
@@ -168,7 +169,9 @@ def race(
             max_params=max_params, max_flops=max_flops, max_latency=max_latency
         )
         if not len(allowed):
-            raise InputError("No model is left to race: " + _why_none(ranking, allowed))
+            reasons = "; ".join(f"{one.identifier}: {one.reason}" for one in ranking.failures[:3]) or "none was given."
+            told = f"none of {len(ranking)} keeps the limits." if len(ranking) else reasons
+            raise InputError(f"No model is left to race: {told}")
         runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         if isinstance(engine, str):
             stack.callback(runner.close)
@@ -179,9 +182,9 @@ def race(
         for note in notes:
             heard(Message("", note))
         stack.callback(forget, LIVE)
-        contest = Contest(
+        contest = FinalStages(
             task=split,
-            asked_for=wanted,
+            asked_for=[candidate.identifier for candidate in candidates.models],
             ranking=allowed,
             evidence=evidence,
             asked=arguments,
@@ -191,6 +194,7 @@ def race(
             clock=clock,
             race=uuid.uuid4().hex,
             folds=folds,
+            refit=refit,
             ends=1.0 + refit + DEPLOY_ENDS * (deploy is not None),
             deploy=deploy or "",
             notes=notes,
@@ -198,7 +202,7 @@ def race(
         )
         over = contest.journal.record.complete
         try:
-            found = _run(contest, refit=refit)
+            found = _run(contest)
         except (KeyboardInterrupt, InterruptedRunError) as error:
             told = f"Stopped after {len(contest.journal.looks)} looks at arms."
             if out is not None and (folder / RACE_WINNER).is_dir():
@@ -211,18 +215,16 @@ def race(
         return found
 
 
-def _run(contest: Contest, *, refit: bool) -> Race:
+def _run(contest: FinalStages) -> Race:
     """The rungs, the winner, and what comes after it."""
-    leaders = contest.leaders()
-    stages = FinalStages(contest, refit)
-    winner, tuned = stages.winner(leaders)
+    winner, tuned = contest.winner(contest.leaders())
     found = Race(
         task_name=contest.task.name,
         metric=contest.metric,
         winner=winner,
         ranking=contest.ranking,
         evidence=contest.evidence,
-        looks=tuple(contest.journal.looks),
+        looks=contest.journal.looks,
         steps=contest.steps,
         shares=contest.shares,
         seconds={},
@@ -232,7 +234,7 @@ def _run(contest: Contest, *, refit: bool) -> Race:
         teachers = found.teachers(contest.deploy)
         known = {one.model: one.learning_rate for one in found.order if not one.failure}
         try:
-            found = replace(found, deployed=stages.deployed(winner, tuned, teachers, known.get(contest.deploy)))
+            found = replace(found, deployed=contest.deployed(winner, tuned, teachers, known.get(contest.deploy)))
         except TuningError as error:  # the winner is there all the same
             contest.notes.append(f"{contest.deploy} could not be taught: {error}")
     found = replace(
@@ -247,19 +249,10 @@ def _run(contest: Contest, *, refit: bool) -> Race:
 
 def _check_deployable(model: str, task: Task) -> None:
     """Whether the model is there and can be tuned on the task: said before the race, not after it."""
-    from hubscout.hubs import load
-    from hubscout.hubs.backbone import check_modality
-
     backbone = load(model)
     check_modality(backbone.card, task.modality, called=f"The model to deploy {model!r}")
     if backbone.module is None:
         raise InputError(f"deploy={model!r} is not a torch module and cannot be tuned.")
-
-
-def _why_none(ranking: Ranking, allowed: Ranking) -> str:
-    if len(ranking) and not len(allowed):
-        return f"none of {len(ranking)} keeps the limits."
-    return "; ".join(f"{one.identifier}: {one.reason}" for one in ranking.failures[:3]) or "none was given."
 
 
 def check_wishes(
@@ -276,6 +269,4 @@ def check_wishes(
 
 def arguments_of(options: Mapping[str, Any], device: str, seed: int) -> TuningArguments:
     """What the arms have in common, with the settings of a race; a wrong name or value is an error."""
-    from hubscout.tuning import TuningArguments
-
-    return TuningArguments.of(**{**SETTINGS, "warmup": WARMUP, **options, "device": device, "seed": seed})
+    return TuningArguments.of(**{**SETTINGS, **options, "device": device, "seed": seed})

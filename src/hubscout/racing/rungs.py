@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hubscout.runs.race_record import Look
+from hubscout.tuning.time_budget import FORWARD_SHARE
 
 if TYPE_CHECKING:
-    from hubscout.racing.arms import Speed
     from hubscout.ranking import Ranking
 
 
@@ -36,7 +36,7 @@ USABLE = 0.85
 
 @dataclass(frozen=True)
 class Rung:
-    """Up to `stable` the rate is constant; then it falls until `steps`."""
+    """Up to `stable` the rate is constant, and the next rung goes on from there; then it falls until `steps`."""
 
     number: int
     stable: int
@@ -85,21 +85,17 @@ def work(widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> float:
     >>> work((34, 17, 12), rungs_of(300, 0.2), 300)
     2293.0
     """
-    total, before = float(rungs[-1].steps) if rungs and widths[0] else 0.0, 0
-    for rung, width in zip(rungs, widths, strict=False):
-        if width:
-            total += width * (rung.steps - before)
-            before = rung.stable
-    return total + steps - before
+    in_rungs, end = work_after(widths, rungs, steps)
+    return in_rungs + end + (rungs[-1].steps if rungs and widths[0] else 0)
 
 
-def work_after(widths: Sequence[int], rungs: Sequence[Rung], steps: int, number: int) -> tuple[float, int]:
+def work_after(widths: Sequence[int], rungs: Sequence[Rung], steps: int, number: int = -1) -> tuple[float, int]:
     """Steps of the rungs after one, and of the winner's end after the last of them.
 
     >>> work_after((34, 17, 12), rungs_of(300, 0.2), 300, 1)
     (900.0, 211)
     """
-    total, before = 0.0, rungs[number].stable
+    total, before = 0.0, rungs[number].stable if number >= 0 else 0
     for rung, width in list(zip(rungs, widths, strict=False))[number + 1 :]:
         if width:
             total += width * (rung.steps - before)
@@ -134,7 +130,7 @@ class Time:
     def allows(self, models: Sequence[str], widths: Sequence[int], rungs: Sequence[Rung], steps: int) -> bool:
         """Whether a race of these models fits."""
         mean = sum(self.per_step[model] for model in models) / len(models)
-        end = steps - max((rung.stable for rung, width in zip(rungs, widths, strict=False) if width), default=0)
+        _, end = work_after(widths, rungs, steps)
         in_rungs = (work(widths, rungs, steps) - end) * mean + sum(widths) * self.per_look
         return in_rungs / self.side_by_side + (end + (self.ends - 1) * steps) * mean <= USABLE * self.seconds
 
@@ -202,12 +198,10 @@ def steps_of(look: Look, looks: Sequence[Look]) -> int:
     return look.steps - max(before, default=0)
 
 
-def seconds_per_step(ranking: Ranking, batch_size: int, probed: str, speed: Speed | None) -> dict[str, float]:
+def seconds_per_step(ranking: Ranking, batch_size: int, probed: str, pace: Pace | None) -> dict[str, float]:
     """Of every model: from its speed when its features were extracted, by the one that was trained for a few steps."""
-    from hubscout.tuning.time_budget import FORWARD_SHARE
-
     known = [row.samples_per_second for row in ranking if row.samples_per_second]
     usual = sorted(known)[len(known) // 2] if known else 100.0
     found = {row.identifier: batch_size / (row.samples_per_second or usual) / FORWARD_SHARE for row in ranking}
-    factor = 1.0 if speed is None else speed.per_step / found[probed]
+    factor = 1.0 if pace is None else pace.step / found[probed]
     return {model: factor * seconds for model, seconds in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -15,8 +15,8 @@ from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
-from hubscout.ranking.fixed_points import convergence_of
-from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, merged, scan_layers
+from hubscout.ranking.latency import measure_latency
+from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, convergence_of, merged, scan_layers
 from hubscout.runs.profiler import profiled, step
 from hubscout.runs.row import LayerScore, Row, best_layer_of
 from hubscout.tasks.kinds import kind_of
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from hubscout.features import Extraction
     from hubscout.features.decoded import PreparedPool
     from hubscout.features.feature_cache import FeatureCache
-    from hubscout.hubs import Backbone, ModelCard
+    from hubscout.hubs import Backbone
     from hubscout.metrics import Score
-    from hubscout.ranking.latency import Latency
     from hubscout.runs.events import Observer
     from hubscout.tasks import Task
 
@@ -108,19 +107,24 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         # One of them could not be accelerated to its end, and features of one model may not mix.
         settings = replace(settings, extraction=settings.extraction.replace(accelerate="off"))
         extractions = [_extract(backbone, task, settings, rows) for rows in increments]
-    latency = _latency(backbone, task, extractions[0], settings) if settings.measure_latency else None
+    latency = None
+    if settings.measure_latency:
+        with step("latency"):
+            sample = task.train.inputs[int(extractions[0].rows[0])]
+            latency = measure_latency(backbone, sample, device=extractions[0].device)
     card = extractions[0].card
     with step("score"):
-        scores, parts, remarks, layers, chosen_evidence = _score(extractions, card, task, settings)
-        evidence = chosen_evidence.evidence if chosen_evidence is not None else None
-        predicted = None
-        if chosen_evidence is not None and chosen_evidence.kept is not None:
-            predicted = left_out(chosen_evidence.evidence, chosen_evidence.kept, task)
+        layers, by_layer = _scan_layers(extractions, task, settings)
+        chosen = _chosen_layer(layers, settings)
+        found = by_layer.get(chosen)
+        evidence = found.evidence if found is not None else None
+        scores, parts, remarks = _score(extractions, chosen, evidence, task, settings)
+        predicted = left_out(found.evidence, found.kept, task) if found is not None and found.kept is not None else None
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
     slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in ran]
-    chosen = _chosen_layer(layers, settings)
+    facts = {name: getattr(card, name) for name in _CARD_FACTS}
     row = Row(
         identifier=model.identifier,
         score=first.signed_value if first is not None else 0.0,
@@ -131,8 +135,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         per_target=_gains_by_target(evidence, task) if evidence else (),
         expected=predicted.expected if predicted is not None else (),
         odds=predicted.odds if predicted is not None else None,
-        block_scores=_numbers(blocks.block_scores) if blocks is not None else (),
-        block_sizes=tuple(int(size) for size in blocks.block_sizes) if blocks is not None else (),
+        block_scores=tuple(map(float, blocks.block_scores)) if blocks is not None else (),
+        block_sizes=tuple(map(int, blocks.block_sizes)) if blocks is not None else (),
         layer=chosen,
         layers=layers,
         convergence=convergence_of(evidence) if evidence is not None else None,
@@ -145,7 +149,7 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         latency_seconds=latency.seconds if latency is not None else None,
         latency_busy=latency is not None and latency.busy,
         seconds=time.perf_counter() - started,
-        card={name: _plain(value) for name, value in asdict(card).items() if name in _CARD_FACTS},
+        card={name: ", ".join(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()},
         from_cache=all(extraction.from_cache for extraction in extractions),
         backend=extractions[0].backend,
         notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
@@ -212,23 +216,30 @@ def _without_cached(observer: Observer) -> Observer:
     return pass_on
 
 
+def _scan_layers(
+    extractions: Sequence[Extraction], task: Task, settings: Settings
+) -> tuple[tuple[LayerScore, ...], dict[str, LayerEvidence]]:
+    """The evidence of each layer, where a metric goes by it."""
+    from hubscout.metrics import lookup
+
+    if not any(lookup(name, task.kind).from_evidence for name in settings.metrics):
+        return (), {}
+    return scan_layers(extractions, task, center=settings.center, blocks=settings.extraction.blocks)
+
+
 def _score(
-    extractions: Sequence[Extraction], card: ModelCard, task: Task, settings: Settings
-) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str], tuple[LayerScore, ...], LayerEvidence | None]:
+    extractions: Sequence[Extraction], layer: str, evidence: Evidence | None, task: Task, settings: Settings
+) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str]]:
+    """The scores of a layer by metric, the parts of metrics that need the whole zoo, and remarks."""
     from hubscout.evidence.evidence import caveats
     from hubscout.metrics import lookup, score, score_parts
 
-    layers: tuple[LayerScore, ...] = ()
-    by_layer: dict[str, LayerEvidence] = {}
-    if any(lookup(name, task.kind).from_evidence for name in settings.metrics):
-        layers, by_layer = scan_layers(extractions, task, center=settings.center, blocks=settings.extraction.blocks)
-    chosen = _chosen_layer(layers, settings)
     wanted = needs(settings, task.kind)
     inputs: dict[str, Any] = {
-        "features": _joined([e.features(chosen) for e in extractions]) if "features" in wanted else None,
+        "features": _joined([e.features(layer) for e in extractions]) if "features" in wanted else None,
         "logits": _joined([e.logits for e in extractions]) if "logits" in wanted else None,
-        "card": card,
-        "evidence": by_layer[chosen].evidence if chosen in by_layer else None,
+        "card": extractions[0].card,
+        "evidence": evidence,
         "targets": _joined([e.targets for e in extractions]),
         "kind": task.kind,
     }
@@ -242,17 +253,14 @@ def _score(
                 parts[name] = score_parts(name, **inputs)
                 continue
             sums = "statistics" in entry.needs and not entry.from_evidence
-            scores[name] = score(name, **inputs, statistics=merged(extractions, chosen) if sums else None)
+            scores[name] = score(name, **inputs, statistics=merged(extractions, layer) if sums else None)
         except InputError as error:
             # A model without a source head has no LEEP: that is a gap in the table, unless it is what ranks.
             if name == settings.metrics[0]:
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
             remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    found = by_layer.get(chosen)
-    if found is not None:
-        remarks += caveats(found.evidence)
-    return scores, parts, remarks, layers, found
+    return scores, parts, remarks if evidence is None else remarks + caveats(evidence)
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:
@@ -273,19 +281,3 @@ def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:
     """Gains in the order of the task's target names; a class that no row of the subset has gains nothing."""
     gains = dict(zip(evidence.targets, evidence.per_target_gain, strict=True))
     return tuple(0.0 if name in evidence.unscored else float(gains.get(name, 0.0)) for name in task.target_names)
-
-
-def _latency(backbone: Backbone, task: Task, extraction: Extraction, settings: Settings) -> Latency | None:
-    from hubscout.ranking.latency import measure_latency
-
-    sample = task.train.inputs[int(extraction.rows[0])]
-    with step("latency"):
-        return measure_latency(backbone, sample, device=extraction.device)
-
-
-def _numbers(values: Any) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
-
-def _plain(value: Any) -> Any:
-    return ", ".join(value) if isinstance(value, tuple) else value

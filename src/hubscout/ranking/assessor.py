@@ -17,11 +17,18 @@ import numpy as np
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.features.extraction_plan import cut
 from hubscout.ranking.assess import Assessment, Settings
-from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.jobs import AssessModel, Begun, ExtractSlice, SentModel, SliceResult
-from hubscout.ranking.load_ahead import AheadModel, LoadAhead
-from hubscout.ranking.needs import Needs, guess_params, job_needs
-from hubscout.ranking.task_reference import TaskReference
+from hubscout.ranking.candidates import AheadModel, Candidate, LoadAhead
+from hubscout.ranking.jobs import (
+    AssessModel,
+    Begun,
+    ExtractSlice,
+    Needs,
+    SentModel,
+    SliceResult,
+    TaskReference,
+    guess_params,
+    job_needs,
+)
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.runs.profiler import together
 

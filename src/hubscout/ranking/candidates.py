@@ -1,17 +1,23 @@
-"""From what the user wrote as models to the models that will be tried, each once."""
+"""From what the user wrote as models to the models that will be tried, each once, and opened ahead of their turn."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
+from hubscout.features.decoded import free_bytes
 from hubscout.hubs.model_listing import SIZES, ModelListing, default_models
+from hubscout.runs.profiler import step
+from hubscout.runs.row import Row
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
-    from hubscout.runs.events import Observer
+    from hubscout.runs.events import Event, Observer
 
 
 @dataclass(frozen=True)
@@ -130,3 +136,110 @@ def _in_memory(model: Any, name: str | None, taken: Collection[str]) -> Candidat
     if isinstance(model, Backbone) and name is None:
         return Candidate(model.card.identifier, model)
     return Candidate(register(model, name, taken), model=model)
+
+
+_LOCAL_HUBS = ("file", "memory", "onnx", "python")
+
+
+def still_holds(row: Row, candidate: Candidate) -> bool:
+    """Whether the candidate is, in weights, layers and source, the model that the row was made from.
+
+    A model that lies on this machine is opened to find out: the time of a file says when it was written, not what is
+    in it. One of a hub does not change under its name, and is not.
+    """
+    from hubscout.features.feature_keys import identity
+
+    if candidate.backbone is None and not _is_local(candidate.identifier):
+        return True
+    try:
+        now = identity(candidate.open())
+    except Exception:
+        return False  # it is tried again, and its failure told there
+    return bool(now) and now == row.card.get("weights_fingerprint")
+
+
+def _is_local(identifier: str) -> bool:
+    from hubscout.hubs import Identifier
+
+    parsed = Identifier.parse(identifier)
+    named = (parsed.name, *parsed.options.values())
+    return parsed.hub in _LOCAL_HUBS or any(isinstance(name, str) and _exists(name) for name in named)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except OSError:  # too long for a name, and the like
+        return False
+
+
+_LEAST_BYTES = 1 << 29
+_COPIES = 3
+"""While a model is opened there are its file, its weights and the network."""
+
+
+class LoadAhead:
+    """Opens models one ahead, in the order in which they will run, in a thread.
+
+    On a GPU most of a small model's time is reading its weights. A model that cannot be opened fails when its turn
+    comes. Where memory may not hold the next model beside this one, it is opened when its turn comes too. Leaving the
+    context waits for the thread.
+
+    Args:
+        candidates: the models in the order in which they will run.
+        observer: hears of downloads.
+
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], observer: Observer | None = None) -> None:
+        self._following = {one.identifier: two for one, two in pairwise(candidates)}
+        self._observer = observer
+        self._largest = _LEAST_BYTES
+        self._opening: dict[str, Future[Backbone]] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hubscout-load-ahead")
+
+    def __enter__(self) -> LoadAhead:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.shutdown()
+        self._opening.clear()
+
+    def open(self, candidate: Candidate, observer: Observer | None = None) -> Backbone:
+        """The backbone, which may be there already; then the next one is begun with."""
+        opening = self._opening.pop(candidate.identifier, None)
+        backbone = candidate.open(observer) if opening is None else opening.result()
+        self._largest = max(self._largest, backbone.card.bytes)
+        following, free = self._following.get(candidate.identifier), free_bytes()
+        # A model as large as the largest so far must fit beside this one.
+        if (
+            following is not None
+            and following.backbone is None
+            and free is not None
+            and free >= _COPIES * self._largest
+        ):
+            self._opening[following.identifier] = self._thread.submit(self._open_ahead, following)
+        return backbone
+
+    def _open_ahead(self, candidate: Candidate) -> Backbone:
+        def tell(event: Event) -> None:
+            if self._observer is not None:
+                self._observer(replace(event, model=candidate.identifier))
+
+        with step("load"):
+            return candidate.open(tell)
+
+
+@dataclass(frozen=True)
+class AheadModel:
+    """A candidate that is opened through `LoadAhead`."""
+
+    candidate: Candidate
+    ahead: LoadAhead
+
+    @property
+    def identifier(self) -> str:
+        return self.candidate.identifier
+
+    def open(self, observer: Observer | None = None) -> Backbone:
+        return self.ahead.open(self.candidate, observer)

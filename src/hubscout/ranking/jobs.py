@@ -1,16 +1,19 @@
-"""The work of a ranking as jobs of an engine: a model on its rows, or a slice of a model.
+"""The work of a ranking as jobs of an engine: a task, a model on its rows or a slice of it, and what they need.
 
 They are plain picklable values. A worker that performs them keeps the task open and the last model loaded.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.engines.job_context import remembered, report
+from hubscout.engines.job_context import Held, remembered, report
 from hubscout.errors import NothingReadableError
 from hubscout.ranking.assess import Assessment, Model, Settings, assess, resources
 from hubscout.ranking.candidates import Candidate
@@ -18,10 +21,47 @@ from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
 from hubscout.runs.profiler import Profile, profiled, step
 
 if TYPE_CHECKING:
-    from hubscout.engines import Shared
+    from hubscout.engines import Engine, Shared
     from hubscout.hubs import Backbone
-    from hubscout.ranking.task_reference import TaskReference
     from hubscout.runs.events import Observer
+    from hubscout.tasks.task import Task
+
+
+_TASKS_KEPT = 2
+
+
+@dataclass(frozen=True)
+class TaskReference:
+    """Opens the task where it arrives, once in each process.
+
+    A task with a `source` is opened from its files again, which all machines must see; its fingerprint is checked.
+    Data in memory is put where the engine shares values.
+    """
+
+    fingerprint: str
+    source: Mapping[str, Any] | None
+    value: Shared[Task] | None
+
+    @classmethod
+    def of(cls, task: Task, engine: Engine) -> TaskReference:
+        """A reference for the jobs of an engine."""
+        if engine.elsewhere and task.source is not None:
+            return cls(task.fingerprint, task.source, None)
+        return cls(task.fingerprint, None, engine.share(task))
+
+    def open(self) -> Task:
+        """The task."""
+        if isinstance(self.value, Held):  # it is in this process, whose memory ends with the work
+            return self.value.value
+        return remembered("task", self.fingerprint, self._open, most=_TASKS_KEPT)
+
+    def _open(self) -> Task:
+        from hubscout.tasks.task import Task
+
+        if self.value is not None:
+            return self.value.get()
+        assert self.source is not None
+        return Task.reopen(self.source)
 
 
 @dataclass(frozen=True)
@@ -124,3 +164,53 @@ class ExtractSlice:
             event = Advanced(event.model, event.rows_done)
         if isinstance(event, Message | Downloading | Advanced):
             report(replace(event, model=self.model.identifier))
+
+
+_SMALL_PARAMS, _MEDIUM_PARAMS = 30e6, 120e6
+_BYTES_A_PARAMETER = 4
+
+
+@dataclass(frozen=True)
+class Needs:
+    """CPUs and GPUs of one job, and a guess of its cost, in any unit."""
+
+    cpus: float
+    gpus: float
+    cost: float
+
+
+def guess_params(candidate: Candidate) -> int | None:
+    """How many parameters a model has, where that is known without loading it."""
+    if candidate.backbone is not None:
+        return candidate.backbone.card.params
+    scheme, _, path = candidate.identifier.partition(":")
+    if scheme in ("file", "onnx"):
+        try:
+            return Path(path.partition("?")[0]).expanduser().stat().st_size // _BYTES_A_PARAMETER
+        except OSError:
+            return None
+    if scheme in ("memory", "python"):
+        return None
+    try:
+        from hubscout.hubs import list_models
+
+        entries = list_models(candidate.identifier.partition("?")[0])
+    except Exception:
+        return None  # it is a guess: the load itself says what is wrong
+    return entries[0].params if entries else None
+
+
+def job_needs(params: int | None, rows: int, engine: Engine, device: str) -> Needs:
+    """Several small models share a GPU; where there is none, a job has one core.
+
+    The cost grows with the parameters and the rows; a model that is not known counts as large, so as to start early.
+    """
+    size = float(params) if params else _MEDIUM_PARAMS
+    cost = size * rows
+    gpus_there = 0.0 if device in ("cpu", "mps") else engine.total("GPU")
+    if gpus_there == 0.0 and not device.startswith("cuda"):
+        return Needs(1.0, 0.0, cost)
+    share = 1.0 if params is None or size > _MEDIUM_PARAMS else (0.25 if size <= _SMALL_PARAMS else 0.5)
+    # Its share of the cores decodes for it.
+    cores = engine.total("CPU") / gpus_there * share if gpus_there else 1.0
+    return Needs(float(max(1, math.floor(cores))), share, cost)

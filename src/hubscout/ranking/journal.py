@@ -2,6 +2,7 @@
 
 `ranking.json` is written anew after every model (`complete` is false until the end) and `events.jsonl` gets one line
 per event, so that a kill loses one model at most and others can watch. One process at a time writes a folder.
+Rankings of one question that were made apart are merged into one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +162,50 @@ def differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> lis
         if there != here:
             found.append(f"{name} is {there!r} there and {here!r} here")
     return found
+
+
+def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
+    """One ranking of all the models of several rankings.
+
+    Args:
+        rankings: two or more, of the same data with the same settings.
+
+    Returns:
+        The ranking with every model once: of two rows of a model the one from more samples, else the later one.
+        Probabilities are those among all models. A model that failed in one run and was ranked in another is ranked.
+
+    Raises:
+        RunError: they answer different questions, or a metric compares the models of a run with each other.
+
+    Example:
+        >>> merge_rankings([Ranking.load("a/"), Ranking.load("b/")]).save("c/")  # doctest: +SKIP
+
+    """
+    from hubscout.metrics import METRICS
+
+    if len(rankings) < 2:
+        raise RunError(f"Two rankings or more can be merged; {len(rankings)} came.")
+    first = rankings[0]
+    for number, other in enumerate(rankings[1:], start=2):
+        if found := differences(other, first.task.fingerprint, first.settings):
+            raise RunError(f"Ranking {number} answers another question than the first ({'; '.join(found)}).")
+    together = [name for name in first.metrics if METRICS[name].combine is not None]
+    if together:
+        raise RunError(
+            f"The metric {together[0]!r} compares the models of one run with each other: rank them together instead."
+        )
+    rows: dict[str, Row] = {}
+    for row in (row for ranking in rankings for row in ranking):
+        if row.identifier not in rows or row.n >= rows[row.identifier].n:
+            rows[row.identifier] = row
+    failures = {one.identifier: one for ranking in rankings for one in ranking.failures if one.identifier not in rows}
+    notes = tuple(dict.fromkeys(note for ranking in rankings for note in ranking.task.notes))
+    return replace(
+        first,
+        task=replace(first.task, notes=notes),
+        rows=tuple(rows.values()),
+        failures=tuple(failures.values()),
+        stages=(),
+        seconds=sum(ranking.seconds for ranking in rankings),
+        complete=all(ranking.complete for ranking in rankings),
+    )

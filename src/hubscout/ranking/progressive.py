@@ -13,15 +13,20 @@ Nobody is dropped after the first subset, which has no doubling before it.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hubscout.runs.paired_comparison import compare
+from hubscout.runs.ranking import Stage
 from hubscout.runs.row import Dropped, Row
 
 if TYPE_CHECKING:
+    from hubscout.ranking.assess import Assessment
+    from hubscout.ranking.ranking_run import RankingRun
     from hubscout.tasks import Task
 
 FIRST_SUBSET = 250
@@ -104,3 +109,56 @@ def affordable_size(rows: Sequence[Row], size: int, seconds: float) -> int:
     if slowness == 0.0:
         return size
     return size + max(0, int((seconds - overhead) / slowness))
+
+
+def rank_in_stages(run: RankingRun, budget: float | None) -> None:
+    """Every model on growing subsets, as long as it is in the race and there is time."""
+    drops = run.configuration["drop"]
+    n = len(run.task.train)
+    sizes = subset_sizes(n)
+    increments = increments_of(run.task, sizes, run.seed)
+    deadline = until = None if budget is None else run.started + budget
+    if budget is not None and not drops:
+        until = run.started + TO_BE_COMPARED * budget
+    alive = list(run.candidates)
+    before: dict[str, Row] = {}
+    stage = 0
+    while stage < len(sizes):
+        began = time.perf_counter()
+        current: dict[str, Assessment] = {}
+        for candidate, found in run.attempts(alive, increments[: stage + 1], deadline if stage else until):
+            if found is not None:
+                current[candidate.identifier] = found
+        ended = {*current, *run.failures, *run.skipped}
+        unreached = [c for c in alive if c.identifier not in ended]
+        if unreached and stage > 0:
+            run.journal.note("budget-spent", stage=stage, n=sizes[stage])
+            break  # part of the models on more data cannot be compared with the rest: keep the subset before
+        for candidate in unreached:
+            run.fail(candidate, "BudgetSpent", f"not reached within the budget of {budget:g} seconds")
+        for found in current.values():
+            run.take(found)
+        rows = {name: found.row for name, found in current.items()}
+        out = {}
+        if drops and stage + 1 < len(sizes):
+            smaller = sizes[stage - 1] if stage else 0
+            out = who_is_out(rows, before, stage=stage, size=sizes[stage], size_before=smaller, size_of_all=n)
+        for name, reason in out.items():
+            run.rows[name] = replace(run.rows[name], dropped=reason)
+            run.journal.note("dropped", model=name, n=reason.n, reason=reason.reason)
+        took = time.perf_counter() - began
+        run.stages.append(Stage(n=sizes[stage], models=tuple(rows), dropped=tuple(out), seconds=took))
+        run.journal.keep(run.ranking(complete=False))
+        alive = [c for c in alive if c.identifier in rows and c.identifier not in out]
+        before = rows
+        if not alive or (len(alive) == 1 and len(rows) > 1):
+            break  # one is left: more data cannot change who is first
+        if deadline is not None and stage + 1 < len(sizes):
+            left = deadline - time.perf_counter()
+            affordable = affordable_size([rows[c.identifier] for c in alive], sizes[stage], left)
+            if affordable < sizes[stage + 1]:
+                if affordable < WORTH_GROWING * sizes[stage]:
+                    break
+                sizes = [*sizes[: stage + 1], affordable]
+                increments = increments_of(run.task, sizes, run.seed)
+        stage += 1

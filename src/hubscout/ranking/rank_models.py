@@ -19,6 +19,7 @@ from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.journal import Journal
+from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
 from hubscout.runs.profiler import profiled
@@ -196,7 +197,7 @@ def rank(
         )
         try:
             if growing:
-                run.in_stages(seconds)
+                rank_in_stages(run, seconds)
             else:
                 run.at_once()
         except KeyboardInterrupt:

@@ -14,22 +14,12 @@ import numpy as np
 
 from hubscout.errors import InterruptedRunError, ModalityError, RunError, TaskError
 from hubscout.ranking.assess import Assessment, Settings
-from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.holding import still_holds
+from hubscout.ranking.candidates import Candidate, still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.latency import same_machine, with_better_latency
-from hubscout.ranking.progressive import (
-    TO_BE_COMPARED,
-    WORTH_GROWING,
-    affordable_size,
-    increments_of,
-    subset_sizes,
-    who_is_out,
-)
-from hubscout.ranking.task_summary import summarise
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.profiler import Profiler, together
-from hubscout.runs.ranking import Ranking, Stage
+from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
 
@@ -133,61 +123,6 @@ class RankingRun:
             if found is not None:
                 self.take(found)
             self.journal.keep(self.ranking(complete=False))
-
-    def in_stages(self, budget: float | None) -> None:
-        """Every model on growing subsets, as long as it is in the race and there is time."""
-        drops = self.configuration["drop"]
-        n = len(self.task.train)
-        sizes = subset_sizes(n)
-        increments = increments_of(self.task, sizes, self.seed)
-        deadline = until = None if budget is None else self.started + budget
-        if budget is not None and not drops:
-            until = self.started + TO_BE_COMPARED * budget
-        alive = list(self.candidates)
-        before: dict[str, Row] = {}
-        done: list[int] = []
-        stage = 0
-        while stage < len(sizes):
-            began = time.perf_counter()
-            current: dict[str, Assessment] = {}
-            for candidate, found in self.attempts(alive, increments[: stage + 1], deadline if stage else until):
-                if found is not None:
-                    current[candidate.identifier] = found
-            ended = {*current, *self.failures, *self.skipped}
-            unreached = [c for c in alive if c.identifier not in ended]
-            if unreached and stage > 0:
-                self.journal.note("budget-spent", stage=stage, n=sizes[stage])
-                break  # part of the models on more data cannot be compared with the rest: keep the subset before
-            for candidate in unreached:
-                self.fail(candidate, "BudgetSpent", f"not reached within the budget of {budget:g} seconds")
-            for found in current.values():
-                self.take(found)
-            rows = {name: found.row for name, found in current.items()}
-            out = {}
-            if drops and stage + 1 < len(sizes):
-                out = who_is_out(
-                    rows, before, stage=stage, size=sizes[stage], size_before=done[-1] if done else 0, size_of_all=n
-                )
-            for name, reason in out.items():
-                self.rows[name] = replace(self.rows[name], dropped=reason)
-                self.journal.note("dropped", model=name, n=reason.n, reason=reason.reason)
-            took = time.perf_counter() - began
-            self.stages.append(Stage(n=sizes[stage], models=tuple(rows), dropped=tuple(out), seconds=took))
-            done.append(sizes[stage])
-            self.journal.keep(self.ranking(complete=False))
-            alive = [c for c in alive if c.identifier in rows and c.identifier not in out]
-            before = rows
-            if not alive or (len(alive) == 1 and len(rows) > 1):
-                break  # one is left: more data cannot change who is first
-            if deadline is not None and stage + 1 < len(sizes):
-                left = deadline - time.perf_counter()
-                affordable = affordable_size([rows[c.identifier] for c in alive], sizes[stage], left)
-                if affordable < sizes[stage + 1]:
-                    if affordable < WORTH_GROWING * sizes[stage]:
-                        break
-                    sizes = [*sizes[: stage + 1], affordable]
-                    increments = increments_of(self.task, sizes, self.seed)
-            stage += 1
 
     def attempts(
         self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], deadline: float | None = None
@@ -299,3 +234,21 @@ class RankingRun:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
+
+
+def summarise(task: Task, notes: Sequence[str], skipped: Sequence[str]) -> TaskSummary:
+    """The task in plain values, with further notes; `skipped` are models of patterns that read other inputs."""
+    said = [*task.notes, *notes]
+    if skipped:
+        listed = ", ".join(skipped[:3]) + (" …" if len(skipped) > 3 else "")
+        said.append(f"models of a pattern that read other inputs are left out ({len(skipped)}): {listed}")
+    return TaskSummary(
+        name=task.name,
+        kind=task.kind,
+        modality=task.modality,
+        fingerprint=task.fingerprint,
+        target_names=tuple(task.target_names),
+        rows={split: len(part) for split, part in task.splits.items()},
+        notes=tuple(said),
+        source=task.source,
+    )

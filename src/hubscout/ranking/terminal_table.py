@@ -1,12 +1,12 @@
-"""A ranking as a person reads it: in the terminal and in a notebook."""
+"""A ranking as a person reads it, in the terminal and in a notebook: the table, and what is said around it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hubscout.credentials import strip_credentials
-from hubscout.ranking.footnotes import footnotes, title
+from hubscout.features.options import ONNXRUNTIME
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
 from hubscout.runs.profiler import profile_renderables
 from hubscout.runs.row import Row
 from hubscout.runs.texts import (
@@ -26,11 +27,104 @@ from hubscout.runs.texts import (
     short_names,
     shorten,
 )
+from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hubscout.runs.ranking import Ranking
+
+
+Reason = TypeVar("Reason", bound=Hashable)
+Who = TypeVar("Who")
+
+MOST_NAMES = 8
+"""In one footnote; a hub of hundreds would fill the screen with what went as expected."""
+
+
+def title(ranking: Ranking) -> str:
+    """What was ranked on what."""
+    task = ranking.task
+    n = max((row.n for row in ranking.rows), default=ranking.task.rows.get("train", 0))
+    kind = kind_of(task.kind)
+    return f"{task.name}: {task.kind}, {kind.count_targets(len(task.target_names))}, {n:,} training {kind.unit}"
+
+
+def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, without: Collection[str] = ()) -> list[str]:
+    """What must be said below the table. `names` are what it calls the models, `without` the columns it lacks."""
+    called = dict(names or {})
+
+    def name(identifier: str) -> str:
+        return called.get(identifier) or strip_credentials(identifier)
+
+    lines = []
+    if ranking.explains_labels is False:
+        lines.append(NOTHING_EXPLAINED)
+    lines += _expected(ranking)
+    tied = ranking.tied_with_best
+    if len(tied) > 1 and ranking.explains_labels is not False:
+        above = ranking.identifiers[: ranking.identifiers.index(tied[-1]) + 1]
+        told_apart = [name(identifier) for identifier in above if identifier not in tied]
+        # No line is drawn below the last row.
+        which = "All models" if len(above) == len(ranking.rows) else "The models above the line"
+        but = f", except {listing(told_apart, MOST_NAMES)}" if told_apart else ""
+        lines.append(f"{which} are statistically tied with the best{but}: P(better than the best) ≥ 5%.")
+    lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
+    if any(row.latency_busy for row in ranking.rows) and "latency" not in without:
+        lines.append("Latency with ~ was measured while the machine had other work; it may be shorter.")
+    if accelerated := [name(row.identifier) for row in ranking.rows if row.backend == ONNXRUNTIME]:
+        lines.append(f"Run by ONNX Runtime: {listing(accelerated, MOST_NAMES)}.")
+    if ranking.failures:
+        lines.append(f"{failed_words(ranking)}.")
+    lines += [
+        f"Failed: {listing(who)}: {reason}"
+        for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in ranking.failures)
+    ]
+    lines += [
+        f"Note: {listing(who, MOST_NAMES)}: {note}"
+        for note, who in _grouped((note, name(row.identifier)) for row in ranking.rows for note in row.notes)
+    ]
+    if not ranking.complete:
+        lines.append("Interrupted: this ranking is not complete.")
+    return lines
+
+
+def _expected(ranking: Ranking) -> list[str]:
+    """What the metric of the task beside the score is, and what guessing gets."""
+    best = next((row for row in ranking.rows if row.expected), None)
+    if best is None:
+        return []
+    main, *others = best.expected
+    text = (
+        f"{main.title}: of a linear model on the frozen features, on samples left out of its fit, with a 95% interval. "
+        f"Guessing gets {main.words(main.guess)}."
+    )
+    for other in others:
+        text += f" {other.heading}: {other} for the best, {other.words(other.guess)} by guessing."
+    return [text]
+
+
+def _dropped(ranking: Ranking, name: Callable[[str], str]) -> list[str]:
+    """A line for each subset and leader, with the probabilities."""
+    found = _grouped(
+        ((row.dropped.n, row.dropped.leader), (name(row.identifier), row.dropped.chance))
+        for row in ranking.rows
+        if row.dropped is not None
+    )
+    lines = []
+    for (n, leader), who in found:
+        each = listing([f"{short} {chance}" for short, chance in who], MOST_NAMES)
+        lines.append(f"on {n:,} samples P(better than {name(leader)}) was too low: {each}.")
+    return lines
+
+
+def _grouped(pairs: Iterable[tuple[Reason, Who]]) -> list[tuple[Reason, list[Who]]]:
+    """Those of the same reason together, in the order in which the reasons came."""
+    groups: dict[Reason, list[Who]] = {}
+    for reason, who in pairs:
+        groups.setdefault(reason, []).append(who)
+    return list(groups.items())
+
 
 EXPENDABLE = ("time", "samples/s", "FLOPs", "params", "judged on", "latency", "gain")
 """The columns that a narrow terminal does without, the first of these first; then further metrics from the last.
@@ -39,10 +133,6 @@ The latency is the cost on this machine; the gain says whether a score is good a
 """
 SHORTEST_NAME = 16
 """A name is cut to no less: columns go before that."""
-
-
-def _score(row: Row) -> str:
-    return f"{row.score:.4f}" + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else "")
 
 
 def _best_layer(row: Row) -> str:
@@ -86,7 +176,8 @@ def cells(row: Row, ranking: Ranking) -> dict[str, str]:
     texts = {
         "#": str(row.rank),
         "model": row.identifier,
-        ranking.metrics[0]: _score(row),
+        ranking.metrics[0]: f"{row.score:.4f}"
+        + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else ""),
         "gain": "–" if row.gain is None else f"{row.gain:+.3f}",
         "P(best)": human_probability(row.p_best),
         "best layer": _best_layer(row),
@@ -112,16 +203,6 @@ class Layout:
     names: Mapping[str, str]
     left_out: tuple[str, ...] = ()
 
-    def footnotes(self, ranking: Ranking) -> list[str]:
-        """What the table had to leave out, and the best model's identifier where its name alone will not open it."""
-        lines = []
-        best = ranking.rows[0].identifier
-        if self.names[best] != best and ranking.explains_labels is not False:
-            lines.append(f"Best: {best}")
-        if self.left_out:
-            lines.append(f"Left out at this width: {listing(self.left_out)} (--json has them).")
-        return lines
-
 
 def lay_out(ranking: Ranking, width: int) -> Layout:
     """Fit a ranking into `width` without folding: shorter names first, then fewer columns, then cut names."""
@@ -141,17 +222,8 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
     if longest(whole) <= room(heads):
         return Layout(tuple(heads), dict(zip(identifiers, whole, strict=True)))
     names = short_names(whole)
-    expendable = [
-        head
-        for head in (
-            *EXPENDABLE,
-            *reversed(ranking.metrics[1:]),
-            "best layer",
-            "P(best)",
-            *_expected_heads(ranking),
-        )
-        if head in heads
-    ]
+    last = ("best layer", "P(best)", *_expected_heads(ranking))
+    expendable = [head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), *last) if head in heads]
     shown = list(heads)
     while longest(names) > room(shown) and expendable:
         if longest(names) > 2 * SHORTEST_NAME and room(shown) >= 2 * SHORTEST_NAME:
@@ -168,7 +240,7 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
     """The table and the footnotes for a rich console of this width. Names are text, never markup."""
     if not ranking.rows:
         yield Text(f"{title(ranking)}: no model could be ranked.")
-        yield from (Text(footnote) for footnote in footnotes(ranking))
+        yield from map(Text, footnotes(ranking))
         return
     layout = lay_out(ranking, width)
     table = Table(title=Text(title(ranking)), title_justify="left", header_style="bold")
@@ -184,8 +256,12 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
         texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
         table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
     yield table
-    for footnote in (*layout.footnotes(ranking), *footnotes(ranking, layout.names, without=layout.left_out)):
-        yield Text(footnote)
+    best = ranking.best.identifier
+    if layout.names[best] != best and ranking.explains_labels is not False:
+        yield Text(f"Best: {best}")  # whose short name alone will not open it
+    if layout.left_out:
+        yield Text(f"Left out at this width: {listing(layout.left_out)} (--json has them).")
+    yield from map(Text, footnotes(ranking, layout.names, without=layout.left_out))
     yield from profile_renderables(ranking)
 
 

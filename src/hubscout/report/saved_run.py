@@ -144,10 +144,9 @@ class Run:
         """What the run was about."""
         if self.ranking is not None:
             return self.ranking.task.name
-        if self.race is not None and self.race.task:
-            return self.race.task
-        named = next((run.task for run in self.tuning if run.task), "")
-        return named or (self.folder.resolve().name if self.folder is not None else "Run")
+        tasks = [self.race.task if self.race is not None else "", *(run.task for run in self.tuning)]
+        folder = self.folder.resolve().name if self.folder is not None else "Run"
+        return next(filter(None, tasks), folder)
 
 
 def open_run(
@@ -157,9 +156,23 @@ def open_run(
     better: Better = "higher",
     tuning: Sequence[str | Path] = (),
 ) -> Run:
-    """Open a run folder (or a `ranking.json`).
+    """Open a run folder for a report.
 
-    A `reference` file goes before one that lies in the folder; `tuning` are further folders of tuning runs.
+    Args:
+        folder: What `rank`, `race` or `tune` wrote; or a `ranking.json`.
+        reference: A file of known results of fine-tuning; it goes before one that lies in the folder.
+        better: Which way the reference goes.
+        tuning: Further folders of tuning runs.
+
+    Returns:
+        The run: what `render` and `write_report` take.
+
+    Raises:
+        RunError: There is no run, or its files cannot be read.
+
+    Example:
+        >>> open_run("run/", reference="accuracies.csv").title  # doctest: +SKIP
+        'pets'
     """
     path = Path(folder)
     if not path.exists():
@@ -169,8 +182,8 @@ def open_run(
     ranked = path if race is None else path / RACE_EVIDENCE
     ranking = load_ranking(ranked) if ranked.is_file() or os.path.lexists(ranked / RANKING) else None
     if race is not None:
-        made = (RACE_WINNER, RACE_DEPLOYED) if race.deploy else (RACE_WINNER,)
-        runs = [run for name in made for run in _runs_in(path / name)]
+        made = [path / name for name in ((RACE_WINNER, RACE_DEPLOYED) if race.deploy else (RACE_WINNER,))]
+        runs = [run for place in made if place.is_dir() for run in find_tuning_runs(place)]
     else:
         runs = find_tuning_runs(home) if path.is_dir() else []
     for further in tuning:
@@ -192,7 +205,3 @@ def open_run(
         reference=read_reference(found) if found is not None else None,
         better=better,
     )
-
-
-def _runs_in(folder: Path) -> list[TuningRun]:
-    return find_tuning_runs(folder) if folder.is_dir() else []

@@ -33,7 +33,7 @@ from hubscout.report.page import policy as report_policy
 from hubscout.serve.compare import compare_page, table_page
 from hubscout.serve.pages import address, assets, listing_page, login_page, message_page, rows
 from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
-from hubscout.serve.security import Guard, Protect, Scope
+from hubscout.serve.security import Guard, Protect
 from hubscout.serve.served_folder import NotHereError
 from hubscout.serve.server import Site
 from hubscout.serve.start import start_page
@@ -54,41 +54,37 @@ class Answer(JSONResponse):
 def create_app(site: Site) -> FastAPI:
     """The ASGI application of a site."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="hubscout")
-    app.add_middleware(Protect, guard=site.guard, refuse=_refusal)
+    app.add_middleware(
+        Protect,
+        guard=site.guard,
+        refuse=lambda status, reason, scope: _refuse(scope["path"], status, "Not allowed", reason),
+    )
     _handle_errors(app)
     _add_pages(app, site)
     _add_interface(app, site)
     return app
 
 
-def _refusal(status: int, reason: str, scope: Scope) -> Any:
-    if scope["path"].startswith("/api/"):
-        return Answer({"error": reason}, status)
-    return HTMLResponse(login_page() if status == 401 else message_page("Not allowed", reason), status)
-
-
 def _handle_errors(app: FastAPI) -> None:
-    @app.exception_handler(NotHereError)
-    async def not_here(request: Request, error: NotHereError) -> Any:
-        return _failed(request, 404, "Not found", str(error))
-
     @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Any:
-        return _failed(request, error.status_code, "Not found" if error.status_code == 404 else "Error", error.detail)
-
     @app.exception_handler(HubscoutError)
-    async def expected(request: Request, error: HubscoutError) -> Any:
-        return _failed(request, 422, "That did not work", " ".join(str(error).split()))
-
     @app.exception_handler(OSError)
-    async def unreadable(request: Request, error: OSError) -> Any:
-        return _failed(request, 500, "That did not work", error.strerror or type(error).__name__)
+    async def failed(request: Request, error: Exception) -> Any:
+        status, title, reason = 422, "That did not work", " ".join(str(error).split())
+        if isinstance(error, NotHereError):
+            status, title = 404, "Not found"
+        elif isinstance(error, HTTPException):
+            status, reason = error.status_code, error.detail
+            title = "Not found" if status == 404 else "Error"
+        elif isinstance(error, OSError):
+            status, reason = 500, error.strerror or type(error).__name__
+        return _refuse(request.url.path, status, title, reason)
 
 
-def _failed(request: Any, status: int, title: str, reason: str) -> Any:
-    if request.url.path.startswith("/api/"):
+def _refuse(path: str, status: int, title: str, reason: str) -> Any:
+    if path.startswith("/api/"):
         return Answer({"error": reason}, status)
-    return HTMLResponse(message_page(title, reason), status)
+    return HTMLResponse(login_page() if status == 401 else message_page(title, reason), status)
 
 
 async def _read(request: Request, guard: Guard, *, csrf: bool = True) -> dict[str, Any]:

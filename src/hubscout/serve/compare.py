@@ -67,43 +67,41 @@ def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
     """Many runs in one table: what came out, and the settings in which they differ."""
     settings = differing_settings(found)
     several = len({(one.task, one.metric) for one in found}) > 1
-    lead = "Sorted by score. Click a heading to sort by it."
-    if several:
-        lead = "Scores of different tasks or metrics cannot be compared with each other. Click a heading to sort by it."
-    numbers = {"Score", "Error"}
-    heads = [
-        tag(
-            "th",
-            tag("button", title, tag("i", aria_hidden="true"), type="button"),
-            scope="col",
-            aria_sort="none",
-            class_="names" if title == "Run" else "number" if title in numbers else None,
-        )
-        for title in (*RESULTS, *settings)
-    ]
-    body = [_line(one, settings) for one in found]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="models compared sortable")
+    lead = "Scores of different tasks or metrics cannot be compared with each other." if several else "Sorted by score."
+    looks = {"Run": "names", "Score": "number", "Error": "number"}
+    heads = []
+    for title in (*RESULTS, *settings):
+        button = tag("button", title, tag("i", aria_hidden="true"), type="button")
+        heads.append(tag("th", button, scope="col", aria_sort="none", class_=looks.get(title)))
+    table = tag(
+        "table",
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *(_line(one, settings) for one in found)),
+        class_="models compared sortable",
+    )
     same = "" if settings else tag("p", "All settings are the same.", class_="note")
-    content = tag("section", tag("p", lead, class_="lead"), scrolling(table, "Runs"), same, class_="close")
+    lead = tag("p", f"{lead} Click a heading to sort by it.", class_="lead")
+    content = tag("section", lead, scrolling(table, "Runs"), same, class_="close")
     return page(f"{len(names)} runs compared", content, download(names))
 
 
 def _line(one: Result, settings: Sequence[str]) -> Markup:
-    run, kind, task, model, method, teachers, metric, *numbers = one.cells
+    run, *words, score, error = one.cells
+    words_after = [one.settings.get(key, "") for key in settings]
     return tag(
         "tr",
         tag("th", tag("a", breakable(run), href=address("/run", run)), scope="row", data_value=run),
-        *(_cell(cell) for cell in (kind, task, model, method, teachers, metric)),
-        *(_cell(cell, number=True) for cell in numbers),
-        *(_cell(one.settings.get(key, "")) for key in settings),
+        *map(_cell, words),
+        *(
+            tag("td", f"{float(cell):.4f}" if cell else NONE, class_="number", data_value=cell or None)
+            for cell in (score, error)
+        ),
+        *map(_cell, words_after),
     )
 
 
-def _cell(value: str, *, number: bool = False) -> Markup:
-    shown = f"{float(value):.4f}" if value and number else value or NONE
-    return tag(
-        "td", shown if number else breakable(shown), class_="number" if number else None, data_value=value or None
-    )
+def _cell(value: str) -> Markup:
+    return tag("td", breakable(value or NONE), data_value=value or None)
 
 
 def _labels(names: tuple[str, str]) -> tuple[str, str]:
@@ -139,61 +137,46 @@ def _facts(names: tuple[str, str], runs: tuple[Run, Run]) -> Markup:
 
 
 def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> list[object]:
-    comparable = first.metrics[0] == second.metrics[0] and first.task.fingerprint == second.task.fingerprint
-    there = {row.identifier: row for row in second.rows}
-    shared = [(row, there[row.identifier]) for row in first.rows if row.identifier in there]
-    order = [*first.identifiers, *(name for name in second.identifiers if name not in set(first.identifiers))]
-    here = {row.identifier: row for row in first.rows}
+    """The models of two rankings: how far their orders agree, who changed places, and every rank and score."""
+    same_metric, same_data = first.metrics[0] == second.metrics[0], first.task.fingerprint == second.task.fingerprint
+    here, there = ({row.identifier: row for row in ranking.rows} for ranking in (first, second))
+    order = list(dict.fromkeys([*here, *there]))
     short = dict(zip(order, short_names(order), strict=True))
-    lead: list[object] = [_shared_words(len(shared), len(order))]
+    shared = [name for name in here if name in there]
+    lead: list[object] = ["No model is in both runs."]
+    if shared:
+        lead = [f"{len(shared)} of {len(order)} models {'is' if len(shared) == 1 else 'are'} in both runs."]
     if len(shared) >= LEAST_FOR_TAU:
-        tau = weighted_tau([a.score for a, _ in shared], [b.score for _, b in shared])
+        tau = weighted_tau([here[name].score for name in shared], [there[name].score for name in shared])
         lead += [" ", TAU, f" of the two orders is {tau:.3f} (1: the same, 0: unrelated)."]
-    if not comparable:
-        why = "metrics differ" if first.metrics[0] != second.metrics[0] else "data is not the same"
+    if not (same_metric and same_data):
+        why = "data is not the same" if same_metric else "metrics differ"
         lead.append(f" The {why}, so compare ranks, not scores.")
-    rows = [_row(short[name], name, here.get(name), there.get(name), comparable) for name in order]
     labels = _labels(names)
-    heads = [
-        tag("th", "Model", scope="col", class_="names"),
-        *(tag("th", f"#, {label}", scope="col", class_="number") for label in labels),
-        *(
-            tag("th", f"{ranking.metrics[0]}, {label}", scope="col", class_="number")
-            for label, ranking in zip(labels, (first, second), strict=True)
-        ),
-        tag("th", "Change", scope="col", class_="number") if comparable else "",
-    ]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models compared", id="models")
+    heads = [f"#, {label}" for label in labels]
+    heads += [f"{ranking.metrics[0]}, {label}" for label, ranking in zip(labels, (first, second), strict=True)]
+    heads += ["Change"] if same_metric and same_data else []
+    body = []
+    for name in order:
+        rows = [here.get(name), there.get(name)]
+        cells = ["–" if row is None else str(row.rank) for row in rows] + [_score(row) for row in rows]
+        if same_metric and same_data:
+            cells.append(f"{there[name].score - here[name].score:+.4f}" if name in shared else "–")
+        title = tag("th", tag("span", breakable(short[name]), title=name), scope="row")
+        best = "best" if any(row is not None and row.rank == 1 for row in rows) else None
+        body.append(tag("tr", title, *(tag("td", cell, class_="number") for cell in cells), class_=best))
+    head = [tag("th", "Model", scope="col", class_="names")]
+    head += [tag("th", words, scope="col", class_="number") for words in heads]
+    table = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="models compared", id="models")
     content: list[object] = [tag("h2", "Models"), tag("p", *lead, class_="lead")]
     if len(shared) > 1:
-        content.append(_slopes(labels, [(short[a.identifier], a.rank, b.rank) for a, b in shared]))
-    content.append(scrolling(table, "Models of both runs"))
-    return [tag("section", *content)]
+        content.append(_slopes(labels, [(short[name], here[name].rank, there[name].rank) for name in shared]))
+    return [tag("section", *content, scrolling(table, "Models of both runs"))]
 
 
-def _shared_words(shared: int, models: int) -> str:
-    if shared == 0:
-        return "No model is in both runs."
-    return f"{shared} of {models} models {'is' if shared == 1 else 'are'} in both runs."
-
-
-def _row(short: str, name: str, first: Row | None, second: Row | None, comparable: bool) -> Markup:
-    change = "–"
-    if first is not None and second is not None:
-        change = f"{second.score - first.score:+.4f}"
-    return tag(
-        "tr",
-        tag("th", tag("span", breakable(short), title=name), scope="row"),
-        *(tag("td", "–" if row is None else str(row.rank), class_="number") for row in (first, second)),
-        *(tag("td", _score(row), class_="number") for row in (first, second)),
-        tag("td", change, class_="number") if comparable else "",
-        class_="best" if (first and first.rank == 1) or (second and second.rank == 1) else None,
-    )
-
-
-def _score(row: Row | None) -> Markup:
+def _score(row: Row | None) -> str:
     if row is None:
-        return join(["–"])
+        return "–"
     error = tag("small", f"± {row.standard_error:.4f}") if row.standard_error is not None else ""
     return join([f"{row.score:.4f} ", error])
 

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from hubscout.errors import RunError
 from hubscout.report.charts.chart import WIDE, Chart
-from hubscout.report.charts.lines import COLOURS, Curve, lines
+from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.markup import Markup, breakable, definitions, join, scrolling, tag
 from hubscout.report.sections.race_sections import race_panel
-from hubscout.report.tuning_runs import MethodCurve, loss_curves, validation_curve
+from hubscout.report.tuning_runs import coloured, loss_curves, validation_curve
 from hubscout.runs.race_record import RaceRecord, race_status
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
@@ -209,24 +209,13 @@ class Progress:
         return parts or [tag("p", "Training has started. The first numbers will appear soon.", class_="note")]
 
 
-def _chart(title: str, curves: list[MethodCurve], x_title: str, y_title: str) -> list[Markup]:
+def _chart(title: str, curves: list[Curve], x_title: str, y_title: str) -> list[Markup]:
     if not curves:
         return []
-    drawn = [
-        Curve(
-            name=curve.method,
-            x=curve.epochs,
-            y=curve.mean,
-            colour=place if place < COLOURS else None,
-            dots=True,
-            tips=[f"{curve.method} {x:g}: {y:.4f}" for x, y in zip(curve.epochs, curve.mean, strict=True)]
-            if len(curve.epochs) <= STEPS_KEPT and x_title == "Epoch"
-            else (),
-        )
-        for place, curve in enumerate(curves)
-    ]
+    tips = {"Epoch": lambda name, epoch, value: f"{name} {epoch:g}: {value:.4f}"}
+    drawn, label = coloured(curves, tips.get(x_title), most=STEPS_KEPT), f"{title} so far"
     chart = Chart(
-        draw=lambda frame: lines(frame, drawn, label=f"{title} so far", x_title=x_title, y_title=y_title, whole_x=True),
+        draw=lambda frame: lines(frame, drawn, label=label, x_title=x_title, y_title=y_title, whole_x=True),
         wide=CHART,
     )
     return [tag("h3", title), chart.html()]

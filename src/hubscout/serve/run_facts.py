@@ -45,9 +45,7 @@ class Result:
 
 def run_facts(run: Run) -> dict[str, str]:
     """The facts and settings of a run, for a look at two side by side."""
-    if run.ranking is None or _has_winner(run):
-        return _tuning_facts(run)
-    return _ranking_facts(run.ranking)
+    return _ranking_facts(run.ranking) if run.ranking is not None and not _has_winner(run) else _tuning_facts(run)
 
 
 def _has_winner(run: Run) -> bool:
@@ -61,37 +59,44 @@ def _tuning_facts(run: Run) -> dict[str, str]:
         "Task": run.title,
         "Data": _several(one.task_fingerprint[:12] for one in runs),
         "Training samples": _several(f"{one.sizes['train']:,}" for one in runs if "train" in one.sizes),
-        "Tuned model": ", ".join(short_names(list(dict.fromkeys(one.model for one in runs if one.model)))) or NONE,
+        "Tuned model": _short(one.model for one in runs) or NONE,
         "Methods": _several(one.method for one in runs),
         "Teachers": _teachers(runs) or NONE,
         "Seeds": _several(str(one.seed) for one in runs if one.seed is not None),
         "Time": human_seconds(sum(one.seconds or 0.0 for one in runs) or None),
         "Device": _several(str(one.environment.get("device") or "") for one in runs),
-        "Started, UTC": min((_started(one) for one in runs if _started(one)), default=NONE),
+        "Started, UTC": min((when for one in runs if (when := _started(one.environment))), default=NONE),
     }
     return {**facts, **_settings(runs)}
 
 
-def _started(run: TuningRun) -> str:
-    return str(run.environment.get("started") or "")[:16].replace("T", " ")
-
-
 def _ranking_facts(ranking: Ranking) -> dict[str, str]:
-    environment = ranking.environment
     facts = {
         "Task": ranking.task.name,
         "Data": ranking.task.fingerprint[:12],
         "Training samples": f"{max((row.n for row in ranking.rows), default=0):,}",
         "Metrics": ", ".join(ranking.metrics),
         "Models": f"{len(ranking)}" + (f", {len(ranking.failures)} failed" if ranking.failures else ""),
-        "Best": short_names([ranking.best.identifier])[0] if ranking.rows else NONE,
+        "Best": _short(ranking.identifiers[:1]) or NONE,
         "Complete": "yes" if ranking.complete else "no",
         "Time": human_seconds(ranking.seconds),
-        "Device": str(environment.get("device") or NONE),
-        "Started, UTC": str(environment.get("started") or NONE)[:16].replace("T", " "),
+        "Device": str(ranking.environment.get("device") or NONE),
+        "Started, UTC": _started(ranking.environment) or NONE,
         "Seed": str(ranking.seed),
     }
     return {**facts, **_named(ranking.settings, without=("metrics", "seed"))}
+
+
+def _started(environment: Mapping[str, Any]) -> str:
+    return str(environment.get("started") or "")[:16].replace("T", " ")
+
+
+def _short(models: Iterable[str]) -> str:
+    return ", ".join(short_names(list(dict.fromkeys(model for model in models if model))))
+
+
+def _teachers(runs: Sequence[TuningRun]) -> str:
+    return _short(teacher for one in runs for teacher in one.teachers)
 
 
 def _settings(runs: Sequence[TuningRun]) -> dict[str, str]:
@@ -123,51 +128,43 @@ def _several(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(value for value in values if value)) or NONE
 
 
-def _teachers(runs: Sequence[TuningRun]) -> str:
-    return ", ".join(short_names(list(dict.fromkeys(teacher for one in runs for teacher in one.teachers))))
-
-
 def results(name: str, run: Run) -> list[Result]:
     """What a run has to show in a table of many runs."""
-    if run.ranking is not None and not _has_winner(run):
-        ranking = run.ranking
-        best = ranking.best if ranking.rows else None
-        return [
-            Result(
-                run=name,
-                kind="ranking",
-                task=ranking.task.name,
-                data=ranking.task.fingerprint,
-                model=short_names([best.identifier])[0] if best else "",
-                metric=ranking.metrics[0],
-                score=best.score if best else None,
-                error=best.standard_error if best else None,
-                settings=_named(ranking.settings, without=()) | {"seed": str(ranking.seed)},
-            )
-        ]
-    return [_tuned(name, run, method, runs) for method, runs in by_method(run.tuning).items()]
+    ranking = run.ranking
+    if ranking is None or _has_winner(run):
+        return [_tuned(name, run, method, runs) for method, runs in by_method(run.tuning).items()]
+    best = ranking.best if ranking.rows else None
+    found = Result(
+        run=name,
+        kind="ranking",
+        task=ranking.task.name,
+        data=ranking.task.fingerprint,
+        model=_short(ranking.identifiers[:1]),
+        metric=ranking.metrics[0],
+        score=best.score if best else None,
+        error=best.standard_error if best else None,
+        settings=_named(ranking.settings, without=()) | {"seed": str(ranking.seed)},
+    )
+    return [found]
 
 
 def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Result:
     """A method; its score is on test where that was measured, else on validation."""
-    first = runs[0]
-    metric, values = "", []
-    for split in ("test", "validation"):
-        found = next((one.metrics[split] for one in runs if one.metrics.get(split)), None)
-        if found:
-            wanted = next(iter(found))
-            metric = f"{wanted}, {split}"
-            values = [one.metrics[split][wanted][0] for one in runs if wanted in one.metrics.get(split, {})]
-            break
+    measured = (
+        (split, one.metrics[split]) for split in ("test", "validation") for one in runs if one.metrics.get(split)
+    )
+    split, found = next(measured, ("", {}))
+    metric = next(iter(found), "")
+    values = [one.metrics[split][metric][0] for one in runs if metric and metric in one.metrics.get(split, {})]
     return Result(
         run=name,
         kind="tuning" if run.race is None else "race",
         task=run.title,
-        data=first.task_fingerprint,
-        model=short_names([first.model])[0] if first.model else "",
+        data=runs[0].task_fingerprint,
+        model=_short([runs[0].model]),
         method=method.partition(",")[0],
         teachers=_teachers(runs),
-        metric=metric,
+        metric=f"{metric}, {split}" if metric else "",
         score=fmean(values) if values else None,
         error=stdev(values) if len(values) > 1 else None,
         settings=_settings(runs) | {"seed": _several(str(one.seed) for one in runs if one.seed is not None)},

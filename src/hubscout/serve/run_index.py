@@ -6,9 +6,10 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hubscout.errors import HubscoutError, RunError
 from hubscout.report import Run, open_run, render
@@ -26,30 +27,25 @@ class Kept:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._values: OrderedDict[Hashable, object] = OrderedDict()
+        self._values: OrderedDict[Hashable, Future[Any]] = OrderedDict()
         self._lock = threading.Lock()
-        self._making: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made by `make` where it is not there."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]  # type: ignore[return-value]
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            with self._lock:
-                if key in self._values:
-                    return self._values[key]  # type: ignore[return-value]
+            found, ours = self._values.get(key), Future[T]()
+            self._values[key] = found or ours
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+        if found is None:
             try:
-                value = make()
+                ours.set_result(make())
+            except BaseException as error:
                 with self._lock:
-                    self._values[key] = value
-                    while len(self._values) > self._most:
-                        self._values.popitem(last=False)
-            finally:
-                with self._lock:
-                    self._making.pop(key, None)
+                    self._values.pop(key, None)
+                ours.set_exception(error)
+        value: T = (found or ours).result()
         return value
 
 
@@ -114,8 +110,7 @@ class RunIndex:
                 continue  # removed while we looked
             if all(word in summary.search for word in words):
                 found.append(summary)
-        found.sort(key=lambda summary: summary.name)
-        found.sort(key=lambda summary: summary.moment, reverse=True)
+        found.sort(key=lambda summary: summary.moment, reverse=True)  # they come by name
         return sorted(found, key=lambda summary: summary.state != "running")
 
     def open(self, name: str) -> Run:

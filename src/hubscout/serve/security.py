@@ -41,6 +41,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
+    "Content-Security-Policy": POLICY,
 }
 
 
@@ -163,12 +164,8 @@ class Protect:
         async def guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message["headers"]}
-                more = {**HEADERS, "Content-Security-Policy": POLICY}
-                message["headers"] = [*message["headers"]] + [
-                    (name.encode(), value.encode())
-                    for name, value in more.items()
-                    if name.lower().encode() not in there
-                ]
+                more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(one for one in more if one[0].lower() not in there)]
             await send(message)
 
         await application(scope, receive, guarded)

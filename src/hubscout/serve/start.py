@@ -77,11 +77,17 @@ def start_page(
         ),
         _field(
             "Method",
-            _select("method", "b-tuning with teachers, fine-tune without", METHODS, asked.method),
-            "How the teachers teach. All but fine-tune need teachers; all compares the methods over seeds.",
+            _select("method", "Automatic", METHODS, asked.method),
+            "Automatic is b-tuning with teachers and fine-tune without. The others need teachers; “all” compares "
+            "the methods over several seeds.",
             only="tune",
         ),
-        text("learning_rate", "Learning rate", "Of the backbone, such as 0.001; chosen by itself if empty.", "tune"),
+        text(
+            "learning_rate",
+            "Learning rate",
+            "Of the backbone, such as 0.001; hubscout's choice if empty.",
+            "tune",
+        ),
         text(
             "epochs",
             "Epochs",

@@ -160,7 +160,7 @@ def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
 
 def is_frame(value: Any) -> bool:
     """Whether a value is a data frame of pandas or polars."""
-    return hasattr(value, "columns") and (hasattr(value, "iloc") or hasattr(value, "get_column"))
+    return (hasattr(value, "iloc") or hasattr(value, "get_column")) and hasattr(value, "columns")
 
 
 def _read(one: Any, root: Path | None, *, encoding: str, delimiter: str | None) -> Table:

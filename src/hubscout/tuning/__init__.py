@@ -13,12 +13,13 @@ from hubscout.tuning.arguments import TuningArguments
 if TYPE_CHECKING:
     from hubscout.tuning.methods import METHODS
     from hubscout.tuning.model_soup import soup
-    from hubscout.tuning.tuned import Predictions, Tuned
+    from hubscout.tuning.predictions import Predictions
+    from hubscout.tuning.tuned import Tuned
     from hubscout.tuning.tuning_run import tune
 
 _HOMES = {
     "METHODS": "hubscout.tuning.methods",
-    "Predictions": "hubscout.tuning.tuned",
+    "Predictions": "hubscout.tuning.predictions",
     "Tuned": "hubscout.tuning.tuned",
     "soup": "hubscout.tuning.model_soup",
     "tune": "hubscout.tuning.tuning_run",

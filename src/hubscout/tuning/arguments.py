@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from hubscout.amounts import parse_seconds
-from hubscout.errors import InputError
+from hubscout.errors import InputError, UnknownNameError
 from hubscout.tuning.rates import default_optimizer, rates_of
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """What a number may be, in words and in deed."""
+
+    words: str
+    allows: Callable[[Any], bool]
+
+
+PositiveInt = Annotated[
+    int, _Limit("must be a whole number of at least 1", lambda value: isinstance(value, int) and value >= 1)
+]
+NonNegativeInt = Annotated[
+    int, _Limit("must be a whole number of at least 0", lambda value: isinstance(value, int) and value >= 0)
+]
+Positive = Annotated[float, _Limit("must be above 0", lambda value: value > 0)]
+NonNegative = Annotated[float, _Limit("must be at least 0", lambda value: value >= 0)]
+Share = Annotated[float, _Limit("must lie in [0, 1)", lambda value: 0 <= value < 1)]
+Between0And1 = Annotated[float, _Limit("must lie between 0 and 1", lambda value: 0 < value < 1)]
 
 EPOCHS = 20
 """Passes over the train split where nobody says how long a run is."""
@@ -48,54 +70,54 @@ class TuningArguments:
     seed: int = 0
     """All randomness of the run is a function of this: the new head, the order of the data, augmentation, dropout."""
 
-    epochs: int | None = None
+    epochs: PositiveInt | None = None
     """Passes over the train split. None: 20, where neither `steps` nor `budget` is given."""
-    steps: int | None = None
+    steps: PositiveInt | None = None
     """Optimiser steps in all, in place of `epochs`."""
     budget: float | str | None = None
     """Time for the whole run, in seconds or as a text such as `20min`, in place of `epochs` and `steps`. How many steps
     there is time for is planned from the pace of the first ones; the cool-down of `wsd`, measuring and saving end with
     the budget. A resumed run counts the time that was spent before."""
-    batch_size: int = 48
+    batch_size: PositiveInt = 48
     """Samples an optimiser step sees, over all processes and micro-batches: the number of processes changes the speed
     and not the result. An epoch is cut into equal batches of at most this size: none is left with one sample."""
-    micro_batch_size: int | None = None
+    micro_batch_size: PositiveInt | None = None
     """Samples that go through the network at once on one process; gradients are accumulated up to `batch_size`.
     None: all of them, halved whenever the device runs out of memory."""
 
     optimizer: Literal["auto", "sgd", "adamw"] = "auto"
     """`sgd` has Nesterov momentum. `auto`: `adamw` for text and tokens and for regression, `sgd` otherwise."""
-    learning_rate: float | None = None
+    learning_rate: Positive | None = None
     """Of the backbone. None: 0.001 for `sgd`; for `adamw` 5e-5 on text and tokens, 3e-4 on other inputs; or what
     `rate_search` finds."""
-    head_learning_rate: float | None = None
+    head_learning_rate: Positive | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
     """Where neither rate is given: try a third, once and three times the default in short runs of 5% of the steps each,
     and go on with the best on validation. Without a validation split, or below 200 steps, there is no search."""
-    momentum: float = 0.9
+    momentum: NonNegative = 0.9
     """Of `sgd`."""
-    weight_decay: float = 1e-4
+    weight_decay: NonNegative = 1e-4
     """L2 for `sgd`, decoupled for `adamw`; biases and norms are spared under `adamw`."""
     schedule: Literal["auto", "cosine", "step", "constant", "wsd"] = "auto"
     """Of the learning rates. `auto`: `wsd` under a `budget`, else `cosine`. `step` divides them by ten at 60% and 85%
     of the steps. `wsd` (warm-up, stable, decay) keeps them constant and lets them fall linearly in the last `cooldown`
     of the steps: a run can be prolonged from any step of its stable part."""
-    cooldown: float = 0.2
+    cooldown: Share = 0.2
     """Share of the steps in which the rates fall under `wsd`."""
-    warmup: float = 0.0
+    warmup: Share = 0.0
     """Share of the steps in which the learning rates rise linearly from zero."""
-    gradient_clip: float | None = None
+    gradient_clip: Positive | None = None
     """Largest norm of the gradient; None: not clipped."""
-    restarts: int = 3
+    restarts: NonNegativeInt = 3
     """How often a run that diverges starts anew, each time at a fifth of its learning rates. 0: divergence is an error.
     """
-    label_smoothing: float = 0.0
+    label_smoothing: Share = 0.0
     """Share of each target that goes to all classes alike; for several labels, to yes and no alike."""
-    mixup: float | None = None
+    mixup: Positive | None = None
     """α of mixup: train on w·x + (1 − w)·x' and w·y + (1 − w)·y', w ~ Beta(α, α); for images and arrays. 0.2
     in its paper."""
-    ema: float | None = None
+    ema: Between0And1 | None = None
     """Decay of a moving average of the weights, such as 0.99: the average is what is validated, kept and saved."""
 
     augment: Literal["standard", "none"] = "standard"
@@ -103,17 +125,17 @@ class TuningArguments:
     data_in_memory: bool = False
     """Decode the data once and hold it, images on the device, where they are cropped and flipped as well. For data
     that fits, on a machine whose processors cannot decode as fast as its accelerator trains."""
-    workers: int | None = None
+    workers: NonNegativeInt | None = None
     """Decoding processes of each process. None: as many as there are processors, eight at most, none for small data."""
 
-    validate_every_epochs: float = 1.0
+    validate_every_epochs: Positive = 1.0
     """How often the validation metric is measured."""
-    patience: int | None = None
+    patience: PositiveInt | None = None
     """Stop after so many validations without a new best; None: never."""
     keep_best: bool = True
     """End with the weights of the best validation, not with the last."""
 
-    trade_off: float | None = None
+    trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
     C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1; logit-kd, distill-weighted: 1). 0 is fine-tuning, bit for bit."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
@@ -122,24 +144,24 @@ class TuningArguments:
     `live`: they see the augmented inputs at each step, as in the paper. `views`: before tuning, they see
     `teacher_views` augmented views of each image, and the model is shown the same views in turn: live teachers at
     cached cost."""
-    teacher_views: int = 4
+    teacher_views: PositiveInt = 4
     """How many views of each image with `teacher_targets="views"`: so many passes of each teacher over the data."""
     teacher_weights: Literal["softmax", "bayes-factor", "precision", "uniform"] = "softmax"
     """How teachers are mixed; `uniform`: all alike; see `hubscout.tuning.teacher_panel.mixing_weights`."""
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Of the softmax over the teachers' LogME."""
-    kd_temperature: float = 2.0
+    kd_temperature: Positive = 2.0
     """T of `logit-kd` and `distill-weighted`: how far both answers are flattened before they are compared."""
     zoo_lite: bool = False
     """Zoo-Tuning with one set of gates for all inputs, which merges into a plain network afterwards."""
-    zoo_start: float = 0.8
+    zoo_start: Share = 0.8
     """Zoo-Tuning: share of the model's own parameters at the start; the teachers have the rest in equal parts."""
 
-    l2_sp: float | None = None
+    l2_sp: NonNegative | None = None
     """α of L2-SP: ½α‖w − w₀‖² pulls the backbone to where it started, in the place of its weight decay."""
-    bss: float | None = None
+    bss: NonNegative | None = None
     """η of batch spectral shrinkage: η·σ²_min of each batch's features; 1e-3 in its paper."""
-    lora_rank: int | None = None
+    lora_rank: PositiveInt | None = None
     """Train low-rank adapters of this rank instead of the backbone's weights; merged into them at the end."""
     head_init: Literal["random", "posterior"] = "random"
     """`posterior`: start the head from the posterior weights m of the model's frozen features."""
@@ -157,94 +179,48 @@ class TuningArguments:
     """`auto`: bf16 on a GPU that has it, else none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`, `cpu` or `cuda`; which of several GPUs is the launcher's affair."""
-    processes: int | None = None
+    processes: PositiveInt | None = None
     """How many processes the run is meant to have; a run with another number warns."""
-    evaluation_batch_size: int | None = None
+    evaluation_batch_size: PositiveInt | None = None
     """None: twice `batch_size`."""
     bootstrap_resamples: int = 1000
     """For the intervals of the reported metrics."""
-    confidence: float = 0.95
+    confidence: Share = 0.95
     """Of those intervals."""
-    shown_samples: int = 24
+    shown_samples: NonNegativeInt = 24
     """How many test samples, of the worst predicted and of the probably mislabelled each, are kept with the run for its
     report, as thumbnails or texts. 0: none, for a folder that others will see."""
-    checkpoint_every_steps: int | None = None
+    checkpoint_every_steps: PositiveInt | None = None
     """None: at each validation."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: PositiveInt = 2
     """How many of the latest checkpoints stay on disk."""
-    log_every_steps: int = 10
+    log_every_steps: PositiveInt = 10
     """How often losses are read back from the device and written to `metrics.jsonl`."""
     trackers: tuple[str, ...] = ()
     """Trackers of accelerate that losses, rates and validation metrics go to: `tensorboard`, `wandb`, `mlflow`, `aim`,
     `clearml`, `comet_ml`, `dvclive`, `swanlab`, `trackio`. The package of each must be installed."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for field in dataclasses.fields(self):
-            choices = get_args(hints[field.name])
-            if choices and all(isinstance(choice, str) for choice in choices):
-                self._one_of(field.name, choices)
-        for name in (
-            "epochs",
-            "batch_size",
-            "evaluation_batch_size",
-            "micro_batch_size",
-            "teacher_views",
-            "steps",
-            "log_every_steps",
-            "keep_checkpoints",
-            "checkpoint_every_steps",
-            "patience",
-            "lora_rank",
-            "processes",
-            "restarts",
-            "shown_samples",
-        ):
-            value, least = getattr(self, name), 0 if name in ("restarts", "shown_samples") else 1
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
-        for name in (
-            "learning_rate",
-            "head_learning_rate",
-            "gradient_clip",
-            "mixup",
-            "temperature",
-            "kd_temperature",
-            "validate_every_epochs",
-        ):
+        for name, hint in _hints().items():
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name}={value!r}: must be above 0.")
-        for name in ("momentum", "weight_decay", "trade_off", "l2_sp", "bss", "label_smoothing", "warmup", "workers"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise InputError(f"{name}={value!r}: must be at least 0.")
-        for name in ("label_smoothing", "warmup", "cooldown", "confidence", "zoo_start"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)!r}: must lie in [0, 1).")
-        if self.ema is not None and not 0 < self.ema < 1:
-            raise InputError(f"ema={self.ema!r}: must lie between 0 and 1.")
-        self._check_length()
-        if isinstance(self.trackers, str):
-            raise InputError(f"trackers={self.trackers!r}: give a tuple of names, such as ('tensorboard',).")
-        object.__setattr__(self, "trackers", tuple(self.trackers))
-
-    def _check_length(self) -> None:
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                raise InputError(f"{name}={value!r}: allowed are {', '.join(map(repr, get_args(hint)))}.")
+            limits = [limit for part in (hint, *get_args(hint)) for limit in getattr(part, "__metadata__", ())]
+            if value is not None and not all(limit.allows(value) for limit in limits):
+                raise InputError(f"{name}={value!r}: {limits[0].words}.")
         if self.budget is not None:
             object.__setattr__(self, "budget", parse_seconds(self.budget))
         said = {"epochs": self.epochs, "steps": self.steps, "budget": self.budget}
-        given = [f"{name}={value:g}" for name, value in said.items() if value is not None]  # type: ignore[str-format]
+        given = [f"{name}={value:g}" for name, value in said.items() if value is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say how long the run is: give one of them.")
         if self.budget is not None and self.schedule not in ("auto", "wsd"):
             raise InputError(
                 f"schedule={self.schedule!r} must know its last step beforehand: a budget goes with 'wsd' or 'auto'."
             )
-
-    def _one_of(self, name: str, allowed: tuple[Any, ...]) -> None:
-        value = getattr(self, name)
-        if value not in allowed:
-            raise InputError(f"{name}={value!r}: allowed are {', '.join(map(repr, allowed))}.")
+        if isinstance(self.trackers, str):
+            raise InputError(f"trackers={self.trackers!r}: give a tuple of names, such as ('tensorboard',).")
+        object.__setattr__(self, "trackers", tuple(self.trackers))
 
     @classmethod
     def of(cls, **options: Any) -> TuningArguments:
@@ -252,8 +228,6 @@ class TuningArguments:
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(options) - known)
         if unknown:
-            from hubscout.errors import UnknownNameError
-
             raise UnknownNameError(unknown[0], known, context="tuning arguments")
         return cls(**options)
 
@@ -298,3 +272,8 @@ class TuningArguments:
             learning_rate=float(f"{self.learning_rate / factor:.6g}"),
             head_learning_rate=float(f"{self.head_learning_rate / factor:.6g}"),
         )
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(TuningArguments, include_extras=True)

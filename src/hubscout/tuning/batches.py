@@ -1,4 +1,7 @@
-"""From a split to batches: decoded by worker processes as training goes, augmented reproducibly.
+"""From a split to batches: which samples, decoded by worker processes as training goes, augmented reproducibly.
+
+Which samples are in which batch is a pure function of the seed and the step, whoever asks: a resumed run, a run on
+another number of processes and a run in one go see the same samples in the same batches.
 
 A *view* is the input as one preprocessing makes it. The model has one; teachers that run live have theirs, of the
 same crop: each sample is augmented under a seed made of the run's seed, the epoch and the sample's index, the same
@@ -12,20 +15,24 @@ import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from hubscout.hubs import Batch, Preprocessing
 
+MODEL = "model"
+"""The name of the view of the model that is tuned."""
+_CPU = torch.device("cpu")
 _MASK = (1 << 64) - 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class BatchPlan:
     """The order of the data: a new permutation for each epoch, cut into equal batches of at most `batch_size`.
 
@@ -39,8 +46,6 @@ class BatchPlan:
     samples: int
     batch_size: int
     seed: int
-    _epoch: int = field(default=-1, repr=False)
-    _order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -54,15 +59,17 @@ class BatchPlan:
     def batch(self, step: int) -> np.ndarray:
         """Sample indices of a step, over all processes."""
         epoch, position = divmod(step, self.batches_per_epoch)
-        if epoch != self._epoch:
-            self._order = np.random.default_rng([self.seed, epoch]).permutation(self.samples)
-            self._epoch = epoch
-        count = self.batches_per_epoch
-        return self._order[position * self.samples // count : (position + 1) * self.samples // count]
+        order, count = _order(self.samples, self.seed, epoch), self.batches_per_epoch
+        return order[position * self.samples // count : (position + 1) * self.samples // count]
 
     def share(self, step: int, process: int, processes: int) -> np.ndarray:
         """The part of a step's batch that one of several processes works on."""
         return np.array_split(self.batch(step), processes)[process]
+
+
+@lru_cache(maxsize=2)
+def _order(samples: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, epoch]).permutation(samples)
 
 
 def mixed_seed(*parts: int) -> int:
@@ -94,9 +101,6 @@ def uniforms(indices: np.ndarray, count: int, *seeds: int) -> np.ndarray:
     return (state >> np.uint64(11)).astype(np.float64) / float(1 << 53)
 
 
-MODEL = "model"
-
-
 @dataclass(frozen=True)
 class Share:
     """What one process works on in one step."""
@@ -121,12 +125,11 @@ class Share:
     def pin_memory(self) -> Share:
         """The views in memory that a device reads directly (called by the loader)."""
         pinned = {name: {key: value.pin_memory() for key, value in batch.items()} for name, batch in self.views.items()}
-        return Share(self.samples, pinned, self.partners, self.weight)
+        return replace(self, views=pinned)
 
     def to(self, device: torch.device) -> Share:
         """The views on a device; the sample numbers stay where they are."""
-        views = {name: move(batch, device) for name, batch in self.views.items()}
-        return Share(self.samples, views, self.partners, self.weight)
+        return replace(self, views={name: move(batch, device) for name, batch in self.views.items()})
 
 
 class Batches(Protocol):
@@ -189,102 +192,59 @@ class StreamedBatches:
         seed: int,
         augment: bool,
         workers: int,
-        pin_memory: bool = False,
+        device: torch.device = _CPU,
         fixed_views: int = 0,
     ) -> None:
-        self.fixed_views = fixed_views
-        self.inputs = inputs
-        self.preprocessings = dict(preprocessings)
-        self.seed = seed
+        self.inputs, self.preprocessings, self.seed = inputs, dict(preprocessings), seed
         self.augmented = {name: p.augmented() if augment else p for name, p in self.preprocessings.items()}
-        self.workers = workers
-        self.pin_memory = pin_memory
+        self.workers, self.device, self.fixed_views = workers, device, fixed_views
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
         """The shares of a process for a range of steps."""
-        dataset = _Steps(self.inputs, self.augmented, plan, process, processes, self.seed, self.fixed_views)
-        yield from self._load(dataset, steps)
+        parts = ((plan.share(step, process, processes), view_of(plan.epoch(step), self.fixed_views)) for step in steps)
+        return self._load(_Prepared(self.inputs, self.augmented, self.seed), parts, len(steps))
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
         """The samples in order, without augmentation."""
-        dataset = _Chunks(self.inputs, {MODEL: self.preprocessings[MODEL]}, samples, batch_size)
-        yield from self._load(dataset, range(len(dataset)))
+        starts = range(0, len(samples), batch_size)
+        parts = ((samples[start : start + batch_size], None) for start in starts)
+        return self._load(_Prepared(self.inputs, {MODEL: self.preprocessings[MODEL]}), parts, len(starts))
 
-    def _load(self, dataset: Dataset[Share], items: range) -> Iterator[Share]:
-        if not len(items):
-            return
+    def _load(self, prepared: _Prepared, parts: Iterator[_Part], count: int) -> Iterator[Share]:
         yield from DataLoader(
-            dataset,
+            prepared,
             batch_size=None,
-            sampler=_Fixed(items),
-            num_workers=min(self.workers, len(items)),
-            collate_fn=_unchanged,
-            pin_memory=self.pin_memory,
+            sampler=parts,
+            num_workers=min(self.workers, count),
+            pin_memory=self.device.type == "cuda",
             # The workers' own base seeds come from here, not from the run's generator, which stays untouched.
             generator=torch.Generator().manual_seed(0),
         )
 
 
-class _Fixed(Sampler[int]):
-    def __init__(self, items: range) -> None:
-        self.items = items
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
+_Part = tuple[np.ndarray, int | None]
+"""Samples, and the number of the view that they are augmented under; None: as they are."""
 
 
-def _unchanged(item: Any) -> Any:
-    return item
+@dataclass(frozen=True)
+class _Prepared(Dataset[Share]):
+    """Item `(samples, view)` is these samples, decoded and prepared."""
 
+    inputs: Sequence[Any]
+    preprocessings: Mapping[str, Preprocessing]
+    seed: int = 0
 
-class _Steps(Dataset[Share]):
-    """Item s is a process's share of step s."""
-
-    def __init__(
-        self,
-        inputs: Sequence[Any],
-        preprocessings: Mapping[str, Preprocessing],
-        plan: BatchPlan,
-        process: int,
-        processes: int,
-        seed: int,
-        fixed_views: int,
-    ) -> None:
-        self.inputs, self.preprocessings, self.plan = inputs, preprocessings, plan
-        self.process, self.processes, self.seed, self.fixed_views = process, processes, seed, fixed_views
-
-    def __getitem__(self, step: int) -> Share:
-        samples = self.plan.share(step, self.process, self.processes)
+    def __getitem__(self, part: _Part) -> Share:
+        samples, view = part
         prepared: dict[str, list[Any]] = {name: [] for name in self.preprocessings}
-        view = view_of(self.plan.epoch(step), self.fixed_views)
         with own_randomness():
             for sample in samples.tolist():
                 raw = self.inputs[sample]
                 for name, preprocessing in self.preprocessings.items():
-                    reseed(mixed_seed(self.seed, view, sample))
+                    if view is not None:
+                        reseed(mixed_seed(self.seed, view, sample))
                     prepared[name].append(preprocessing(raw))
         views = {name: preprocessing.collate(prepared[name]) for name, preprocessing in self.preprocessings.items()}
-        return Share(torch.as_tensor(samples), views)
-
-
-class _Chunks(Dataset[Share]):
-    """Item i is the i-th chunk of a list of samples."""
-
-    def __init__(
-        self, inputs: Sequence[Any], preprocessings: Mapping[str, Preprocessing], samples: np.ndarray, size: int
-    ) -> None:
-        self.inputs, self.preprocessings, self.samples, self.size = inputs, preprocessings, samples, size
-
-    def __len__(self) -> int:
-        return -(-len(self.samples) // self.size)
-
-    def __getitem__(self, chunk: int) -> Share:
-        samples = self.samples[chunk * self.size : (chunk + 1) * self.size]
-        raw = [self.inputs[sample] for sample in samples.tolist()]
-        views = {name: p.collate([p(sample) for sample in raw]) for name, p in self.preprocessings.items()}
         return Share(torch.as_tensor(samples), views)
 
 

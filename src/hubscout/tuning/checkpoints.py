@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written atomically, read without running anything, refused where they are another run's.
+"""Where a run stands, and its checkpoints: written atomically, read as data alone, refused where they are another's.
 
 The name of a file ends in the first digits of its content's SHA-256: a byte that changed on the disk is found.
 """
@@ -18,6 +18,10 @@ from torch import Tensor
 
 from hubscout.errors import CheckpointError, TuningError
 from hubscout.runs.files import temporary_file, why_not_written
+
+_FORMAT = 3
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints, in that of the run."""
 
 
 @dataclass
@@ -43,12 +47,6 @@ class TrainState:
     """Under a limit of time: how many steps the run has, once its cool-down has begun."""
     falling: int = 0
     """Steps of that cool-down."""
-
-
-_FORMAT = 3
-
-CHECKPOINTS = "checkpoints"
-"""The folder of checkpoints, in that of the run."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,12 @@ class Checkpoints:
                 path = self.folder / f"{name}-{_digest(partial)}.pt"
                 partial.replace(path)
         except (OSError, RuntimeError) as error:
-            raise TuningError(self._write_failed(self.folder / name, error)) from error
+            latest = self.latest()
+            kept = f"The last good checkpoint is {latest}." if latest else "There is no earlier checkpoint."
+            raise TuningError(
+                f"The checkpoint {self.folder / name} could not be written: {why_not_written(error)}. {kept} Make room "
+                "and resume."
+            ) from error
         for old in self.files()[: -self.keep]:
             old.unlink(missing_ok=True)
         return path
@@ -89,8 +92,7 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """The last checkpoint, or None."""
-        files = self.files()
-        return files[-1] if files else None
+        return max(self.files(), default=None)
 
     def last_whole(self) -> tuple[Path | None, list[Path]]:
         """The last checkpoint that is as it was written, or None; and the later ones that are not, now set aside."""
@@ -117,11 +119,7 @@ class Checkpoints:
             ) from error
         if not isinstance(state, dict) or state.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is no checkpoint of this version of hubscout.")
-        self._check_identity(path, state["identity"])
-        return state
-
-    def _check_identity(self, path: Path, found: Mapping[str, Any]) -> None:
-        wanted = dict(self.identity)
+        found, wanted = state["identity"], self.identity
         differing = [
             f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
             for name in sorted(found.keys() | wanted.keys())
@@ -132,11 +130,7 @@ class Checkpoints:
                 f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it, or "
                 "another folder, or overwrite it (overwrite=True, --overwrite)."
             )
-
-    def _write_failed(self, path: Path, error: Exception) -> str:
-        latest = self.latest()
-        kept = f"The last good checkpoint is {latest}." if latest else "There is no earlier checkpoint."
-        return f"The checkpoint {path} could not be written: {why_not_written(error)}. {kept} Make room and resume."
+        return state
 
 
 def _digest(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What of a network is trained, and what holds it back."""
+"""What goes beside every method: penalties, freezing, adapters, mixup, a moving average of the weights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from hubscout.tasks import Task
 from hubscout.tuning.batches import Share
 
 if TYPE_CHECKING:
-    import torch
-
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.network import Network
+
+
+MIXABLE = ("image", "array")
+"""Modalities whose inputs are numbers that can be added."""
 
 
 def restrict(
@@ -60,27 +62,23 @@ class BatchSpectralShrinkage:
     batch is cut into micro-batches and processes.
     """
 
-    def __init__(self, strength: float, count: int = 1) -> None:
+    def __init__(self, strength: float) -> None:
         self.strength = strength
-        self.count = count
 
     def __call__(self, network: Network, features: Tensor) -> Tensor:
         """The penalty."""
-        return self.strength * smallest_squared_singular_values(features, self.count).sum()
+        return self.strength * smallest_squared_singular_values(features, 1).sum()
 
 
 def smallest_squared_singular_values(matrix: Tensor, count: int) -> Tensor:
     """The `count` smallest of the min(n, D) squared singular values, in ascending order.
 
-    >>> import torch
     >>> smallest_squared_singular_values(torch.diag(torch.tensor([3.0, 2.0])), 1)
     tensor([4.])
     """
-    from torch.linalg import eigvalsh
-
     # Eigenvalues of the smaller Gram matrix: squares are what is wanted, and their gradient exists at ties.
     small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
-    return eigvalsh(small)[:count].clamp_min(0)
+    return torch.linalg.eigvalsh(small)[:count].clamp_min(0)
 
 
 class L2SP:
@@ -117,19 +115,18 @@ def freeze(body: nn.Module, upto: str) -> int:
     else:
         inside = [place for place, name in enumerate(parameters) if name == upto or name.startswith(f"{upto}.")]
         if not inside:
-            raise InputError(_unknown(body, upto))
+            names = [name for name, module in body.named_modules() if name and any(True for _ in module.parameters())]
+            near = difflib.get_close_matches(upto, names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            top = ", ".join(name for name in names if "." not in name)
+            raise InputError(
+                f"freeze={upto!r}: the model has no such layer with parameters.{hint} Allowed are 'all' and layers: "
+                f"{top}, …"
+            )
         frozen = list(parameters)[: inside[-1] + 1]
     for name in frozen:
         parameters[name].requires_grad_(False)
     return sum(parameters[name].numel() for name in frozen)
-
-
-def _unknown(body: nn.Module, upto: str) -> str:
-    names = [name for name, module in body.named_modules() if name and any(True for _ in module.parameters())]
-    near = difflib.get_close_matches(upto, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    top = ", ".join(name for name in names if "." not in name)
-    return f"freeze={upto!r}: the model has no such layer with parameters.{hint} Allowed are 'all' and layers: {top}, …"
 
 
 def add_adapters(body: nn.Module, rank: int, *, without: set[str]) -> int:
@@ -139,11 +136,9 @@ def add_adapters(body: nn.Module, rank: int, *, without: set[str]) -> int:
     """
     prepare_torchvision()  # peft imports transformers, and that torchvision
     peft = require("peft", extra="tuning", purpose="LoRA (lora_rank)")
-    names = [
-        name
-        for name, module in body.named_modules()
-        if name not in without and (isinstance(module, nn.Linear) or _is_ungrouped(module))
-    ]
+    linear = {name for name, module in body.named_modules() if isinstance(module, nn.Linear)}
+    ungrouped = {name for name, part in body.named_modules() if isinstance(part, nn.Conv2d) and part.groups == 1}
+    names = sorted((linear | ungrouped) - without)
     if not names:
         raise InputError(f"lora_rank={rank}: the model has no linear layer and no ungrouped convolution to adapt.")
     config = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=names, lora_dropout=0.0, bias="none")
@@ -160,15 +155,7 @@ def merge_adapters(body: nn.Module) -> None:
         if isinstance(module, tuners.BaseTunerLayer):
             module.merge()
             parent, _, child = name.rpartition(".")
-            setattr(body.get_submodule(parent) if parent else body, child, module.get_base_layer())
-
-
-def _is_ungrouped(module: nn.Module) -> bool:
-    return isinstance(module, nn.Conv2d) and module.groups == 1
-
-
-MIXABLE = ("image", "array")
-"""Modalities whose inputs are numbers that can be added."""
+            setattr(body.get_submodule(parent), child, module.get_base_layer())
 
 
 def check_mixable(task: Task, alpha: float | None) -> None:
@@ -204,10 +191,6 @@ def _blend(first: Tensor, second: Tensor, weight: float) -> Tensor:
     return torch.lerp(second.float(), first.float(), weight).round().to(first.dtype)
 
 
-_EARLY = 10
-"""At the start the average follows the weights: its decay is (1 + t) / (10 + t) after t steps, up to the one given."""
-
-
 class WeightAverage:
     """e ← d·e + (1 − d)·w after each step, with d = min(decay, (1 + t) / (10 + t)) (Polyak and Juditsky, 1992).
 
@@ -222,7 +205,7 @@ class WeightAverage:
 
     def update(self, network: nn.Module) -> None:
         """Take in the weights as they are after a step."""
-        decay = min(self.decay, (1 + self.count) / (_EARLY + self.count))
+        decay = min(self.decay, (1 + self.count) / (10 + self.count))  # at the start it follows the weights
         self.count += 1
         with torch.no_grad():
             for name, value in network.state_dict().items():

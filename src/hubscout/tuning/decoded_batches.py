@@ -73,14 +73,11 @@ def _held_views(
 ) -> dict[str, _View]:
     """The views, decoded now or taken over from the last run: a comparison of methods decodes its data once."""
     before = _kept.pop(id(inputs), {})
-    views: dict[str, _View] = {}
     now: dict[tuple[str, str], _View] = {}
-    for name, preprocessing in preprocessings.items():
-        place = (preprocessing.key, str(device))
-        if place not in now:
-            held = before.get(place)
-            now[place] = held if held is not None else _View(inputs, preprocessing, workers=workers, device=device)
-        views[name] = now[place]
+    for one in preprocessings.values():
+        place = (one.key, str(device))
+        now[place] = now.get(place) or before.get(place) or _View(inputs, one, workers=workers, device=device)
+    views = {name: now[one.key, str(device)] for name, one in preprocessings.items()}
     try:
         weakref.finalize(inputs, _kept.pop, id(inputs), None)
     except TypeError:  # a plain list, say, which tells nobody when it goes
@@ -102,7 +99,7 @@ class _View:
         # Threads, not processes: Pillow decodes and resizes outside the interpreter's lock, and a process that is
         # spawned with the data pickled into it takes longer to start than its share of the decoding.
         with ThreadPoolExecutor(max(workers, 1)) as pool:
-            for chunk in pool.map(partial(_prepare, inputs, preprocessing), _chunks(len(inputs))):
+            for chunk in pool.map(partial(_prepare, inputs, preprocessing), range(0, len(inputs), CHUNK)):
                 if isinstance(chunk, Tensor):
                     stacks.append(chunk.to(device))
                 else:
@@ -122,12 +119,8 @@ class _View:
         return {self.name: images if crops is None else crop_and_flip(images, crops.to(self.device))}
 
 
-def _chunks(count: int) -> list[range]:
-    return [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-
-
-def _prepare(inputs: Sequence[Any], preprocessing: Preprocessing, numbers: range) -> Tensor | list[Any]:
-    prepared = [preprocessing(inputs[number]) for number in numbers]
+def _prepare(inputs: Sequence[Any], preprocessing: Preprocessing, start: int) -> Tensor | list[Any]:
+    prepared = [preprocessing(inputs[number]) for number in range(start, min(start + CHUNK, len(inputs)))]
     if all(isinstance(p, np.ndarray) and p.ndim == 3 and p.shape == prepared[0].shape for p in prepared):
         return torch.from_numpy(np.stack(prepared))
     return prepared

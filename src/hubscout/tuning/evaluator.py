@@ -1,8 +1,8 @@
-"""Predictions of a network for a split, from all processes, each sample once and in order, and how good they are."""
+"""Predictions for a split, from all processes: how good they are, and what a report says of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -26,14 +26,59 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
-Outcome = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""Predictions and targets by row, and the sample of each row where that is a word."""
+MOST_CLASSES = 100
+"""Of more classes only the most frequent mistakes are kept."""
+MOST_MISTAKES = 200
+MOST_PAIRS = 1000
+LONGEST_TEXT = 400
+WORDS_NAMED = 6
+DECIDES = 0.5
+"""The probability from which one of several labels is predicted."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Decoded predictions for samples of a task beside the truth, by row: a sample, or a word of a tagging task."""
+
+    task: Task
+    predicted: np.ndarray
+    targets: np.ndarray
+    groups: np.ndarray | None
+    """The sample of each row, where rows are words."""
+
+    @classmethod
+    def of(cls, task: Task, split: Split, predicted: np.ndarray) -> Outcome:
+        """Predictions (rows, C) for the samples of a split."""
+        kind = kind_of(task.kind)
+        return cls(task, predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets))
+
+    def values(self) -> dict[str, float]:
+        """The metrics, the one that validation goes by first."""
+        task, names = self.task, self.task.target_names
+        return task_metrics.values(task.kind, self.predicted, self.targets, groups=self.groups, target_names=names)
+
+    @property
+    def primary(self) -> float:
+        """The metric that validation goes by."""
+        return next(iter(self.values().values()))
+
+    def with_intervals(self, arguments: TuningArguments) -> dict[str, task_metrics.MetricValue]:
+        """The metrics with their intervals."""
+        return task_metrics.values_with_intervals(
+            self.task.kind,
+            self.predicted,
+            self.targets,
+            groups=self.groups,
+            target_names=self.task.target_names,
+            resamples=arguments.bootstrap_resamples,
+            confidence=arguments.confidence,
+        )
 
 
 def predict_split(
     network: Network, batches: Batches, samples: int, accelerator: Accelerator, batch_size: int
 ) -> np.ndarray:
-    """(rows, outputs) decoded predictions of the first `samples` samples.
+    """(rows, C) decoded predictions of the first `samples` samples.
 
     Each process takes a range of them: nothing is padded, so nothing is counted twice.
     """
@@ -49,93 +94,37 @@ def predict_split(
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 
 
-@dataclass(frozen=True)
-class Evaluator:
-    """Measures a network on the splits of a task."""
-
-    task: Task
-    arguments: TuningArguments
-    accelerator: Accelerator
-
-    def values(self, network: Network, batches: Batches, split: Split) -> dict[str, float]:
-        """The metrics on a split, the one that validation goes by first."""
-        predicted, targets, groups = self.outcome(network, batches, split)
-        names = self.task.target_names
-        return task_metrics.values(self.task.kind, predicted, targets, groups=groups, target_names=names)
-
-    def outcomes(self, network: Network, parts: Mapping[str, tuple[Split, Batches]]) -> dict[str, Outcome]:
-        """What the network makes of every split that has samples."""
-        return {name: self.outcome(network, batches, split) for name, (split, batches) in parts.items() if len(split)}
-
-    def measure(self, outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, task_metrics.MetricValue]]:
-        """The metrics with their intervals, by split."""
-        return {
-            name: task_metrics.values_with_intervals(
-                self.task.kind,
-                predicted,
-                targets,
-                groups=groups,
-                target_names=self.task.target_names,
-                resamples=self.arguments.bootstrap_resamples,
-                confidence=self.arguments.confidence,
-            )
-            for name, (predicted, targets, groups) in outcomes.items()
-        }
-
-    def outcome(self, network: Network, batches: Batches, split: Split) -> Outcome:
-        """Predictions and targets by row, and the sample of each row where that is a word."""
-        size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
-        predicted = predict_split(network, batches, len(split), self.accelerator, size)
-        kind = kind_of(self.task.kind)
-        return predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets)
-
-
-MOST_CLASSES = 100
-"""Of more classes only the most frequent mistakes are kept."""
-MOST_MISTAKES = 200
-MOST_PAIRS = 1000
-LONGEST_TEXT = 400
-WORDS_NAMED = 6
-DECIDES = 0.5
-"""The probability from which one of several labels is predicted."""
-
-
-def details(
-    task: Task, split: str, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None, shown: int
-) -> EvaluationRecord:
-    """What is told of decoded predictions (rows, C) for a split.
+def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
+    """What is told of the predictions for a split.
 
     Args:
-        task: the task.
+        outcome: probabilities of classes or labels, or numbers, beside the truth.
         split: the name of the split.
-        predicted: probabilities of classes or labels, or numbers, by row.
-        targets: the truth, by row.
-        groups: the sample of each row, where rows are words.
         shown: how many samples are shown as the worst, and how many as probably mislabelled.
 
     Returns:
         The record; at most 2 * `shown` of its samples have a text or a thumbnail.
 
     """
-    kind = kind_of(task.kind)
-    samples = Samples(task)
+    task, predicted, targets = outcome.task, outcome.predicted, outcome.targets
+    kind, samples = kind_of(task.kind), Samples(task)
     first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
 
     def described(row: int, remark: str, *, labelled: bool = True) -> Sample:
         sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
         return sample if labelled else replace(sample, label="")
 
-    found = [] if groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
+    found = [] if outcome.groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
     suspects = sorted(found, key=lambda one: -one.margin)[:shown]
     known = {one.row for one in suspects}
-    worst = (one for one in _worst(task, split, predicted, targets, groups) if one[0] not in known)
+    worst = (one for one in _worst(outcome, split) if one[0] not in known)
     return EvaluationRecord(
         split=split,
         kind=task.kind,
         modality=task.modality,
         target_names=tuple(task.target_names),
         samples=len(task.splits[split]),
-        targets=tuple(_targets(task, predicted, targets, groups)),
+        targets=tuple(_targets(outcome)),
         confusions=tuple(_confusions(predicted, targets)) if kind.has_classes else (),
         pairs=tuple(_pairs(predicted, targets)) if kind.is_real_valued else (),
         # The remark on a number has the true one too.
@@ -145,19 +134,14 @@ def details(
     )
 
 
-def _targets(
-    task: Task, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None
-) -> Iterator[TargetOutcome]:
-    kind, names = kind_of(task.kind), task.target_names
+def _targets(outcome: Outcome) -> Iterator[TargetOutcome]:
+    predicted, targets, groups = outcome.predicted, outcome.targets, outcome.groups
+    kind, names = kind_of(outcome.task.kind), outcome.task.target_names
     if kind.is_real_valued:
         for place, name in enumerate(names):
             one = predicted[:, [place]], targets[:, [place]]
-            yield TargetOutcome(
-                name=name,
-                seen=len(targets),
-                r2=task_metrics.r_squared(*one),
-                rmse=task_metrics.root_mean_squared_error(*one),
-            )
+            r2, rmse = task_metrics.r_squared(*one), task_metrics.root_mean_squared_error(*one)
+            yield TargetOutcome(name=name, seen=len(targets), r2=r2, rmse=rmse)
         return
     scheme = tag_scheme(names) if kind.rows_are_words else None
     if scheme is not None and groups is not None:
@@ -195,11 +179,10 @@ def _pairs(predicted: np.ndarray, targets: np.ndarray) -> Iterator[NumberPair]:
             yield NumberPair(target=place, true=next(numbers), predicted=next(numbers))
 
 
-def _worst(
-    task: Task, split: str, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None
-) -> Iterator[tuple[int, str]]:
+def _worst(outcome: Outcome, split: str) -> Iterator[tuple[int, str]]:
     """Samples that were predicted wrongly, the worst first, with what was predicted of them."""
-    kind, names = kind_of(task.kind), task.target_names
+    predicted, targets = outcome.predicted, outcome.targets
+    kind, names = kind_of(outcome.task.kind), outcome.task.target_names
     if kind.is_real_valued:
         size = np.abs(predicted - targets) / np.maximum(targets.std(axis=0), np.finfo(float).tiny)
         for row in np.argsort(-size.max(axis=1), kind="stable"):
@@ -213,8 +196,8 @@ def _worst(
         for row in np.argsort(-missed, kind="stable"):
             if wrong[row].any():
                 yield int(row), f"predicted {', '.join(kind.labels_of(predicted[[row]], names)[0]) or 'none'}"
-    elif groups is not None:
-        yield from _worst_sentences(task.splits[split].inputs, names, predicted.argmax(axis=1), targets, groups)
+    elif outcome.groups is not None:
+        yield from _worst_sentences(outcome, outcome.task.splits[split].inputs)
     else:
         said = predicted.argmax(axis=1)
         own = predicted[np.arange(len(targets)), targets]
@@ -223,10 +206,11 @@ def _worst(
                 yield int(row), f"predicted {names[said[row]]}, probability {predicted[row, said[row]]:.2f}"
 
 
-def _worst_sentences(
-    inputs: Sequence[Any], names: Sequence[str], said: np.ndarray, targets: np.ndarray, groups: np.ndarray
-) -> Iterator[tuple[int, str]]:
+def _worst_sentences(outcome: Outcome, inputs: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Sentences with the most wrong words, and which these are."""
+    names, targets, groups = outcome.task.target_names, outcome.targets, outcome.groups
+    assert groups is not None
+    said = outcome.predicted.argmax(axis=1)
     wrong = said != targets
     missed = np.bincount(groups[wrong], minlength=len(inputs))
     starts = np.searchsorted(groups, np.arange(len(inputs)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import call
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from hubscout.features import FeatureCache
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
-
-T = TypeVar("T")
-
-
-def alone(function: Callable[[], T]) -> T:
-    """How one process shares: it computes."""
-    return function()
 
 
 @dataclass
@@ -39,7 +33,7 @@ class FrozenFeatures:
     device: str = "auto"
     cache: FeatureCache | None = None
     workers: int | None = None
-    shared: Callable[[Callable[[], Any]], Any] = alone
+    shared: Callable[[Callable[[], Any]], Any] = call
     observer: Any = None
     untouched: Backbone | None = None
     """A model that is studied in a copy: a pass over the data may change the memory layout of weights, and with it the
@@ -49,9 +43,7 @@ class FrozenFeatures:
 
     def features(self, backbone: Backbone, split: str = "train") -> np.ndarray:
         """(rows, D) features of a split, unaugmented; on the process that asks. Those of train are kept."""
-        if split != "train":
-            return self._extract(backbone, split).features()
-        return self._extraction(backbone).features()
+        return (self._extraction(backbone) if split == "train" else self._extract(backbone, split)).features()
 
     def posterior(self, backbone: Backbone) -> Evidence:
         """Evidence and posterior weights of Bayesian linear regression on the features.
@@ -73,11 +65,11 @@ class FrozenFeatures:
         self._extractions.clear()
 
     def _extraction(self, backbone: Backbone) -> Extraction:
-        if id(backbone) not in self._extractions and self.observer is not None:
-            name, rows = backbone.card.identifier, len(self.task.train)
-            self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))
-        # The backbone is kept beside its extraction so that its id stays its own.
         if id(backbone) not in self._extractions:
+            if self.observer is not None:
+                name, rows = backbone.card.identifier, len(self.task.train)
+                self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))
+            # The backbone is kept beside its extraction so that its id stays its own.
             self._extractions[id(backbone)] = (backbone, self._extract(backbone, "train"))
         return self._extractions[id(backbone)][1]
 

@@ -25,7 +25,7 @@ from hubscout.tuning.losses import Rows
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import share_from_main
 from hubscout.tuning.rates import cooled, rate_factor
-from hubscout.tuning.train_step import TrainStep, build_optimizer
+from hubscout.tuning.train_step import TrainStep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -62,20 +62,12 @@ class Loop:
     """By `time.perf_counter()`; earlier than it was, by what earlier calls have taken."""
 
     def __post_init__(self) -> None:
-        self.optimizer = build_optimizer(self.network, self.arguments)
-        self.stepper = TrainStep(
-            self.network,
-            self.optimizer,
-            self.rows,
-            self.plan,
-            self.arguments,
-            self.accelerator,
-            self.served,
-            self._note,
-        )
-        self.average = WeightAverage(self.network, self.arguments.ema) if self.arguments.ema else None
+        chosen = self.arguments
+        self.stepper = TrainStep(self.network, self.rows, self.plan, chosen, self.accelerator, self.served, self._note)
+        self.optimizer = self.stepper.optimizer
+        self.average = WeightAverage(self.network, chosen.ema) if chosen.ema else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
-        self.reported_at, self.reported_step = time.perf_counter(), self.train_state.step
+        self.reported_at = time.perf_counter()
         self.task_losses: list[float] = []
         self.seconds_trained = 0.0
         """By all calls of `run`."""
@@ -138,13 +130,13 @@ class Loop:
             self.optimizer.load_state_dict(optimizer)
 
     def _run(self, shares: Iterator[Share], end: int) -> None:
-        train_state = self.train_state
-        validate_every = self.validation_interval
-        checkpoint_every = self.arguments.checkpoint_every_steps or validate_every
+        train_state, chosen, validate_every = self.train_state, self.arguments, self.validation_interval
+        checkpoint_every = chosen.checkpoint_every_steps or validate_every
         first, since = train_state.step + 1, time.perf_counter()
         while train_state.step < end and not train_state.stopped:
-            losses = self._step(train_state.step, next(shares))
-            self.pending.append((train_state.step, losses))
+            step = train_state.step
+            factor = rate_factor(step, self.steps, chosen.schedule, chosen.warmup, chosen.cooldown)
+            self.pending.append((step, self.stepper.take(step, next(shares), factor)))
             if self.average is not None:
                 self.average.update(self.network)
             train_state.step += 1
@@ -157,7 +149,7 @@ class Loop:
             judges = train_state.step % validate_every == 0 or last
             validates = judges and self.validate is not None
             writes = self.checkpoints is not None and (train_state.step % checkpoint_every == 0 or last)
-            if judges or writes or train_state.step % self.arguments.log_every_steps == 0:
+            if judges or writes or train_state.step % chosen.log_every_steps == 0:
                 self._report()
             if judges:
                 self._check_exploded(validate_every)
@@ -167,12 +159,6 @@ class Loop:
                 self._write_checkpoint()
             if late:
                 return
-
-    def _step(self, step: int, share: Share) -> dict[str, Tensor]:
-        chosen = self.arguments
-        return self.stepper.take(
-            step, share, rate_factor(step, self.steps, chosen.schedule, chosen.warmup, chosen.cooldown)
-        )
 
     def _late(self) -> bool:
         if self.deadline is None:
@@ -190,11 +176,9 @@ class Loop:
         values = self.accelerator.reduce(table, reduction="sum").cpu()
         first_bad = next((k for k, row in enumerate(values) if not torch.isfinite(row).all()), None)
         if first_bad is not None:
-            step = self.pending[first_bad][0]
-            bad = [
-                name for name, value in zip(names, values[first_bad].tolist(), strict=True) if not math.isfinite(value)
-            ]
-            self._diverged(step, f"the loss became NaN or infinite (part: {', '.join(bad)})")
+            finite = torch.isfinite(values[first_bad]).tolist()
+            bad = ", ".join(name for name, good in zip(names, finite, strict=True) if not good)
+            self._diverged(self.pending[first_bad][0], f"the loss became NaN or infinite (part: {bad})")
         seconds, now = time.perf_counter() - self.reported_at, time.perf_counter()
         samples = sum(len(self.plan.batch(step)) for step, _ in self.pending)
         for (step, _), row in zip(self.pending, values, strict=True):
@@ -202,15 +186,11 @@ class Loop:
             self.task_losses.append(parts["task"])
             self._write("step", step=step + 1, loss=sum(parts.values()), parts=parts)
         means = dict(zip(names, values.mean(dim=0).tolist(), strict=True))
-        step = self.train_state.step
-        rate = self.optimizer.param_groups[0]["lr"]
-        self.observer(
-            Progress(
-                "", step, self.steps, step / self.plan.batches_per_epoch, means, rate, samples / max(seconds, 1e-9)
-            )
-        )
+        step, rate = self.train_state.step, self.optimizer.param_groups[0]["lr"]
+        epoch, pace = step / self.plan.batches_per_epoch, samples / max(seconds, 1e-9)
+        self.observer(Progress("", step, self.steps, epoch, means, rate, pace))
         self.accelerator.log({**{f"loss/{name}": value for name, value in means.items()}, "rate": rate}, step=step)
-        self.pending, self.reported_at, self.reported_step = [], now, step
+        self.pending, self.reported_at = [], now
 
     def _check_exploded(self, steps: int) -> None:
         """Stop where the loss of the last steps is far above its start and above what saying nothing costs."""
@@ -263,28 +243,24 @@ class Loop:
             self._diverged(self.train_state.step - 1, "weights became NaN or infinite")
         self.train_state.seconds = time.perf_counter() - self.began
         if self.accelerator.is_main_process:
-            train_state = self.train_state
             scaler = self.accelerator.scaler
             state = {
                 "network": self.network.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "average": self.average.state() if self.average is not None else None,
                 "scaler": scaler.state_dict() if scaler is not None else None,
-                "train_state": {**vars(train_state)},
+                "train_state": {**vars(self.train_state)},
                 "journal": self.journal.lines,
                 "restarts": list(self.restarts),
             }
-            self.checkpoints.write(train_state.step, state)
+            self.checkpoints.write(self.train_state.step, state)
         self.accelerator.wait_for_everyone()
         self.reported_at = time.perf_counter()
 
     def take_rates(self, arguments: TuningArguments) -> None:
         """Go on with the learning rates of these arguments."""
-        fresh = {id(parameter) for parameter in self.network.new_parameters()}
         self.arguments, self.reported_at = arguments, time.perf_counter()
-        for group in self.optimizer.param_groups:
-            new = id(group["params"][0]) in fresh
-            group["initial_lr"] = arguments.head_learning_rate if new else arguments.learning_rate
+        self.stepper.take_rates(arguments)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint's state."""

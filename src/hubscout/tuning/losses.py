@@ -1,4 +1,4 @@
-"""The loss of each kind of task, one number per row, and what the head's outputs mean.
+"""The loss of each kind of task, one number per row, the targets by row, and what the head's outputs mean.
 
 A row is a sample, or a word of a tagging task. Losses are not averaged here: the loop divides by the rows of the
 whole batch, so that micro-batches and processes of unequal size weigh as they should.

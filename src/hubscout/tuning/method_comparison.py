@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.credentials import strip_credentials
-from hubscout.engines import Job, open_engine
 from hubscout.errors import InputError, TuningError
-from hubscout.ranking.task_reference import TaskReference
-from hubscout.runs.files import append_line, read_lines
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
-from hubscout.tuning.trials import options_elsewhere, trial_job
+from hubscout.tuning.trials import TrialJournal, trial_runner
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,68 +129,85 @@ def compare(
 ) -> Comparison:
     """Tune by each method with each seed and the same arguments.
 
-    Every finished run is a line of `out`/trials.jsonl at once, and its model with its curves is in `out`/METHOD-SEED/,
-    as `Tuned.save` writes it; the same call goes on where it stopped. `resume` refuses to start where there is no such
-    run, `overwrite` starts anew. A method that cannot run here (Zoo-Tuning over
-    several architectures, say) is named with its reason.
+    A method that cannot run here (Zoo-Tuning over several architectures, say) is named with its reason.
+
+    Args:
+        task: chosen on `validation`, reported on `test`.
+        model: the model to tune, as for `tune`.
+        teachers: models to learn from, as for `tune`.
+        methods: names of methods.
+        seeds: each method runs once with each.
+        out: a folder: `trials.jsonl` gets a line for each finished run, METHOD-SEED/ its model with its curves. The
+            same call goes on where it stopped.
+        resume: refuse to start where `out` holds no runs to go on with.
+        overwrite: start anew, and replace the runs that `out` holds.
+        skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
+        engine: where the runs are made: "local" or "ray".
+        engine_options: for the engine, such as `address`.
+        options: fields of `TuningArguments`, and `observer`, which hears of each run's progress.
+
+    Returns:
+        The trials, with their `table()`.
+
+    Raises:
+        InputError: no method or no seed was given.
+        RunError: `out` holds runs of another comparison.
+        TuningError: no method could run.
+
+    Example:
+        `compare(task, model, teachers=ranking.top(3), methods=("fine-tune", "b-tuning"), epochs=5).table()`
+
     """
     if not seeds or not methods:
         raise InputError("compare needs at least one method and one seed.")
     observer = options.pop("observer", None)
     check_folder(out, TRIALS, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
-    journal = Path(out) / TRIALS if out is not None else None
-    if journal is not None and overwrite:
-        journal.unlink(missing_ok=True)
-    identity = _identity(task, model, teachers, options)
-    done = _read(journal, identity)
+    path = Path(out) / TRIALS if out is not None else None
+    if path is not None and overwrite:
+        path.unlink(missing_ok=True)
+    named, *others = (one if isinstance(one, str) else one.card.identifier for one in (model, *teachers))
+    told = {"task": task.fingerprint, "model": named, "teachers": others}
+    journal = TrialJournal(path, Trial, "comparison", options, **told)
+    done = {(trial.method, trial.seed) for trial in journal.trials}
+    waiting = {
+        f"{method}-{seed}": partial(_run, model, tuple(teachers), method, seed, path is not None)
+        for method in methods
+        for seed in seeds
+        if (method, seed) not in done
+    }
     failures: dict[str, str] = {}
-    runner = open_engine(engine, **(engine_options or {}))
-    try:
-        reference = TaskReference.of(task, runner)
-
-        def job(method: str, seed: int) -> Job:
-            key = f"{method}-{seed}"
-            settings = options_elsewhere(options, key, runner, observer)
-            work = partial(_run, reference, model, tuple(teachers), method, seed, settings, journal is not None)
-            return trial_job(key, work, runner, str(options.get("device", "auto")))
-
-        jobs = [job(method, seed) for method in methods for seed in seeds if (method, seed) not in done]
-        for result in runner.run(jobs, observer=observer if runner.elsewhere else None):
+    with trial_runner(task, engine, engine_options, observer, options) as run:
+        for result in run(waiting):
             if result.failed:
                 failures[result.key.rpartition("-")[0]] = result.reason
                 continue
             trial, files = result.value
-            done[trial.method, trial.seed] = trial
-            if journal is not None:
-                _keep(journal.parent / trial.folder, files)
-                append_line(journal, {"run": identity, **asdict(trial)})
-    finally:
-        runner.close()
-    trials = [done[method, seed] for method in methods for seed in seeds if (method, seed) in done]
+            if path is not None:
+                _keep(path.parent / trial.folder, files)
+            journal.add(trial)
+    found = {(trial.method, trial.seed): trial for trial in journal.trials}
+    trials = tuple(found[method, seed] for method in methods for seed in seeds if (method, seed) in found)
     if not trials:
         raise TuningError("No method could run: " + "; ".join(f"{m}: {reason}" for m, reason in failures.items()))
-    names = tuple(_name(teacher) for teacher in teachers)
-    return Comparison(task.name, _name(model), names, primary(task.kind, task.target_names), tuple(trials), failures)
+    return Comparison(task.name, named, tuple(others), primary(task.kind, task.target_names), trials, failures)
 
 
 def _run(
-    reference: TaskReference,
     model: Any,
     teachers: Sequence[Any],
     method: str,
     seed: int,
-    options: Mapping[str, Any],
     keep: bool,
+    sent: TaskReference,
+    options: Mapping[str, Any],
 ) -> tuple[Trial, dict[str, bytes]]:
     """The trial, and the files of its model: the caller may be another machine."""
-    import time
-
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
     settings = {"bootstrap_resamples": 1, "progress": False, **options, "seed": seed}
-    tuned = tune(reference.open(), model, teachers if METHODS[method].uses_teachers else (), method, **settings)
+    tuned = tune(sent.open(), model, teachers if METHODS[method].uses_teachers else (), method, **settings)
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(method, seed, validation, test, seconds, tuned.warning), _files(tuned) if keep else {}
@@ -215,29 +229,3 @@ def _keep(folder: Path, files: Mapping[str, bytes]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-
-
-def _identity(task: Task, model: Any, teachers: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("observer", "cache")}
-    names = [_name(teacher) for teacher in teachers]
-    identity = {"task": task.fingerprint, "model": _name(model), "teachers": names, "options": plain}
-    return json.loads(strip_credentials(json.dumps(identity)))  # as it stands in the journal
-
-
-def _name(model: Any) -> str:
-    return model if isinstance(model, str) else model.card.identifier
-
-
-def _read(journal: Path | None, identity: Mapping[str, Any]) -> dict[tuple[str, int], Trial]:
-    found = {}
-    for record in read_lines(journal) if journal is not None else ():
-        try:
-            same = record.pop("run") == identity
-            trial = Trial(**record)
-            place = (str(trial.method), int(trial.seed))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(f"{journal} holds a line that is no trial: {error}.") from error
-        if not same:
-            raise InputError(f"{journal} holds trials of another comparison: give another folder.")
-        found[place] = trial
-    return found

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hubscout.errors import InputError
 from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
-from hubscout.tasks.kinds import kind_of
+from hubscout.tuning.evaluator import Outcome
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
 
@@ -53,21 +53,22 @@ def soup(
     task = open_task(task)
     if not len(task.validation):
         raise InputError(f"{task.name!r} has no validation split, by which a soup is chosen.")
-    runs = [_plain(_opened(model, allow_code)) for model in models]
+    opened = (one if isinstance(one, Tuned) else Tuned.load(one, allow_code=allow_code) for one in models)
+    runs = [_plain(tuned) for tuned in opened]
     names = [str(model) if isinstance(model, str | Path) else f"run {n}" for n, model in enumerate(models, start=1)]
     for name, run in zip(names, runs, strict=True):
         _check(run, name, runs[0], names[0], task)
-    alone = [_metric(run, task) for run in runs]
+    alone = [_outcome(run, task.validation, task).primary for run in runs]
     order = sorted(range(len(runs)), key=lambda k: -alone[k])
-    states = [_state(run) for run in runs]
+    states = [{name: v.detach() for name, v in _whole(run).state_dict().items()} for run in runs]
     chosen, best = [order[0]], alone[order[0]]
     made = copy.deepcopy(runs[order[0]])
     for candidate in order[1:]:
-        _fill(made, average([states[k] for k in (*chosen, candidate)]))
-        value = _metric(made, task)
+        _whole(made).load_state_dict(average([states[k] for k in (*chosen, candidate)]))
+        value = _outcome(made, task.validation, task).primary
         if value >= best:
             chosen, best = [*chosen, candidate], value
-    _fill(made, average([states[k] for k in chosen]))
+    _whole(made).load_state_dict(average([states[k] for k in chosen]))
     metric = task_metrics.primary(task.kind, task.target_names)
     left_out = ", ".join(names[k] for k in order if k not in chosen)
     note = (
@@ -81,7 +82,7 @@ def soup(
         method="soup",
         task_name=task.name,
         task_fingerprint=task.fingerprint,
-        metrics={name: _measured(made, split, task) for name, split in splits.items()},
+        metrics={name: _outcome(made, split, task).with_intervals(made.arguments) for name, split in splits.items()},
         curves=(),
         notes=(note,),
         warning="",
@@ -114,10 +115,6 @@ def average(states: Sequence[State]) -> State:
     }
 
 
-def _opened(model: Tuned | Path | str, allow_code: bool) -> Tuned:
-    return model if isinstance(model, Tuned) else Tuned.load(model, allow_code=allow_code)
-
-
 def _plain(tuned: Tuned) -> Tuned:
     """The model as it is saved: its head gives logits, or numbers in the targets' own units."""
     backbone, head = tuned.deployable()
@@ -125,25 +122,16 @@ def _plain(tuned: Tuned) -> Tuned:
     return replace(tuned, backbone=backbone, head=head, loss=TaskLoss(tuned.kind, len(tuned.target_names)))
 
 
-def _body(tuned: Tuned) -> nn.Module:
+def _whole(tuned: Tuned) -> nn.Module:
+    """Backbone and head as one module."""
     assert tuned.backbone.module is not None
-    return tuned.backbone.module
-
-
-def _state(tuned: Tuned) -> State:
-    parts = {"body": _body(tuned), "head": tuned.head}
-    return {f"{part}.{name}": v.detach() for part, module in parts.items() for name, v in module.state_dict().items()}
-
-
-def _fill(tuned: Tuned, state: State) -> None:
-    for part, module in (("body", _body(tuned)), ("head", tuned.head)):
-        module.load_state_dict({name: state[f"{part}.{name}"] for name in module.state_dict()})
+    return nn.ModuleDict({"body": tuned.backbone.module, "head": tuned.head})
 
 
 def _check(run: Tuned, name: str, first: Tuned, first_name: str, task: Task) -> None:
     if (run.kind, tuple(run.target_names)) != (task.kind, tuple(task.target_names)):
         raise InputError(f"{name} was tuned for other targets than those of {task.name!r}: it cannot go into its soup.")
-    shapes, wanted = ({key: v.shape for key, v in _state(tuned).items()} for tuned in (run, first))
+    shapes, wanted = ({key: v.shape for key, v in _whole(tuned).state_dict().items()} for tuned in (run, first))
     if shapes != wanted:
         raise InputError(
             f"{name} ({run.model}) and {first_name} ({first.model}) are different networks, whose weights have no "
@@ -151,27 +139,5 @@ def _check(run: Tuned, name: str, first: Tuned, first_name: str, task: Task) -> 
         )
 
 
-def _metric(tuned: Tuned, task: Task) -> float:
-    kind, split = kind_of(task.kind), task.validation
-    predicted, targets = tuned.predict(split.inputs).values, split.targets
-    found = task_metrics.values(
-        task.kind,
-        predicted,
-        kind.rows_of(targets),
-        groups=kind.sample_of_row(targets),
-        target_names=task.target_names,
-    )
-    return next(iter(found.values()))
-
-
-def _measured(tuned: Tuned, split: Split, task: Task) -> dict[str, task_metrics.MetricValue]:
-    kind = kind_of(task.kind)
-    return task_metrics.values_with_intervals(
-        task.kind,
-        tuned.predict(split.inputs).values,
-        kind.rows_of(split.targets),
-        groups=kind.sample_of_row(split.targets),
-        target_names=task.target_names,
-        resamples=tuned.arguments.bootstrap_resamples,
-        confidence=tuned.arguments.confidence,
-    )
+def _outcome(tuned: Tuned, split: Split, task: Task) -> Outcome:
+    return Outcome.of(task, split, tuned.predict(split.inputs).values)

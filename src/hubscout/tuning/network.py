@@ -1,4 +1,4 @@
-"""`Network`: backbone, new head and what a method adds, as the one module that is trained."""
+"""`Network`: backbone, new head and what a method adds, as the one module that is trained; and its heads."""
 
 from __future__ import annotations
 
@@ -26,23 +26,14 @@ def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
 
     Random weights times large features miss the numbers by many deviations, and the first steps spoil the backbone.
     """
-    head = nn.Linear(feature_dim, loss.outputs)
-    if loss.likelihood.to_values is None:
-        nn.init.zeros_(head.weight)
-        nn.init.zeros_(head.bias)
-        return head
-    generator = torch.Generator().manual_seed(mixed_seed(seed, 1))
-    bound = feature_dim**-0.5
-    with torch.no_grad():
-        head.weight.uniform_(-bound, bound, generator=generator)
-        head.bias.zero_()
-    return head
+    weight, bound = torch.zeros(loss.outputs, feature_dim), feature_dim**-0.5
+    if loss.likelihood.to_values is not None:
+        weight.uniform_(-bound, bound, generator=torch.Generator().manual_seed(mixed_seed(seed, 1)))
+    return _linear(weight, torch.zeros(loss.outputs))
 
 
-def start_from_posterior(
-    head: nn.Linear, evidence: Evidence, features: np.ndarray, targets: torch.Tensor, loss: TaskLoss
-) -> float:
-    """Set the head to the posterior weights m of the frozen features, and return the factor they were stretched by.
+def posterior_head(evidence: Evidence, features: np.ndarray, targets: Tensor, loss: TaskLoss) -> nn.Linear:
+    """A head at the posterior weights m of frozen features.
 
     m predicts the targets themselves: for regression it is the head, in the units of the loss. For classes fᵀm lies
     near 0 and 1, far too flat for logits, so it is centred and stretched by the factor that the train split likes best.
@@ -55,16 +46,31 @@ def start_from_posterior(
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
     bias = bias - loss.likelihood.middle
     stretch = 1.0 if loss.likelihood.to_values is None else best_stretch(values @ weights.T + bias, targets.cpu(), loss)
+    return _linear(stretch * weights, stretch * bias)
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    head = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
-        head.weight.copy_(stretch * weights)
-        head.bias.copy_(stretch * bias)
-    return stretch
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
+    return head
 
 
-def best_stretch(outputs: torch.Tensor, targets: torch.Tensor, loss: TaskLoss) -> float:
+def best_stretch(outputs: Tensor, targets: Tensor, loss: TaskLoss) -> float:
     """The factor with the least loss on a grid: the loss is convex in it."""
     grid = np.geomspace(1.0, 64.0, 49)
     return float(min(grid, key=lambda factor: float(loss(factor * outputs, targets).mean())))
+
+
+def head_in_target_units(head: nn.Module, loss: TaskLoss) -> nn.Linear:
+    """A copy of the head that gives regression targets in their own units."""
+    (layer,) = (part for part in head.modules() if isinstance(part, nn.Linear))
+    weight, bias = layer.weight.detach().double().cpu(), layer.bias.detach().double().cpu()
+    if loss.offset is not None and loss.scale is not None:
+        scale = torch.as_tensor(loss.scale)
+        weight, bias = weight * scale[:, None], bias * scale + torch.as_tensor(loss.offset)
+    return _linear(weight, bias)
 
 
 LossParts = dict[str, dict[str, Tensor]]
@@ -85,10 +91,7 @@ class Network(nn.Module):
         frozen_norm_statistics: bool = False,
     ) -> None:
         super().__init__()
-        if backbone.module is None:
-            raise InputError(
-                f"model={backbone.card.identifier!r} is not a torch module and cannot be tuned; it can be a teacher."
-            )
+        assert backbone.module is not None
         self.body = backbone.module
         self.head = head
         self.extra = method.extra if method.extra is not None else nn.Module()
@@ -141,10 +144,9 @@ class Network(nn.Module):
         super().train(mode)
         if mode:
             for module in self.body.modules():
-                parameters = list(module.parameters(recurse=False))
-                if not _keeps_statistics(module):
-                    continue
-                if self.frozen_norm_statistics or (parameters and not any(p.requires_grad for p in parameters)):
+                trained = [parameter.requires_grad for parameter in module.parameters(recurse=False)]
+                keeps_statistics = getattr(module, "running_mean", None) is not None
+                if keeps_statistics and (self.frozen_norm_statistics or (trained and not any(trained))):
                     module.eval()
         return self
 
@@ -153,10 +155,6 @@ class Network(nn.Module):
         yield from self.head.parameters()
         yield from self.extra.parameters()
         yield from self.method.new_parameters(self.body)
-
-
-def _keeps_statistics(module: nn.Module) -> bool:
-    return getattr(module, "running_mean", None) is not None
 
 
 def has_batch_norm(module: nn.Module) -> bool:

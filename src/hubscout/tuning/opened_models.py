@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
+from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
+from hubscout.hubs.saving import read_description
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.network import head_in_target_units
+from hubscout.tuning.tuned_folder import find_head
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,14 +42,18 @@ def open_model(model: Any) -> Backbone:
     )
 
 
-def own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
+def open_teacher(model: Any, task: Task) -> tuple[Backbone, nn.Linear | None]:
+    """A teacher, and its head where it was tuned for the targets of the task."""
+    backbone = open_model(model)
+    check_modality(backbone.card, task.modality, called=f"The teacher {backbone.card.identifier!r}")
+    return backbone, _own_head(model, backbone, task)
+
+
+def _own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
     """The head of a teacher that was tuned for the targets of this task: a `Tuned`, or a folder that one was saved in.
 
     Its outputs are logits, or numbers in the targets' own units.
     """
-    from hubscout.hubs.saving import read_description
-    from hubscout.tuning.tuned_folder import find_head, head_in_target_units
-
     if isinstance(getattr(model, "backbone", None), Backbone):
         same = (tuple(model.target_names), model.kind) == (task.target_names, task.kind)
         return head_in_target_units(model.head, model.loss) if same else None
@@ -68,6 +76,11 @@ def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, metho
     and any model whose `pooling` the caller named.
     """
     backbone = open_model(model)
+    check_modality(backbone.card, task.modality, called=f"The model {backbone.card.identifier!r}")
+    if backbone.module is None:
+        raise InputError(
+            f"model={backbone.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
+        )
     if isinstance(model, Backbone) or kind_of(task.kind).rows_are_words or task.modality not in ("text", "text-pair"):
         return backbone, None
     if arguments.freeze or arguments.lora_rank or arguments.head_init != "random" or method == "zoo":
@@ -92,13 +105,6 @@ def feature_width(backbone: Backbone, task: Task) -> int:
     """How many features a model gives for a sample of the task: for pairs that are read apart more than for a text."""
     siamese = task.modality == "text-pair" and getattr(backbone.preprocessing, "pairs", "") == "siamese"
     return (PAIR_PARTS if siamese else 1) * backbone.card.feature_dim
-
-
-def same_model(first: Backbone, second: Backbone) -> bool:
-    """Whether two backbones are the same weights, as far as is known."""
-    if first.card.weights_fingerprint:
-        return first.card.weights_fingerprint == second.card.weights_fingerprint
-    return first.card.identifier == second.card.identifier
 
 
 def fingerprint(backbone: Backbone) -> str:

@@ -6,6 +6,7 @@ import atexit
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,27 +63,21 @@ def check_trackers(names: Sequence[str], folder: Path | None) -> None:
             raise InputError(f"trackers={name!r} writes files into the folder of the run: give out.")
 
 
-def asked_for_several() -> bool:
-    """Whether a launcher was told to start several processes, as far as the environment shows."""
-    if "WORLD_SIZE" in os.environ:
-        return int(os.environ["WORLD_SIZE"]) > 1
-    # accelerate's launcher leaves an address for processes to meet at, even where it then starts one alone.
-    return "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ
-
-
 def warn_if_alone(expected: int | None) -> None:
     """Say so where a run that was meant for several processes has another number of them."""
     running = int(os.environ.get("WORLD_SIZE", "1"))
+    # accelerate's launcher leaves an address for processes to meet at, even where it then starts one alone.
+    launched = {"ACCELERATE_MIXED_PRECISION", "MASTER_ADDR"} <= os.environ.keys() and "WORLD_SIZE" not in os.environ
     if expected is not None and expected != running:
         warnings.warn(
             f"processes={expected}, but {running} run: start them with torchrun --nproc-per-node {expected} -m "
-            "hubscout tune … (accelerate launch starts only one on a CPU).",
+            "hubscout tune … (on a CPU, accelerate launch starts one unless it is told --multi_gpu).",
             stacklevel=3,
         )
-    elif running == 1 and asked_for_several():
+    elif launched:
         warnings.warn(
             "A launcher was asked for several processes, but this one runs alone (accelerate launch does so on a "
-            "CPU). Use torchrun --nproc-per-node N -m hubscout tune …",
+            "CPU unless it is told --multi_gpu). Use torchrun --nproc-per-node N -m hubscout tune …",
             stacklevel=3,
         )
 
@@ -90,7 +85,7 @@ def warn_if_alone(expected: int | None) -> None:
 def share_from_main(accelerator: Accelerator) -> Callable[[Callable[[], Any]], Any]:
     """A function that runs another on the main process and gives its result, or its error, to all of them."""
     if accelerator.num_processes == 1:
-        return lambda function: function()
+        return call
     utils = require("accelerate.utils", extra="tuning", purpose="Tuning")
 
     def shared(function: Callable[[], Any]) -> Any:

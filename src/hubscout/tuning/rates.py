@@ -1,4 +1,4 @@
-"""Which optimiser and which learning rates suit which data: the defaults of `tune` and of the search of `reference`."""
+"""Learning rates: which suit which data, how they fall over the steps of a run, and the search for one."""
 
 from __future__ import annotations
 
@@ -18,53 +18,6 @@ if TYPE_CHECKING:
 
 
 _TEXTS = ("text", "text-pair", "tokens")
-_HALF_DECADES = tuple(float(f"{10 ** -(2 + k / 2):.6g}") for k in range(-2, 5))
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Of the backbone; a new head has ten times them.
-
-    `tried` by a search, and those `beyond` only where the best of the tried ones is at their end.
-    """
-
-    default: float
-    raced: float
-    """The lower of a race's rates, which stay constant: many networks break down at what is right for the top of a
-    cosine."""
-    tried: tuple[float, ...]
-    beyond: tuple[float, ...]
-    weight_decays: tuple[float, ...]
-
-
-# The paper's seven by seven, logarithmically spaced. The default: of 17 networks on seven sets
-# (experiments/race) the median is 1.2 points below its best at 0.001 and 8 at 0.004.
-_SGD = Rates(0.001, 0.0005, _HALF_DECADES, (), tuple(float(f"{10 ** -(6 - k / 2):.6g}") for k in range(7)))
-# Decoupled decay is multiplied by the rate: below a hundredth it does nothing.
-_DECOUPLED = (1e-4, 0.01, 0.1)
-_ADAMW = Rates(3e-4, 3e-4, (1e-4, 3e-4, 1e-3), (1e-5, 3e-5, 3e-3), _DECOUPLED)
-# Encoders collapse at rates that suit images: above a few 1e-4 the large ones say the same of every text.
-_ADAMW_TEXT = Rates(5e-5, 5e-5, (1e-5, 3e-5, 1e-4), (1e-6, 3e-6, 3e-4, 1e-3), _DECOUPLED)
-
-
-def default_optimizer(modality: str, kind: str) -> str:
-    """AdamW for texts, and for numbers: SGD sees their squared errors times the size of the features, and diverges.
-
-    >>> default_optimizer("image", "classification"), default_optimizer("image", "regression")
-    ('sgd', 'adamw')
-    """
-    return "adamw" if modality in _TEXTS or kind_of(kind).is_real_valued else "sgd"
-
-
-def rates_of(optimizer: str, modality: str) -> Rates:
-    """The rates of an optimiser for a kind of input.
-
-    >>> rates_of("adamw", "text").tried, rates_of("sgd", "image").default
-    ((1e-05, 3e-05, 0.0001), 0.001)
-    """
-    if optimizer == "sgd":
-        return _SGD
-    return _ADAMW_TEXT if modality in _TEXTS else _ADAMW
 
 
 @dataclass(frozen=True)
@@ -77,16 +30,15 @@ class Grid:
     (49, 0.1, 1e-06)
     """
 
-    learning_rates: tuple[float, ...] = rates_of("sgd", "image").tried
-    weight_decays: tuple[float, ...] = rates_of("sgd", "image").weight_decays
+    learning_rates: tuple[float, ...] = tuple(float(f"{10 ** -(1 + k / 2):.6g}") for k in range(7))
+    weight_decays: tuple[float, ...] = tuple(float(f"{10 ** -(6 - k / 2):.6g}") for k in range(7))
     beyond: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, task: Task, optimizer: str = "auto") -> Grid:
         """The rates and decays that suit the inputs of a task and the optimiser that `tune` takes for it."""
         chosen = optimizer if optimizer != "auto" else default_optimizer(task.modality, task.kind)
-        rates = rates_of(chosen, task.modality)
-        return cls(rates.tried, rates.weight_decays, rates.beyond)
+        return rates_of(chosen, task.modality).grid
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         return ((rate, decay) for rate in self.learning_rates for decay in self.weight_decays)
@@ -102,6 +54,46 @@ class Grid:
         if best == min(tried):
             return max((rate for rate in self.beyond if rate < best), default=None)
         return None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates of the backbone that suit an optimiser and a kind of input; a new head has ten times them."""
+
+    default: float
+    raced: float
+    """The lower of a race's rates, which stay constant: many networks break down at what is right for the top of a
+    cosine."""
+    grid: Grid
+    """What a search tries."""
+
+
+# The default: of 17 networks on seven sets (experiments/race) the median is 1.2 points below its best at 0.001 and 8 at
+# 0.004.
+_SGD = Rates(0.001, 0.0005, Grid())
+# Decoupled decay is multiplied by the rate: below a hundredth it does nothing.
+_DECOUPLED = (1e-4, 0.01, 0.1)
+_ADAMW = Rates(3e-4, 3e-4, Grid((1e-4, 3e-4, 1e-3), _DECOUPLED, (1e-5, 3e-5, 3e-3)))
+# Encoders collapse at rates that suit images: above a few 1e-4 the large ones say the same of every text.
+_ADAMW_TEXT = Rates(5e-5, 5e-5, Grid((1e-5, 3e-5, 1e-4), _DECOUPLED, (1e-6, 3e-6, 3e-4, 1e-3)))
+
+
+def default_optimizer(modality: str, kind: str) -> str:
+    """AdamW for texts, and for numbers: SGD sees their squared errors times the size of the features, and diverges.
+
+    >>> default_optimizer("image", "classification"), default_optimizer("image", "regression")
+    ('sgd', 'adamw')
+    """
+    return "adamw" if modality in _TEXTS or kind_of(kind).is_real_valued else "sgd"
+
+
+def rates_of(optimizer: str, modality: str) -> Rates:
+    """The rates of an optimiser for a kind of input.
+
+    >>> rates_of("adamw", "text").grid.learning_rates, rates_of("sgd", "image").default
+    ((1e-05, 3e-05, 0.0001), 0.001)
+    """
+    return _SGD if optimizer == "sgd" else _ADAMW_TEXT if modality in _TEXTS else _ADAMW
 
 
 def rate_factor(step: int, steps: int, schedule: str, warmup: float = 0.0, cooldown: float = 0.2) -> float:
@@ -176,20 +168,18 @@ def search_rate(run: SingleRun) -> RateChoice:
     The default is left only for a rate whose metric is ahead by more than its standard error: a small validation split
     cannot tell the rates apart, and short runs flatter high ones.
     """
-    loop, arguments, split = run.loop, run.arguments, run.task.validation
+    loop, arguments, names = run.loop, run.arguments, run.task.target_names
     steps = steps_per_rate(loop.steps)
     assert arguments.learning_rate is not None
     shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
-    name = task_metrics.primary(run.task.kind, run.task.target_names)
-    names = run.task.target_names
+    name = task_metrics.primary(run.task.kind, names)
     values, predictions, told = {}, {}, []
     for factor in FACTORS:
         rate = round_rate(factor * arguments.learning_rate)
         with loop.branch([factor * height for height in shape]):
-            predicted, targets, groups = run.evaluator.outcome(loop.network, run.validation, split)
-        if np.isfinite(predicted).all():
-            found = task_metrics.values(run.task.kind, predicted, targets, groups=groups, target_names=names)
-            values[rate], predictions[rate] = found[name], predicted
+            outcome = run.outcome(run.validation, run.task.validation)
+        if np.isfinite(outcome.predicted).all():
+            values[rate], predictions[rate] = outcome.primary, outcome.predicted
         told.append((rate, f"{values[rate]:.4f} at {rate:g}" if rate in values else f"divergence at {rate:g}"))
     tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(text for _, text in sorted(told))}."
     default = round_rate(arguments.learning_rate)
@@ -199,7 +189,12 @@ def search_rate(run: SingleRun) -> RateChoice:
     best = max(values, key=lambda rate: values[rate])  # the default, where it is as good as the best
     if best != default and default in values:
         error = task_metrics.difference_error(
-            run.task.kind, predictions[best], predictions[default], targets, groups=groups, target_names=names
+            run.task.kind,
+            predictions[best],
+            predictions[default],
+            outcome.targets,
+            groups=outcome.groups,
+            target_names=names,
         )
         if values[best] - values[default] <= error:
             return RateChoice(

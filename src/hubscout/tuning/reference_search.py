@@ -8,23 +8,43 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import InputError, TuningError
+from hubscout.engines import LocalEngine
+from hubscout.errors import DivergedError, InputError, TuningError
 from hubscout.optional import require
+from hubscout.ranking.jobs import TaskReference
+from hubscout.runs.events import Validated
 from hubscout.runs.files import write_atomically
 from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
+from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.rates import Grid
-from hubscout.tuning.trials import Trial, TrialJournal
+from hubscout.tuning.readable import read_through
+from hubscout.tuning.trials import TrialJournal, trial_runner
 
 if TYPE_CHECKING:
+    from hubscout.engines import JobResult
     from hubscout.tasks import Task
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model fine-tuned once: hyper-parameters and the task's primary metric. A pruned trial has no test metric."""
+
+    model: str
+    learning_rate: float
+    weight_decay: float
+    validation: float | None
+    test: float | None
+    seconds: float
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,26 +127,37 @@ def reference(
         overwrite: start anew, and replace the trials that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
         engine: where the trials run; `tpe` runs one after the other.
+        engine_options: for the engine, such as `address`.
         observer: hears of each run's progress.
         options: fields of `TuningArguments` that all trials share.
 
-    """
-    from hubscout.tasks.task_metrics import primary
-    from hubscout.tuning.readable import read_through
+    Returns:
+        The trials, and of each model the best.
 
+    Raises:
+        InputError: an unknown search, or what is searched over among the options.
+        RunError: `out` holds trials of another search.
+        TuningError: no trial finished.
+
+    Example:
+        `reference(task, ["timm/resnet18.a1_in1k"], out="reference/", epochs=5).to_mapping()`
+
+    """
     folder = Path(out)
     check_choices(search, folder, options, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
     if overwrite:
         (folder / TRIALS).unlink(missing_ok=True)
-    journal = TrialJournal(folder / TRIALS, _identity(task, search, options))
+    told = {"task": task.fingerprint, "search": search}
+    journal = TrialJournal(folder / TRIALS, Trial, "search", options, **told)
     fitting = Grid.of(task, str(options.get("optimizer", "auto")))
     if search == "tpe":
         for model in models:
             _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else fitting, trials, observer, options)
     else:
         chosen = fitting if grid is None else grid
-        _search_grid(task, models, journal, chosen, engine, engine_options or {}, observer, options)
+        with trial_runner(task, engine, engine_options, observer, options) as run:
+            _search_grid(models, journal, chosen, run)
     wanted = set(models)
     result = Reference(
         task.name,
@@ -153,45 +184,27 @@ def check_choices(
 
 
 def _search_grid(
-    task: Task,
     models: Sequence[str],
-    journal: TrialJournal,
+    journal: TrialJournal[Trial],
     grid: Grid | Iterable[tuple[float, float]],
-    engine: str,
-    engine_options: Mapping[str, Any],
-    observer: Any,
-    options: Mapping[str, Any],
+    run: Callable[[Mapping[str, Callable[..., Trial]]], Iterator[JobResult]],
 ) -> None:
-    from hubscout.engines import Job, open_engine
-    from hubscout.ranking.task_reference import TaskReference
-    from hubscout.tuning.trials import options_elsewhere, trial_job
-
-    runner = open_engine(engine, **engine_options)
-    try:
-        sent = TaskReference.of(task, runner)
-        wanted = {_key(model, *pair): (model, *pair) for model in models for pair in grid}
-
-        def job(key: str, place: tuple[str, float, float]) -> Job:
-            settings = options_elsewhere(options, key, runner, observer)
-            device = str(options.get("device", "auto"))
-            return trial_job(key, partial(_trial, sent, *place, settings), runner, device)
-
-        while wanted:
-            jobs = [job(key, place) for key, place in wanted.items() if place not in journal.done]
-            for result in runner.run(jobs, observer=observer if runner.elsewhere else None):
-                if result.failed:
-                    # Not written: what failed for a reason outside the search is tried again next time.
-                    journal.trials.append(Trial(*wanted[result.key], None, None, result.seconds, result.reason))
-                else:
-                    journal.add(result.value)
-            wanted = _past_the_ends(models, journal, grid) if isinstance(grid, Grid) else {}
-    finally:
-        runner.close()
+    wanted = [(model, *pair) for model in models for pair in grid]
+    while wanted:
+        done = {(trial.model, trial.learning_rate, trial.weight_decay) for trial in journal.trials}
+        places = {f"{model} {rate!r} {decay!r}": (model, rate, decay) for model, rate, decay in wanted}
+        for result in run({key: partial(_trial, *place) for key, place in places.items() if place not in done}):
+            if result.failed:
+                # Not written: what failed for a reason outside the search is tried again next time.
+                journal.trials.append(Trial(*places[result.key], None, None, result.seconds, result.reason))
+            else:
+                journal.add(result.value)
+        wanted = _past_the_ends(models, journal, grid) if isinstance(grid, Grid) else []
 
 
-def _past_the_ends(models: Sequence[str], journal: TrialJournal, grid: Grid) -> dict[str, tuple[str, float, float]]:
+def _past_the_ends(models: Sequence[str], journal: TrialJournal[Trial], grid: Grid) -> list[tuple[str, float, float]]:
     """What is still to be tried of the models whose best rate so far is at an end of those tried."""
-    wanted: dict[str, tuple[str, float, float]] = {}
+    wanted: list[tuple[str, float, float]] = []
     for model in models:
         own = [trial for trial in journal.trials if trial.model == model]
         finished = [trial for trial in own if trial.validation is not None]
@@ -199,7 +212,7 @@ def _past_the_ends(models: Sequence[str], journal: TrialJournal, grid: Grid) -> 
             continue
         rate = grid.next_rate({trial.learning_rate for trial in own}, max(finished, key=_merit).learning_rate)
         if rate is not None:
-            wanted |= {_key(model, rate, decay): (model, rate, decay) for decay in grid.weight_decays}
+            wanted += [(model, rate, decay) for decay in grid.weight_decays]
     return wanted
 
 
@@ -207,15 +220,8 @@ def _merit(trial: Trial) -> tuple[float, float]:
     return trial.validation or 0.0, -trial.learning_rate
 
 
-def _key(model: str, rate: float, decay: float) -> str:
-    return f"{model} {rate!r} {decay!r}"
-
-
-def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[str, Any]) -> Trial:
+def _trial(model: str, rate: float, decay: float, sent: TaskReference, options: Mapping[str, Any]) -> Trial:
     """Fine-tune once. Divergence is a result of the hyper-parameters, not a failure of the search."""
-    import time
-
-    from hubscout.errors import DivergedError
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
@@ -231,17 +237,13 @@ def _trial(sent: Any, model: str, rate: float, decay: float, options: Mapping[st
 def _search_tpe(
     task: Task,
     model: str,
-    journal: TrialJournal,
+    journal: TrialJournal[Trial],
     grid: Grid,
     trials: int,
     observer: Any,
     options: Mapping[str, Any],
 ) -> None:
     optuna = require("optuna", extra="tuning", purpose="The TPE search")
-    from hubscout.engines import LocalEngine
-    from hubscout.ranking.task_reference import TaskReference
-    from hubscout.runs.events import Validated
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     rates = (*grid.learning_rates, *grid.beyond)
     floats = optuna.distributions.FloatDistribution
@@ -274,7 +276,7 @@ def _search_tpe(
                     raise optuna.TrialPruned
 
         try:
-            trial = _trial(here, model, rate, decay, {**options, "observer": watch})
+            trial = _trial(model, rate, decay, here, {**options, "observer": watch})
         except optuna.TrialPruned:
             study.tell(asked, state=optuna.trial.TrialState.PRUNED)
             journal.add(Trial(model, rate, decay, None, None, 0.0, "pruned"))
@@ -284,8 +286,3 @@ def _search_tpe(
         else:
             study.tell(asked, trial.validation)
         journal.add(trial)
-
-
-def _identity(task: Task, search: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("cache", "observer")}
-    return {"task": task.fingerprint, "search": search, "options": plain}

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hubscout.errors import InputError
 from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
-from hubscout.hubs.backbone import check_modality
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import CURVES
@@ -25,33 +23,23 @@ from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.task_fingerprint import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.baselines import measure_probes, null_loss
+from hubscout.tuning.baselines import null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches
-from hubscout.tuning.evaluator import Evaluator
+from hubscout.tuning.evaluator import Outcome, predict_split
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import Rows, TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture
-from hubscout.tuning.network import Network, check_batches, check_width, new_head, silence_unused, start_from_posterior
-from hubscout.tuning.opened_models import (
-    feature_width,
-    fingerprint,
-    open_model,
-    open_model_to_tune,
-    own_head,
-    same_model,
-)
+from hubscout.tuning.network import Network, check_batches, check_width, new_head, posterior_head, silence_unused
+from hubscout.tuning.opened_models import feature_width, fingerprint, open_model_to_tune, open_teacher
 from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
-from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
+from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.readable import find_unreadable, without
-from hubscout.tuning.run_result import finish
 from hubscout.tuning.teacher_answers import answers_of_views
-from hubscout.tuning.time_budget import TimePlan, fit_to_time, plan_time
-from hubscout.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -63,7 +51,7 @@ class SingleRun:
     """The parts of one run, put together.
 
     `restarts` says of each earlier run why it diverged: this one has learning rates that much lower. `begin` makes
-    the `loop`, which can then be run in parts; `finish` of `run_result` ends it.
+    the `loop`, which can then be run in parts; `finish` of `tuning_run` ends it.
     """
 
     loop: Loop
@@ -98,15 +86,9 @@ class SingleRun:
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
             self.model, note = open_model_to_tune(model, task, arguments, method)
-            self.teachers = [open_model(teacher) for teacher in teachers] if self.method.uses_teachers else []
-        self.teacher_heads = [own_head(t, b, task) for t, b in zip(teachers, self.teachers, strict=False)]
-        for role, backbone in (("model", self.model), *(("teacher", teacher) for teacher in self.teachers)):
-            check_modality(backbone.card, task.modality, called=f"The {role} {backbone.card.identifier!r}")
-        if self.model.module is None:
-            raise InputError(
-                f"model={self.model.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
-            )
-        if any(same_model(teacher, self.model) for teacher in self.teachers):
+            opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
+        self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
+        if any(fingerprint(teacher) == fingerprint(self.model) for teacher in self.teachers):
             self.note(f"The model {self.model.card.identifier} is among its own teachers.")
         if note is not None:
             self.note(note)
@@ -116,47 +98,13 @@ class SingleRun:
             self.note(said)
         check_trainable(self.task)
         check_mixable(self.task, arguments.mixup)
-        self.evaluator = Evaluator(self.task, arguments, self.accelerator)
         device = str(self.accelerator.device)
         self.frozen_features = FrozenFeatures(
             self.task, device, cache, arguments.workers, self.shared, self.observer, untouched=self.model
         )
 
-    def execute(self, *, resume: bool) -> Tuned:
-        """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
-        self.begin(resume)
-        searches = self._searches()
-        wanted = self.asked.linear_probe
-        if self.loop.train_state.step == 0 and (searches or self.rate is not None if wanted is None else wanted):
-            measure_probes(self)
-        plan = self._plan_time(searches)
-        if searches and steps_per_rate(self.loop.steps):
-            self._search()
-        if plan is not None:
-            fit_to_time(self, plan.end, plan.pace)
-        self.loop.run()
-        return finish(self)
-
-    def _plan_time(self, searches: bool) -> TimePlan | None:
-        """Give the run the length that its budget has time for."""
-        budget = self.asked.budget
-        if budget is None or self.loop.train_state.step >= self.loop.train_state.length > 0:
-            return None
-        plan = plan_time(self, float(budget), searches=searches)
-        self.note(plan.summary)
-        self._announce()
-        return plan
-
-    def _searches(self) -> bool:
-        """Whether a learning rate is still to be found."""
-        fresh = self.rate is None and self.loop.train_state.step == 0
-        long_enough = self.asked.budget is not None or steps_per_rate(self.loop.steps) > 0
-        return fresh and self.asked.rate_search and len(self.task.validation) > 0 and long_enough
-
-    def _search(self) -> None:
-        short = steps_per_rate(self.loop.steps)
-        self.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
-        choice = search_rate(self)
+    def go_on_at(self, choice: RateChoice) -> None:
+        """Take the learning rate that a search has chosen."""
         self._take_rate(choice)
         self.loop.take_rates(self.arguments)
         self._keep_rate(choice)
@@ -196,8 +144,8 @@ class SingleRun:
         unused = silence_unused(network, example)
         for note in restrict(network, arguments, unused, accelerator.device):
             self.note(note)
-        checkpoints = self._checkpoints()
         self.validation = self.batches_of(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
+        judged = len(self.task.validation) > 0
         self.loop = Loop(
             network,
             train,
@@ -206,76 +154,65 @@ class SingleRun:
             arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
-            partial(self.evaluator.values, network, self.validation, self.task.validation)
-            if len(self.task.validation)
-            else None,
+            (lambda: self.outcome(self.validation, self.task.validation).values()) if judged else None,
             served,
             null_loss(self.task, loss, rows),
-            checkpoints,
+            self._checkpoints(),
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
             began=self.began,
         )
-        self._start(self.loop, checkpoints, resume)
+        self._start(resume)
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
         arguments, device = self.arguments, self.accelerator.device
-        head = new_head(feature_width(self.model, self.task), loss, arguments.seed)
-        if arguments.head_init == "posterior":
-            frozen_features = self.frozen_features
-
-            def fitted() -> Mapping[str, torch.Tensor]:
-                features, posterior = frozen_features.features(self.model), frozen_features.posterior(self.model)
-                start_from_posterior(head, posterior, features, rows.targets, loss)
-                return head.state_dict()
-
-            head.load_state_dict(frozen_features.shared(fitted))
+        frozen, model = self.frozen_features, self.model
+        if arguments.head_init == "random":
+            head = new_head(feature_width(model, self.task), loss, arguments.seed)
+        else:
+            head = self.shared(
+                lambda: posterior_head(frozen.posterior(model), frozen.features(model), rows.targets, loss)
+            )
         self.method.prepare(
             Preparation(
                 self.task,
-                self.model,
+                model,
                 self.teachers,
                 arguments,
                 device,
-                self.frozen_features,
+                frozen,
                 self.teacher_heads,
                 partial(answers_of_views, self),
             )
         )
         for note in self.method.notes:
             self.note(note)
-        self.frozen_features.forget()
-        network = Network(
-            self.model, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics
-        ).to(device)
+        frozen.forget()
+        network = Network(model, head, loss, self.method, frozen_norm_statistics=arguments.frozen_norm_statistics)
+        network.to(device)
         if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
     def batches_of(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
         """Batches of a split, in the views of some preprocessings."""
-        arguments, device = self.arguments, self.accelerator.device
-        workers = default_workers(arguments.workers, len(split), self.accelerator.num_processes)
-        if arguments.data_in_memory:
-            return HeldBatches(
-                split.inputs,
-                views,
-                seed=arguments.seed,
-                augment=augment,
-                workers=workers,
-                device=device,
-                fixed_views=fixed_views,
-            )
-        return StreamedBatches(
+        arguments = self.arguments
+        return (HeldBatches if arguments.data_in_memory else StreamedBatches)(
             split.inputs,
             views,
             seed=arguments.seed,
             augment=augment,
-            workers=workers,
-            pin_memory=device.type == "cuda",
+            workers=default_workers(arguments.workers, len(split), self.accelerator.num_processes),
+            device=self.accelerator.device,
             fixed_views=fixed_views,
         )
+
+    def outcome(self, batches: Batches, split: Split, network: Network | None = None) -> Outcome:
+        """What the network of the run, or another one, makes of the first samples of some batches."""
+        size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
+        network = network or self.loop.network
+        return Outcome.of(self.task, split, predict_split(network, batches, len(split), self.accelerator, size))
 
     def _checkpoints(self) -> Checkpoints | None:
         if self.folder is None:
@@ -291,8 +228,9 @@ class SingleRun:
         }
         return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints)
 
-    def _start(self, loop: Loop, checkpoints: Checkpoints | None, resume: bool) -> None:
-        latest = None
+    def _start(self, resume: bool) -> None:
+        """From the last whole checkpoint, where the run is to be resumed and there is one; else from the first step."""
+        loop, checkpoints, latest = self.loop, self.loop.checkpoints, None
         if checkpoints is not None and not resume:
             if self.accelerator.is_main_process:
                 checkpoints.clear()
@@ -321,11 +259,12 @@ class SingleRun:
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
-        self._announce()
+        self.announce()
         if self.arguments.trackers:
             self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
+        """Write down where the run stands and how long it is."""
         loop = self.loop
         loop.journal.announce(
             time=time.time(),

@@ -1,4 +1,4 @@
-"""What teachers answer, as outputs of a head: through posterior heads that are mixed, or each through its own head."""
+"""What teachers answer, as outputs of a head: through mixed posterior heads, or each through its own; view by view."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hubscout.errors import InputError
-from hubscout.evidence import Evidence
 from hubscout.hubs import Backbone, Batch
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.batches import MODEL, BatchPlan, distinct_views
@@ -33,25 +32,22 @@ class JointAnswers:
 
     def __init__(self, preparation: Preparation, panel: TeacherPanel, loss: TaskLoss) -> None:
         self.panel, self.loss = panel, loss
-        self._fitted = preparation.arguments.teacher_targets == "cached"
-        answers, self.stretch = preparation.frozen_features.shared(lambda: self._study(preparation))
-        self._cached = torch.as_tensor(answers, dtype=torch.float32).to(preparation.device)
 
-    def _study(self, preparation: Preparation) -> tuple[np.ndarray, float]:
-        left_out = self.panel.cached_predictions(left_out=True)
-        stretch = _stretch(left_out, preparation, self.loss)
-        return self.panel.cached_predictions() if self._fitted else left_out, stretch
+        def study() -> tuple[np.ndarray, float]:
+            left_out = panel.cached_predictions(left_out=True)
+            fitted = preparation.arguments.teacher_targets == "cached"
+            return panel.cached_predictions() if fitted else left_out, _stretch(left_out, preparation, loss)
+
+        answers, self.stretch = preparation.frozen_features.shared(study)
+        self._cached = torch.as_tensor(answers, dtype=torch.float32).to(preparation.device)
 
     def cached(self) -> Tensor:
         """(rows, C) answers for the train split, unaugmented."""
-        return self._as_outputs(self._cached)
+        return as_outputs(self._cached, self.stretch, self.loss)
 
     def live(self, views: Mapping[str, Batch]) -> Tensor:
         """(rows, C) answers for the inputs that the teachers are shown now."""
-        return self._as_outputs(self.panel.live_predictions(views))
-
-    def _as_outputs(self, predictions: Tensor) -> Tensor:
-        return as_outputs(predictions, self.stretch, self.loss)
+        return as_outputs(self.panel.live_predictions(views), self.stretch, self.loss)
 
 
 def as_outputs(predictions: Tensor, stretch: float, loss: TaskLoss) -> Tensor:
@@ -68,25 +64,15 @@ class TeacherHead:
 
     weight: Tensor
     bias: Tensor
-    stretch: float
     loss: TaskLoss
-    tuned: bool
-    """Whether it is the head that the teacher was tuned with, not a probed one."""
-
-    @classmethod
-    def own(cls, layer: nn.Linear, loss: TaskLoss) -> TeacherHead:
-        """The head of a teacher that was tuned for these targets: logits, or numbers in the targets' own units."""
-        return cls(layer.weight.detach().double(), layer.bias.detach().double(), 1.0, loss, tuned=True)
-
-    @classmethod
-    def probed(cls, evidence: Evidence, stretch: float, loss: TaskLoss) -> TeacherHead:
-        """The posterior weights m of frozen features, stretched."""
-        return cls(torch.as_tensor(evidence.weights), torch.as_tensor(evidence.intercept), stretch, loss, tuned=False)
+    stretch: float | None = None
+    """Of the posterior weights m of frozen features. None: the head that the teacher was tuned with, whose values are
+    logits, or numbers in the targets' own units."""
 
     def __call__(self, features: Tensor) -> Tensor:
         values = features @ self.weight.to(features).T + self.bias.to(features)
-        logits = self.tuned and self.loss.likelihood.to_values is not None
-        return values if logits else as_outputs(values, self.stretch, self.loss)
+        logits = self.stretch is None and self.loss.likelihood.to_values is not None
+        return values if logits else as_outputs(values, self.stretch or 1.0, self.loss)
 
 
 class SeparateAnswers:
@@ -105,9 +91,8 @@ class SeparateAnswers:
                 "for itself have one weight each: allowed are 'softmax', 'bayes-factor', 'uniform'."
             )
         self.preparation, self.panel, self.loss, self.temperature = preparation, panel, loss, temperature
-        shares = panel.weights()
         # One weight per teacher: the answer of a mixture is a distribution over the classes.
-        self.shares = torch.as_tensor(shares.mean(axis=1), dtype=torch.float32)
+        self.shares = torch.as_tensor(panel.weights().mean(axis=1), dtype=torch.float32)
         self._heads, answers = preparation.frozen_features.shared(self._study)
         self._cached = answers.float().to(preparation.device)
 
@@ -121,12 +106,13 @@ class SeparateAnswers:
         ):
             features = np.asarray(frozen_features.features(teacher), dtype=np.float64)
             if layer is not None:
-                heads.append(TeacherHead.own(layer, self.loss))
+                heads.append(TeacherHead(layer.weight.detach().double(), layer.bias.detach().double(), self.loss))
                 outputs.append(heads[-1](torch.as_tensor(features)))
                 continue
             left_out = evidence.predict_left_out(features, labels)
             stretch = _stretch(left_out, preparation, self.loss)
-            heads.append(TeacherHead.probed(evidence, stretch, self.loss))
+            weight, bias = torch.as_tensor(evidence.weights), torch.as_tensor(evidence.intercept)
+            heads.append(TeacherHead(weight, bias, self.loss, stretch))
             if preparation.arguments.teacher_targets == "left-out":
                 outputs.append(as_outputs(torch.as_tensor(left_out), stretch, self.loss))
             else:
@@ -185,15 +171,12 @@ def answers_of_views(
         plan = BatchPlan(count, arguments.batch_size, arguments.seed)
         steps = range(arguments.teacher_views * plan.batches_per_epoch)
         batches = run.batches_of(run.task.train, views, augment=True)
-        table: np.ndarray | None = None
+        table = np.empty((arguments.teacher_views * count, len(run.task.target_names)), dtype=np.float32)
         for step, share in zip(steps, batches.train(plan, steps, 0, 1), strict=True):
             placed = share.to(device).views
             with torch.no_grad():
                 found = answer({name: placed[served[name]] for name in teachers}).float().cpu().numpy()
-            if table is None:
-                table = np.empty((arguments.teacher_views * count, found.shape[1]), dtype=np.float32)
             table[plan.epoch(step) * count + share.samples.numpy()] = found
-        assert table is not None
         return table
 
     return torch.as_tensor(run.shared(answered)).to(device)

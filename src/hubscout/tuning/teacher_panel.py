@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,20 +10,28 @@ import torch
 from torch import Tensor
 
 from hubscout.evidence import Evidence
-from hubscout.hubs import Backbone, Batch
-from hubscout.tuning.frozen_features import FrozenFeatures
+from hubscout.hubs import Batch
 
 if TYPE_CHECKING:
     from hubscout.tuning.methods.method import Preparation
 
 
 def mixing_weights(posteriors: Sequence[Evidence], rule: str, temperature: float = 0.1) -> np.ndarray:
-    """How much each teacher counts for each target: (K, C), columns that sum to one.
+    """How much each teacher counts for each target.
 
     `softmax`: π_k = softmax(LogME_k / temperature), the paper's, the same for all targets. `bayes-factor`: per target,
     the posterior probability of each teacher under equal priors, softmax(n · log evidence per sample): with much data
     each target listens to the one teacher that explains it best. `uniform`: all teachers alike. `precision` has no
     fixed weights: see `precision_weights`.
+
+    Args:
+        posteriors: of each of the K teachers.
+        rule: `softmax`, `bayes-factor` or `uniform`.
+        temperature: of the softmax.
+
+    Returns:
+        (K, C) weights, columns that sum to one.
+
     """
     if rule == "uniform":
         exponents = np.zeros((len(posteriors), len(posteriors[0].weights)))
@@ -49,36 +56,18 @@ def precision_weights(variances: np.ndarray) -> np.ndarray:
     return precisions / precisions.sum(axis=0)
 
 
-@dataclass
 class TeacherPanel:
     """Frozen teachers with their posteriors on the train split and the weights they are mixed with."""
 
-    teachers: Sequence[Backbone]
-    frozen_features: FrozenFeatures
-    rule: str
-    temperature: float
-    device: torch.device
-    by_view: dict[str, Backbone] = field(init=False)
-    posteriors: list[Evidence] = field(init=False, default_factory=list)
-    """The teachers' posteriors, in order; empty until `study`."""
-
-    @classmethod
-    def of(cls, preparation: Preparation) -> TeacherPanel:
-        """The panel of a run."""
-        arguments = preparation.arguments
-        return cls(
-            preparation.teachers,
-            preparation.frozen_features,
-            arguments.teacher_weights,
-            arguments.temperature,
-            preparation.device,
-        )
-
-    def __post_init__(self) -> None:
+    def __init__(self, preparation: Preparation) -> None:
+        self.teachers, self.device = preparation.teachers, preparation.device
+        self.frozen_features = preparation.frozen_features
+        self.rule, self.temperature = preparation.arguments.teacher_weights, preparation.arguments.temperature
         self.by_view = {f"teacher-{k}": teacher for k, teacher in enumerate(self.teachers)}
-        self._ready = False
-        self._matrices: list[Tensor] | None = None
-        self._intercept: Tensor | None = None
+        self.posteriors: list[Evidence] = []
+        """The teachers' posteriors, in order; empty until `study`."""
+        self._placed = False
+        self._folded: tuple[list[Tensor], Tensor] | None = None
 
     def study(self) -> None:
         """Fit the teachers' posteriors on the train split."""
@@ -93,15 +82,11 @@ class TeacherPanel:
     def summary(self) -> str:
         """Who teaches, how well they explain the labels and how much they count."""
         scores = [evidence.score for evidence in self.posteriors]
+        told = [f"{t.card.identifier} (LogME {s:.3f}" for t, s in zip(self.teachers, scores, strict=True)]
         if self.rule == "precision":
-            parts = [f"{t.card.identifier} (LogME {s:.3f})" for t, s in zip(self.teachers, scores, strict=True)]
-            return "Teachers weighted by their precision for each sample: " + ", ".join(parts)
+            return "Teachers weighted by their precision for each sample: " + ", ".join(f"{one})" for one in told)
         shares = self.weights().mean(axis=1)
-        parts = [
-            f"{teacher.card.identifier} (LogME {score:.3f}, weight {share:.2f})"
-            for teacher, score, share in zip(self.teachers, scores, shares, strict=True)
-        ]
-        return "Teachers: " + ", ".join(parts)
+        return "Teachers: " + ", ".join(f"{one}, weight {s:.2f})" for one, s in zip(told, shares, strict=True))
 
     def cached_predictions(self, *, left_out: bool = False) -> np.ndarray:
         """(rows, C) mixed posterior predictions for the train split, unaugmented.
@@ -114,7 +99,7 @@ class TeacherPanel:
 
     def live_features(self, views: Mapping[str, Batch]) -> list[Tensor]:
         """Each teacher's features of the inputs it is shown now."""
-        if not self._ready:
+        if not self._placed:
             self._place()
         with torch.no_grad():
             return [teacher.forward(views[name]).features.float() for name, teacher in self.by_view.items()]
@@ -127,7 +112,7 @@ class TeacherPanel:
                 teacher.module.eval().requires_grad_(False)
                 if self.device.type == "cuda":
                     teacher.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._ready = True
+        self._placed = True
 
     def live_predictions(self, views: Mapping[str, Batch]) -> Tensor:
         """(rows, C) mixed posterior predictions for the inputs the teachers are shown now."""
@@ -135,31 +120,23 @@ class TeacherPanel:
         if self.rule == "precision":
             mixed = self._mix([matrix.double().cpu().numpy() for matrix in features])
             return torch.as_tensor(mixed, dtype=torch.float32).to(self.device)
-        if self._matrices is None or self._intercept is None:
-            # π_k is folded into m_k: one matrix product a teacher and step.
+        if self._folded is None:
+            # π_k is folded into m_k: one matrix product per teacher and step.
             shares = list(zip(self.posteriors, self.weights(), strict=True))
-            self._matrices = [
-                torch.as_tensor(evidence.weights * share[:, None], dtype=torch.float32).to(self.device)
-                for evidence, share in shares
-            ]
-            intercept = sum(evidence.intercept * share for evidence, share in shares)
-            self._intercept = torch.as_tensor(intercept, dtype=torch.float32).to(self.device)
+            products = [evidence.weights * share[:, None] for evidence, share in shares]
+            intercept = np.sum([evidence.intercept * share for evidence, share in shares], axis=0)
+            matrices = [torch.as_tensor(matrix, dtype=torch.float32).to(self.device) for matrix in products]
+            self._folded = matrices, torch.as_tensor(intercept, dtype=torch.float32).to(self.device)
+        matrices, constant = self._folded
         with torch.autocast(self.device.type, enabled=False):
-            parts = [f @ m.T for f, m in zip(features, self._matrices, strict=True)]
-            return torch.stack(parts).sum(dim=0) + self._intercept
+            parts = [f @ m.T for f, m in zip(features, matrices, strict=True)]
+            return torch.stack(parts).sum(dim=0) + constant
 
     def _mix(self, features: Sequence[np.ndarray], labels: np.ndarray | None = None) -> np.ndarray:
-        posteriors = self.posteriors
-        predictions = np.stack(
-            [
-                e.predict(f) if labels is None else e.predict_left_out(f, labels)
-                for e, f in zip(posteriors, features, strict=True)
-            ]
-        )
+        seen = list(zip(self.posteriors, features, strict=True))
+        predictions = [e.predict(f) if labels is None else e.predict_left_out(f, labels) for e, f in seen]
         if self.rule == "precision":
-            shares = precision_weights(
-                np.stack([e.predict_variance(f) for e, f in zip(posteriors, features, strict=True)])
-            )
+            shares = precision_weights(np.stack([e.predict_variance(f) for e, f in seen]))
         else:
             shares = self.weights()[:, None, :]
-        return (shares * predictions).sum(axis=0)
+        return (shares * np.stack(predictions)).sum(axis=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hubscout.tuning.rates import FACTORS, SHARE, cooldown_steps, steps_per_rate
@@ -23,22 +22,11 @@ WORTHWHILE = 0.02
 """A run that is faster than was planned is made longer where that gives it this share of steps more."""
 
 
-@dataclass(frozen=True)
-class TimePlan:
-    """What a run has time for."""
-
-    pace: float
-    """Seconds per step, with its share of the validations."""
-    end: float
-    """Of the last step, by `time.perf_counter()`."""
-    summary: str
-    """What was planned, for the user."""
-
-
-def plan_time(run: SingleRun, budget: float, *, searches: bool) -> TimePlan:
+def plan_time(run: SingleRun, budget: float, *, searches: bool) -> tuple[float, float]:
     """Measure the pace of a run, give its loop a length, and say so.
 
-    A run that was resumed within its cool-down has its length already.
+    A run that was resumed within its cool-down has its length already. Returns the end of the last step, by
+    `time.perf_counter()`, and the seconds per step, with its share of the validations.
     """
     loop, state = run.loop, run.loop.train_state
     spent = time.perf_counter() - loop.began
@@ -50,13 +38,14 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool) -> TimePlan:
         fewer = int(left / (1 + len(FACTORS) * SHARE))
         loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
-    summary = (
+    run.note(
         f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
         f"and {reserve:.2g} s are kept for measuring and saving: {loop.steps:,} steps "
         f"({loop.steps / loop.plan.batches_per_epoch:.3g} epochs) are planned, the last {falling:,} with a falling "
         "learning rate."
     )
-    return TimePlan(pace, loop.began + budget - reserve, summary)
+    run.announce()
+    return loop.began + budget - reserve, pace
 
 
 def _measured(run: SingleRun) -> tuple[float, float]:
@@ -68,8 +57,7 @@ def _measured(run: SingleRun) -> tuple[float, float]:
     reserve = per_sample * len(task.test)
     if len(task.validation):
         began = time.perf_counter()
-        parts = {"validation": (task.validation, run.validation)}
-        run.evaluator.measure(run.evaluator.outcomes(loop.network, parts))
+        run.outcome(run.validation, task.validation).with_intervals(run.arguments)
         seconds = time.perf_counter() - began
         reserve = seconds * (1 + len(task.test) / len(task.validation))
         pace += seconds / loop.validation_interval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ class TrainStep:
     """Takes steps, each the same whether or not its batch is cut into micro-batches or shared by processes."""
 
     network: Network
-    optimizer: torch.optim.Optimizer
     rows: Rows
     plan: BatchPlan
     arguments: TuningArguments
@@ -36,14 +36,19 @@ class TrainStep:
     """Tells the user."""
 
     def __post_init__(self) -> None:
-        self.wrapped, self.prepared = self._prepare()
+        if not any(parameter.requires_grad for parameter in self.network.parameters()):
+            raise TuningError("Nothing is left to train: the whole network is frozen.")
+        self.optimizer = build_optimizer(self.network, self.arguments)
+        self.wrapped, self.prepared = self.accelerator.prepare(self.network, self.optimizer)
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
 
-    def _prepare(self) -> tuple[nn.Module, Any]:
-        if any(parameter.requires_grad for parameter in self.network.parameters()):
-            return self.accelerator.prepare(self.network, self.optimizer)
-        raise TuningError("Nothing is left to train: the whole network is frozen.")
+    def take_rates(self, arguments: TuningArguments) -> None:
+        """Go on with the learning rates of these arguments."""
+        fresh = {id(parameter) for parameter in self.network.new_parameters()}
+        for group in self.optimizer.param_groups:
+            new = id(group["params"][0]) in fresh
+            group["initial_lr"] = arguments.head_learning_rate if new else arguments.learning_rate
 
     def take(self, step: int, share: Share, factor: float) -> dict[str, Tensor]:
         """Move the network by one step, at `factor` times its rates; the parts of the loss before it.
@@ -60,7 +65,8 @@ class TrainStep:
         accelerator, processes = self.accelerator, self.accelerator.num_processes
         # All of a step's randomness comes from its number: a resumed run needs no memory of earlier draws.
         torch.manual_seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index))
-        set_rates(self.optimizer, factor)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
         self.prepared.zero_grad()
         total_rows = self.rows.count(self.plan.batch(step))
         if self.arguments.mixup is not None:
@@ -71,10 +77,8 @@ class TrainStep:
         first_row = first_row if self.network.method.views else 0
         logged: dict[str, Tensor] = {}
         for number, micro in enumerate(micro_batches):
-            if number + 1 < len(micro_batches):
-                with accelerator.no_sync(self.wrapped):
-                    parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
-            else:
+            waits = number + 1 < len(micro_batches)
+            with accelerator.no_sync(self.wrapped) if waits else nullcontext():
                 parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
             for name, value in parts.items():
                 logged[name] = logged[name] + value if name in logged else value
@@ -122,9 +126,8 @@ class TrainStep:
                 f"mended on the way: resume with micro_batch_size={max(self.micro_batch // 2, 1)}."
             ) from error
         if self.micro_batch == 1:
-            raise TuningError("Out of memory with a single sample: choose a smaller model or a larger device.") from (
-                error
-            )
+            reason = "Out of memory with a single sample: choose a smaller model or a larger device."
+            raise TuningError(reason) from error
         self.micro_batch = (self.micro_batch + 1) // 2
         self.prepared.zero_grad()
         if torch.cuda.is_available():
@@ -149,9 +152,3 @@ def build_optimizer(network: Network, arguments: TuningArguments) -> torch.optim
     if arguments.optimizer == "adamw":
         return torch.optim.AdamW(settings)
     return torch.optim.SGD(settings, lr=1.0, momentum=arguments.momentum, nesterov=arguments.momentum > 0)
-
-
-def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Scale every group's own rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = group["initial_lr"] * factor

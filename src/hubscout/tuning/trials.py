@@ -1,66 +1,85 @@
-"""Finished trials of a search, a line each: what is on disk is not run again."""
+"""Trials, the runs of a search or a comparison: a line each in a file, and jobs of an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from hubscout.engines import Engine, Job, report
+from hubscout.credentials import strip_credentials
+from hubscout.engines import Engine, Job, JobResult, open_engine, report
 from hubscout.errors import RunError
+from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Message, Validated, metrics_text
 from hubscout.runs.files import append_line, read_lines
 
 if TYPE_CHECKING:
     from hubscout.runs.events import Event
+    from hubscout.tasks import Task
+
+Trial = TypeVar("Trial", bound=Any)
+"""A dataclass of what is known of one run."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One model fine-tuned once: hyper-parameters and the task's primary metric. A pruned trial has no test metric."""
+class TrialJournal(Generic[Trial]):
+    """The finished trials, in memory and, where there is a file for them, on disk at once: those are not run again."""
 
-    model: str
-    learning_rate: float
-    weight_decay: float
-    validation: float | None
-    test: float | None
-    seconds: float
-    failure: str = ""
-
-
-class TrialJournal:
-    """The finished trials, in memory and on disk."""
-
-    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        self.path = path
-        self.identity = dict(identity)
-        self.trials: list[Trial] = []
-        self._read()
-
-    @property
-    def done(self) -> set[tuple[str, float, float]]:
-        """Model, learning rate and weight decay of what need not run again."""
-        return {(trial.model, trial.learning_rate, trial.weight_decay) for trial in self.trials}
+    def __init__(self, path: Path | None, kind: type[Trial], purpose: str, options: Mapping[str, Any], **told: Any):
+        """Read what `path` holds: trials of this `purpose` with the same options, and alike in all that is `told`."""
+        plain = {name: str(value) for name, value in sorted(options.items()) if name not in ("cache", "observer")}
+        self.path, self.kind, self.purpose = path, kind, purpose
+        # As it stands in the file.
+        self.identity = json.loads(strip_credentials(json.dumps({**told, "options": plain})))
+        lines = read_lines(path) if path is not None else []
+        self.trials: list[Trial] = [self._read(line, number) for number, line in enumerate(lines, start=1)]
 
     def add(self, trial: Trial) -> None:
-        """Keep a finished trial, on disk at once."""
+        """Keep a finished trial."""
         self.trials.append(trial)
-        append_line(self.path, {"run": self.identity, **asdict(trial)})
+        if self.path is not None:
+            append_line(self.path, {"run": self.identity, **asdict(trial)})
 
-    def _read(self) -> None:
-        for number, record in enumerate(read_lines(self.path), start=1):
-            try:
-                run = record.pop("run")
-                trial = Trial(**record)
-            except (KeyError, TypeError) as error:
-                raise RunError(f"{self.path}, trial {number}, is no trial: {error}.") from error
-            if run != self.identity:
-                raise RunError(
-                    f"{self.path} holds trials of another search ({run}, now {self.identity}): give another folder."
-                )
-            self.trials.append(trial)
+    def _read(self, line: dict[str, Any], number: int) -> Trial:
+        try:
+            run = line.pop("run")
+            trial = self.kind(**line)
+            hash(trial)  # no lists or mappings, which a damaged file may hold
+        except (KeyError, TypeError) as error:
+            raise RunError(f"{self.path}, trial {number}, is no trial: {error}.") from error
+        if run != self.identity:
+            raise RunError(
+                f"{self.path} holds trials of another {self.purpose} ({run}, now {self.identity}): give another folder."
+            )
+        return trial
+
+
+@contextmanager
+def trial_runner(
+    task: Task, engine: str, engine_options: Mapping[str, Any] | None, observer: Any, options: Mapping[str, Any]
+) -> Iterator[Callable[[Mapping[str, Callable[..., Any]]], Iterator[JobResult]]]:
+    """A function that runs trials, by their keys, on an engine.
+
+    A trial is called with the task, as jobs get it, and with its options. An observer belongs to this process: from
+    others, validations come as notes.
+    """
+    runner = open_engine(engine, **(engine_options or {}))
+    try:
+        sent, device = TaskReference.of(task, runner), str(options.get("device", "auto"))
+
+        def run(trials: Mapping[str, Callable[..., Any]]) -> Iterator[JobResult]:
+            jobs = []
+            for key, trial in trials.items():
+                told = partial(_tell_validation, key) if runner.elsewhere else observer
+                jobs.append(trial_job(key, partial(trial, sent, {**options, "observer": told}), runner, device))
+            return runner.run(jobs, observer=observer if runner.elsewhere else None)
+
+        yield run
+    finally:
+        runner.close()
 
 
 def trial_job(key: str, work: Callable[[], Any], engine: Engine, device: str) -> Job:
@@ -70,15 +89,7 @@ def trial_job(key: str, work: Callable[[], Any], engine: Engine, device: str) ->
     return Job(key, work, cpus=cpus, gpus=gpus)
 
 
-def options_elsewhere(options: Mapping[str, Any], key: str, engine: Engine, observer: Any) -> dict[str, Any]:
-    """The options of one run. An observer belongs to this process: from others, validations come as notes."""
-    chosen = {name: value for name, value in options.items() if name != "observer"}
-    if not engine.elsewhere:
-        return {**chosen, "observer": observer}
-    return {**chosen, "observer": partial(tell_validation, key)}
-
-
-def tell_validation(key: str, event: Event) -> None:
+def _tell_validation(key: str, event: Event) -> None:
     """Inside a job: report a validation, with the name of the run."""
     if isinstance(event, Validated):
         report(Message("", f"{key}: epoch {event.epoch:.1f}: {metrics_text(event)}"))

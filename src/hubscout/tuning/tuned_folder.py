@@ -11,22 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
+from torch import nn
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.hubs import load as load_backbone
 from hubscout.hubs.hub_registry import Identifier, code_wanted
+from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
+from hubscout.hubs.weight_files import fit_state, read_state
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
 from hubscout.runs.files import read_lines, why_not_written, write_atomically
 from hubscout.runs.run_folder import CURVES, TUNING
 from hubscout.runs.tuning_record import read_tuning, write_tuning
 from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.task_metrics import MetricValue
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from hubscout.hubs import Backbone
     from hubscout.tuning.tuned import Tuned
 
@@ -65,9 +68,6 @@ def opens_by_code(tuned: Tuned, folder: Path) -> bool:
 
 def save_record(tuned: Tuned, folder: Path) -> None:
     """What is known of a model whose weights lie in the folder: record, curves and model card."""
-    from hubscout.hubs.saving import read_description
-    from hubscout.tuning.tuned_folder import model_card
-
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
     write_evaluation(folder, tuned.evaluation)
     card = model_card(tuned, read_description(folder), by_code=opens_by_code(tuned, folder))
@@ -76,102 +76,55 @@ def save_record(tuned: Tuned, folder: Path) -> None:
 
 def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
-    from hubscout.hubs.saving import read_description
-    from hubscout.tasks.task_metrics import MetricValue
-    from hubscout.tuning.tuned import Tuned
+    from hubscout.tuning.tuned import Tuned, common_fields
 
     record = read_tuning(folder)
     if not allow_code:
         model, *teachers = (IdentifierFromFile(name, str(folder / TUNING)) for name in (record.model, *record.teachers))
         record = replace(record, model=model, teachers=tuple(teachers))
-    description = read_description(folder)
-    names = tuple(description["target_names"])
+    names = tuple(read_description(folder)["target_names"])
+    head: nn.Module
     try:
-        backbone, head = _load_whole(folder, len(names))
+        backbone = load_backbone(Identifier("file", str(folder)))  # not as text: the name of a folder holds no options
+        head = find_head(backbone, len(names))
     except InputError:
         # Bare weights: only the model's own identifier says how to build the network.
         backbone, head = _load_parts(folder, record.model, len(names))
     known = set(TuningArguments.__dataclass_fields__)
-    return Tuned(
-        backbone=backbone,
-        head=head,
-        loss=TaskLoss(record.kind, len(names)),
-        task_name=record.task,
-        task_fingerprint=record.task_fingerprint,
-        target_names=names,
-        method=record.method,
-        model=record.model,
-        teachers=record.teachers,
-        arguments=TuningArguments(**{k: v for k, v in record.arguments.items() if k in known}),
-        metrics={
+    changed = {
+        "backbone": backbone,
+        "head": head,
+        "loss": TaskLoss(record.kind, len(names)),
+        "task_name": record.task,
+        "target_names": names,
+        "arguments": TuningArguments(**{k: v for k, v in record.arguments.items() if k in known}),
+        "metrics": {
             split: {name: MetricValue(*interval) for name, interval in found.items()}
             for split, found in record.saved_metrics.items()
         },
-        curves=tuple(read_lines(folder / CURVES)),
-        best_step=record.best_step or 0,
-        steps=record.steps,
-        notes=record.notes,
-        warning=record.warning,
-        sizes=record.sizes,
-        guess=record.guess,
-        seconds=record.seconds,
-        environment=record.environment,
-        evaluation=read_evaluation(folder),
-    )
-
-
-def head_in_target_units(head: nn.Module, loss: TaskLoss) -> nn.Linear:
-    """A copy of the head that gives regression targets in their own units."""
-    import torch
-    from torch import nn
-
-    layers = [part for part in head.modules() if isinstance(part, nn.Linear)]
-    (layer,) = layers
-    plain = nn.Linear(layer.in_features, layer.out_features)
-    weight, bias = layer.weight.detach().double().cpu(), layer.bias.detach().double().cpu()
-    if loss.offset is not None and loss.scale is not None:
-        scale = torch.as_tensor(loss.scale)
-        weight, bias = weight * scale[:, None], bias * scale + torch.as_tensor(loss.offset)
-    with torch.no_grad():
-        plain.weight.copy_(weight)
-        plain.bias.copy_(bias)
-    return plain
-
-
-def _load_whole(folder: Path, outputs: int) -> tuple[Backbone, nn.Module]:
-    """A folder of timm or transformers: its own head is the task's."""
-    from hubscout.hubs import load as load_backbone
-
-    # Not as text: the name of a folder holds no options.
-    backbone = load_backbone(Identifier("file", str(folder)))
-    return backbone, find_head(backbone, outputs)
+        "merged_metrics": None,
+        "curves": tuple(read_lines(folder / CURVES)),
+        "best_step": record.best_step or 0,
+        "evaluation": read_evaluation(folder),
+    }
+    return Tuned(**{**common_fields(record, Tuned), **changed})
 
 
 def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
     """The linear layer from the features to the outputs that the network ends with."""
-    from torch import nn
-
     body = backbone.module
-    classifier = getattr(body, "get_classifier", lambda: None)()
     width = backbone.card.feature_dim
     if isinstance(beside := getattr(backbone, "head", None), nn.Linear) and beside.out_features == outputs:
         return beside  # of a file of its own, and maybe wider: that of pairs
-    candidates = [classifier] if isinstance(classifier, nn.Linear) else []
-    candidates += [m for m in (body.modules() if body is not None else ()) if isinstance(m, nn.Linear)][::-1]
-    for layer in candidates:
-        if (layer.in_features, layer.out_features) == (width, outputs):
+    classifier = getattr(body, "get_classifier", lambda: None)()
+    for layer in (classifier, *reversed(list(body.modules() if body is not None else ()))):
+        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (width, outputs):
             return layer
     raise RunError(f"{backbone.card.identifier} has no head from {width} features to {outputs} targets.")
 
 
 def _load_parts(folder: Path, model: str, outputs: int) -> tuple[Backbone, nn.Module]:
     """Weights in two files: the architecture is opened by the model's own identifier."""
-    from torch import nn
-
-    from hubscout.hubs import load as load_backbone
-    from hubscout.hubs.saving import HEAD_WEIGHTS
-    from hubscout.hubs.weight_files import fit_state, read_state
-
     backbone = load_backbone(model)
     assert backbone.module is not None
     fit_state(backbone.module, read_state(folder / "model.safetensors"), source=str(folder))

@@ -1,9 +1,11 @@
-"""`tune`: a task, a model, teachers and a method become a tuned model."""
+"""`tune`: a task, a model, teachers and a method become a tuned model: trained, saved, then measured."""
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +19,24 @@ from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.baselines import guess_metric, measure_probes, worse_than_guessing
+from hubscout.tuning.batches import MODEL
 from hubscout.tuning.checkpoints import CHECKPOINTS
+from hubscout.tuning.companions import merge_adapters
+from hubscout.tuning.evaluator import Outcome, details
 from hubscout.tuning.methods import METHODS
-from hubscout.tuning.rates import RateChoice
+from hubscout.tuning.methods.zoo import is_mixture, merge
+from hubscout.tuning.network import Network
+from hubscout.tuning.processes import end_run
+from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
 from hubscout.tuning.single_run import SingleRun
+from hubscout.tuning.time_budget import fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
+from hubscout.tuning.tuned_folder import save_record
 
 if TYPE_CHECKING:
     from hubscout.features import FeatureCache
+    from hubscout.tasks.task_metrics import MetricValue
 
 
 @showing("tuning")
@@ -66,8 +78,9 @@ def tune(
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
-    A model that is worse than guessing (the mean, the most frequent class) has a `warning`, which is also a Python
-    warning where no observer hears of it.
+    Returns:
+        The tuned model. One that is worse than guessing (the mean, the most frequent class) has a `warning`, which is
+        also a Python warning where no observer hears of it.
 
     Raises:
         InputError: arguments that do not go together, a method without its teachers.
@@ -75,6 +88,9 @@ def tune(
         DivergedError: the loss became NaN or far larger than that of the null model, at the first learning rate and
             at all lower ones that `restarts` allows; the last good checkpoint is kept.
         CheckpointError: `out` holds a checkpoint of another run.
+
+    Example:
+        `tune("flowers/", "timm/resnet18.a1_in1k", teachers=ranking.top(3), epochs=10, out="my-model")`
 
     """
     began = time.perf_counter()
@@ -105,7 +121,7 @@ def tune(
             began=began,
         )
         try:
-            tuned = run.execute(resume=not overwrite)
+            tuned = _execute(run, resume=not overwrite)
             break
         except DivergedError as error:
             tried = len(run.restarts)
@@ -115,12 +131,36 @@ def tune(
                 raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
             rate = run.rate
             found = settled.at_rate(rate.learning_rate if rate else None)
-            restarts = (*run.restarts, _restarted(error, found.slower(tried + 1)))
+            lower = found.slower(tried + 1).learning_rate
+            told_so = f"{error.what} The run starts anew with learning_rate={lower:g}, a fifth of what it was."
+            restarts = (*run.restarts, told_so)
             run.clear()
         told(Message("", restarts[-1]))
     if tuned.warning and observer is None:
         warnings.warn(tuned.warning, stacklevel=3)
     return tuned
+
+
+def _execute(run: SingleRun, *, resume: bool) -> Tuned:
+    """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
+    run.begin(resume)
+    asked, loop, state = run.asked, run.loop, run.loop.train_state
+    long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
+    fresh = run.rate is None and state.step == 0
+    searches = fresh and asked.rate_search and len(run.task.validation) > 0 and long_enough
+    probes = searches or run.rate is not None if asked.linear_probe is None else asked.linear_probe
+    if state.step == 0 and probes:
+        measure_probes(run)
+    limit = None
+    if asked.budget is not None and not state.step >= state.length > 0:
+        limit = plan_time(run, float(asked.budget), searches=searches)
+    if searches and (short := steps_per_rate(loop.steps)):
+        run.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
+        run.go_on_at(search_rate(run))
+    if limit is not None:
+        fit_to_time(run, *limit)
+    loop.run()
+    return finish(run)
 
 
 def check_choices(
@@ -145,5 +185,91 @@ def check_choices(
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
 
 
-def _restarted(error: DivergedError, slower: TuningArguments) -> str:
-    return f"{error.what} The run starts anew with learning_rate={slower.learning_rate:g}, a fifth of what it was."
+def finish(run: SingleRun) -> Tuned:
+    """Take the best weights, save them and measure them."""
+    loop, network, train_state = run.loop, run.loop.network, run.loop.train_state
+    loop.end()
+    if train_state.best < train_state.floor:
+        run.note(
+            f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
+            f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
+        )
+    network.eval()
+    if run.arguments.lora_rank is not None:
+        merge_adapters(network.body)
+    run.method.finish(run.model)
+    tuned = snapshot(run)
+    folder = run.folder if run.accelerator.is_main_process else None
+    if folder is not None:
+        try:
+            tuned.save(folder)  # before it is tested: whatever happens there, the training is kept
+        except NotImplementedError as error:
+            run.note(f"The model itself is not written: {error}")
+    tuned = _measured(run, tuned)
+    end_run(run.accelerator)
+    if folder is not None:
+        save_record(tuned, folder)
+    return tuned
+
+
+def snapshot(run: SingleRun) -> Tuned:
+    """The network as it stands, without having been measured."""
+    loop, network = run.loop, run.loop.network
+    return Tuned(
+        backbone=run.model,
+        head=network.head,
+        loss=network.loss,
+        task_name=run.task.name,
+        task_fingerprint=run.task.fingerprint,
+        target_names=run.task.target_names,
+        method=run.method.name,
+        model=run.model.card.identifier,
+        teachers=tuple(teacher.card.identifier for teacher in run.teachers),
+        arguments=run.arguments,
+        curves=tuple(loop.journal.lines),
+        best_step=loop.train_state.best_step if loop.train_state.best_state is not None else loop.train_state.step,
+        steps=loop.train_state.step,
+        notes=tuple(run.notes),
+        sizes={name: len(split) for name, split in run.task.splits.items()},
+        environment=run.environment,
+    )
+
+
+def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
+    """The tuned model with its metrics, and with a warning where they are worse than guessing."""
+    loop, network, task = run.loop, run.loop.network, run.task
+    test = run.batches_of(task.test, {MODEL: run.model.preprocessing}, augment=False)
+    parts = {"validation": run.validation, "test": test}
+
+    def measured(network: Network) -> tuple[dict[str, Outcome], dict[str, dict[str, MetricValue]]]:
+        found = {n: run.outcome(part, task.splits[n], network) for n, part in parts.items() if len(task.splits[n])}
+        return found, {name: outcome.with_intervals(run.arguments) for name, outcome in found.items()}
+
+    outcomes, metrics = measured(network)
+    merged = None
+    if is_mixture(network.body):
+        plain = copy.deepcopy(run.model)
+        assert plain.module is not None
+        merge(plain.module)
+        outcomes, merged = measured(Network(plain, network.head, network.loss, run.method))
+    # What is saved of a mixture is the merged network.
+    guesses = {split: guess_metric(task, split) for split in metrics}
+    warning = worse_than_guessing(task, merged or metrics, guesses)
+    if warning:
+        run.note(warning)
+    tuned = replace(
+        tuned,
+        metrics=metrics,
+        merged_metrics=merged,
+        guess=guesses,
+        warning=warning,
+        notes=tuple(run.notes),
+        seconds=time.perf_counter() - run.began,
+    )
+    if outcomes and run.accelerator.is_main_process:
+        split, found = list(outcomes.items())[-1]
+        tuned = replace(tuned, evaluation=details(found, split, run.arguments.shown_samples))
+    if run.accelerator.is_main_process:
+        probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
+        loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)
+    return replace(tuned, curves=tuple(loop.journal.lines))

@@ -44,9 +44,12 @@ def heat(
     for place, name in enumerate(rows):
         y = top + HEIGHT * (place + 0.5)
         parts.append(tag("text", shorten(name, LONGEST), x=left - 8, y=y, class_="end"))
-        for column in range(len(columns)):
-            value = float(values[place, column])
-            parts += _cell(left + WIDTH * column, y - HEIGHT / 2, value, low, high)
+        for column, value in enumerate(values[place].tolist()):
+            x = left + WIDTH * column
+            shade, share = colour_of(value, low, high)
+            words, ink = f"{value:.2f}".replace("-", "−"), "#ffffff" if share > 0.55 else "#1a1d21"
+            parts.append(tag("rect", x=x + 1, y=y - HEIGHT / 2 + 1, width=WIDTH - 2, height=HEIGHT - 2, fill=shade))
+            parts.append(tag("text", words, x=x + WIDTH / 2, y=y, class_="middle", fill=ink))
     for step in range(24):
         shade, _ = colour_of(low + (high - low) * step / 23, low, high)
         parts.append(tag("rect", x=left + 5 * step, y=body + 12, width=5.5, height=10, fill=shade))
@@ -68,19 +71,3 @@ def colour_of(value: float, low: float, high: float) -> tuple[str, float]:
     end = MINUS if crosses and value < 0 else HIGH
     mixed = (round(a + share * (b - a)) for a, b in zip(LOW, end, strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed), share
-
-
-def _cell(x: float, y: float, value: float, low: float, high: float) -> list[Markup]:
-    shade, share = colour_of(value, low, high)
-    ink = "#ffffff" if share > 0.55 else "#1a1d21"
-    return [
-        tag("rect", x=x + 1, y=y + 1, width=WIDTH - 2, height=HEIGHT - 2, fill=shade),
-        tag(
-            "text",
-            f"{value:.2f}".replace("-", "−"),
-            x=x + WIDTH / 2,
-            y=y + HEIGHT / 2,
-            class_="middle",
-            fill=ink,
-        ),
-    ]

@@ -24,6 +24,8 @@ LARGE_UP_TO = 14
 """Classes whose cells have room for large numbers."""
 PAIRS_SHOWN = 12
 LONGEST = 24
+UPRIGHT_UP_TO = 3
+"""Letters; longer names of columns are turned."""
 NUMBERS_SHOWN = 12
 """Targets of a regression."""
 SQUARE = Frame(width=640, height=540)
@@ -125,7 +127,10 @@ def _matrix(found: EvaluationRecord, seen: Sequence[int]) -> Markup:
     counts = {(one.true, one.predicted): one.count for one in found.confusions}
     large = len(names) <= LARGE_UP_TO
     head = [tag("th", "True \\ predicted" if large else "True", scope="col")]
-    head += [tag("th", tag("span", shorten(name, LONGEST)), scope="col", title=name) for name in names]
+    short = max(map(len, names)) <= UPRIGHT_UP_TO
+    head += [
+        tag("th", name if short else tag("span", shorten(name, LONGEST)), scope="col", title=name) for name in names
+    ]
     body = []
     for true, name in enumerate(names):
         cells = [tag("th", shorten(name, LONGEST), scope="row", title=name)]

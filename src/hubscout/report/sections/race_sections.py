@@ -20,6 +20,7 @@ from hubscout.report.saved_run import Run
 from hubscout.runs.race_record import Arm, RaceRecord, race_status, rung_cell, rung_titles
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds, short_names
+from hubscout.runs.tuning_record import TuningRun
 
 FEW_ARMS = 12
 """So many are listed below their curves; more are a table that opens."""
@@ -59,8 +60,9 @@ def _facts(race: RaceRecord) -> list[tuple[str, str, str]]:
         facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps} of {race.steps} steps"))
     if first is not None and first.p_best is not None:
         raced = len({look.arm.model for look in race.looks})
-        facts.append(("P(best once tuned)", human_probability(first.p_best), f"{raced} models raced"))
-    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} looks"))
+        told = f"{raced} {'model' if raced == 1 else 'models'} raced"
+        facts.append(("P(best once tuned)", human_probability(first.p_best), told))
+    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} {'look' if len(race.looks) == 1 else 'looks'}"))
     if race.seconds:
         facts.append(("Time", human_seconds(sum(race.seconds.values())), "in all"))
     return facts
@@ -113,25 +115,28 @@ def arm_names(race: RaceRecord) -> dict[Arm, str]:
 
 def _curves(race: RaceRecord, run: Run) -> Markup:
     """The metric by rung; a grey curve ends at the moment at which its arm went out."""
-    names, few = arm_names(race), len(race.arms) <= FEW_ARMS
+    names = arm_names(race)
     last = max((look.rung for look in race.looks if look.rung < len(race.rungs)), default=0)
     finalists = [arm for arm in race.standing() if last in race.seen(arm)][:COLOURS]
     steps = dict(enumerate(race.rungs))
+    end = next((_end(one, race.metric) for one in run.tuning if one.name == RACE_WINNER), None)
     curves: list[Curve] = []
     for arm in reversed(race.standing()):
-        looks = [look for look in race.seen(arm).values() if look.metric is not None and look.rung < len(race.rungs)]
-        points = [(float(look.rung), float(look.metric or 0.0)) for look in looks]
-        if arm == race.final and (end := _end(race, run)) is not None:
+        looks = [look for look in race.seen(arm).values() if look.rung < len(race.rungs)]
+        points = [(look.rung, float(look.metric)) for look in looks if look.metric is not None]
+        if arm == race.final and end is not None:
             steps[last + 1] = end[0]
-            points.append((last + 1.0, end[1]))
+            points.append((last + 1, end[1]))
         if not points:
             continue
+        tips = [f"{names[arm]}\n{race.metric} {y:.4f} after {steps[x]} steps" for x, y in points]
+        tips[-1] += f"\n{race.state(arm)}"
         curves.append(
             Curve(
                 name=names[arm],
-                x=[x for x, _ in points],
+                x=[float(x) for x, _ in points],
                 y=[y for _, y in points],
-                tips=[_tip(race, arm, names[arm], steps[int(x)], y, x == points[-1][0]) for x, y in points],
+                tips=tips,
                 colour=finalists.index(arm) if arm in finalists else None,
                 named=arm in finalists,
                 dots=True,
@@ -149,22 +154,14 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
         ),
         caption="Each point is the network after a cool-down. A curve ends where its arm was given up; grey are those "
         "that did not reach the last rung.",
-        numbers=None if few else _table(race),
+        numbers=_table(race) if len(race.arms) > FEW_ARMS else None,
     ).html()
 
 
-def _tip(race: RaceRecord, arm: Arm, name: str, steps: int, metric: float, last: bool) -> str:
-    said = f"{name}\n{race.metric} {metric:.4f} after {steps} steps"
-    return f"{said}\n{race.state(arm)}" if last else said
-
-
-def _end(race: RaceRecord, run: Run) -> tuple[int, float] | None:
+def _end(winner: TuningRun, metric: str) -> tuple[int, float] | None:
     """Where the winner ended: its steps and its metric on the held-out samples."""
-    for one in run.tuning:
-        if one.name == RACE_WINNER:
-            found = one.metrics.get("validation", {}).get(race.metric)
-            return (one.steps, found[0]) if found is not None else None
-    return None
+    found = winner.metrics.get("validation", {}).get(metric)
+    return (winner.steps, found[0]) if found is not None else None
 
 
 def _table(race: RaceRecord) -> Markup:
@@ -185,18 +182,19 @@ def _table(race: RaceRecord) -> Markup:
 
 def _places(race: RaceRecord) -> Markup:
     """A line per model from its place by evidence to its place in the race."""
-    known = [one for one in race.order if one.evidence_rank is not None]
-    short = dict(zip((one.model for one in known), short_names([one.model for one in known]), strict=True))
-    curves = []
-    for one in reversed(known):
-        moved = (one.evidence_rank or 0) - one.rank
-        how = f"{abs(moved)} up" if moved > 0 else f"{abs(moved)} down" if moved < 0 else "the same"
-        tip = f"{short[one.model]}\n{one.evidence_rank} by evidence, {one.rank} in the race ({how})"
+    known = [(one, one.evidence_rank) for one in race.order if one.evidence_rank is not None]
+    short = short_names([one.model for one, _ in known])
+    curves, rows = [], []
+    for name, (one, before) in zip(short, known, strict=True):
+        moved = before - one.rank
+        how = f"{abs(moved)} {'up' if moved > 0 else 'down'}" if moved else "the same"
+        tip = f"{name}\n{before} by evidence, {one.rank} in the race ({how})"
+        rows.append((one.model, str(before), str(one.rank), "–" if one.p_best is None else f"{one.p_best:.1%}"))
         curves.append(
             Curve(
-                name=short[one.model],
+                name=name,
                 x=[0.0, 1.0],
-                y=[-float(one.evidence_rank or 0), -float(one.rank)],
+                y=[-float(before), -float(one.rank)],
                 tips=[tip, tip],
                 colour=one.rank - 1 if one.rank <= COLOURS else None,
                 named=one.rank <= MOST_NAMED,
@@ -206,7 +204,7 @@ def _places(race: RaceRecord) -> Markup:
     return Chart(
         draw=lambda frame: lines(
             frame,
-            curves,
+            curves[::-1],
             label=f"Places of {len(curves)} models by evidence and in the race",
             x_title="By evidence, on the left; in the race, on the right",
             y_title="Place",
@@ -214,11 +212,5 @@ def _places(race: RaceRecord) -> Markup:
             whole_x=True,
             y_format=lambda y: f"{-y:g}" if y < 0 and y == round(y) else "",
         ),
-        numbers=table(
-            ("Model", "By evidence", "In the race", "P(best)"),
-            [
-                (one.model, str(one.evidence_rank), str(one.rank), "–" if one.p_best is None else f"{one.p_best:.1%}")
-                for one in known
-            ],
-        ),
+        numbers=table(("Model", "By evidence", "In the race", "P(best)"), rows),
     ).html()

@@ -8,15 +8,13 @@ import numpy as np
 
 from hubscout.report.answer import command_words, shell_command
 from hubscout.report.charts.chart import Chart
-from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
+from hubscout.report.charts.lines import Curve, curve_heights, lines
 from hubscout.report.markup import Markup, Section, copyable, definitions, join, scrolling, switch, table, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.tuning_runs import MethodCurve, by_method, loss_curves, validation_curve
+from hubscout.report.tuning_runs import by_method, coloured, loss_curves, validation_curve
 from hubscout.runs.evaluation_record import achieved, conclusion
 from hubscout.runs.texts import human_seconds, listing, short_names
 from hubscout.runs.tuning_record import TuningRun
-
-DOTS_UP_TO = 60
 
 
 def tuning_answer(run: Run) -> Section:
@@ -172,16 +170,12 @@ def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart |
     curves = [curve for curve in found if curve is not None]
     if not curves:
         return None
-    drawn = [_drawn(curve, place, metric, "epoch") for place, curve in enumerate(curves)]
-    numbers = table(
-        ("Method", "Epoch", f"{metric}, mean", "Lowest", "Highest"),
-        [
-            (c.method, f"{epoch:g}", f"{mean:.4f}", f"{low:.4f}", f"{high:.4f}")
-            for c in curves
-            for epoch, mean, low, high in zip(c.epochs, c.mean, c.low, c.high, strict=True)
-        ],
-    )
-    several = any(curve.runs > 1 for curve in curves)
+    drawn = coloured(curves, lambda name, epoch, value: f"{name}\nepoch {epoch:g}: {metric} {value:.4f}")
+    numbers = [
+        (curve.name, f"{epoch:g}", *(f"{value:.4f}" for value in values))
+        for curve in curves
+        for epoch, *values in zip(curve.x, curve.y, curve.low or curve.y, curve.high or curve.y, strict=True)
+    ]
     return Chart(
         draw=lambda frame: lines(
             frame,
@@ -191,51 +185,23 @@ def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart |
             whole_x=True,
             y_title=f"Validation {metric}",
         ),
-        caption="Bands reach from the worst to the best seed." if several else "",
-        numbers=numbers,
+        caption="Bands reach from the worst to the best seed." if any(curve.low for curve in curves) else "",
+        numbers=table(("Method", "Epoch", f"{metric}, mean", "Lowest", "Highest"), numbers),
     )
 
 
 def _losses(groups: dict[str, list[TuningRun]]) -> list[Markup]:
-    found = {method: curves for method, runs in groups.items() if (curves := loss_curves(runs))}
-    if not found:
-        return []
-    drawn = {
-        method: [_drawn(curve, place, "loss", "step", tips=False) for place, curve in enumerate(curves)]
-        for method, curves in found.items()
-    }
-    heights = [height for curves in drawn.values() for height in curve_heights(curves)]
+    found = {method: coloured(curves) for method, runs in groups.items() if (curves := loss_curves(runs))}
+    heights = [height for curves in found.values() for height in curve_heights(curves)]
     choices = [(f"loss-{place}", method) for place, method in enumerate(found)]
-    panels = [_loss_chart(method, found[method], drawn[method], heights).html() for method in found]
-    return [tag("h3", "Parts of the loss"), switch("losses", "Method", choices, panels)]
+    panels = [_loss_chart(method, curves, heights).html() for method, curves in found.items()]
+    return [tag("h3", "Parts of the loss"), switch("losses", "Method", choices, panels)] if found else []
 
 
-def _loss_chart(method: str, curves: list[MethodCurve], drawn: list[Curve], heights: list[float]) -> Chart:
+def _loss_chart(method: str, curves: list[Curve], heights: list[float]) -> Chart:
     label = f"Parts of the loss of {method} over steps"
-    rows = [
-        (c.method, f"{step:.0f}", f"{mean:.4g}") for c in curves for step, mean in zip(c.epochs, c.mean, strict=True)
-    ]
+    rows = [(c.name, f"{step:.0f}", f"{mean:.4g}") for c in curves for step, mean in zip(c.x, c.y, strict=True)]
     return Chart(
-        draw=lambda frame: lines(frame, drawn, label=label, x_title="Step", y_title="Loss", shared_y=heights),
+        draw=lambda frame: lines(frame, curves, label=label, x_title="Step", y_title="Loss", shared_y=heights),
         numbers=table(("Part", "Step", "Mean"), rows),
-    )
-
-
-def _drawn(curve: MethodCurve, place: int, metric: str, unit: str, *, tips: bool = True) -> Curve:
-    band = curve.runs > 1
-    said = tips and len(curve.epochs) <= DOTS_UP_TO
-    return Curve(
-        name=curve.method,
-        x=curve.epochs,
-        y=curve.mean,
-        low=curve.low if band else (),
-        high=curve.high if band else (),
-        tips=[
-            f"{curve.method}\n{unit} {epoch:g}: {metric} {mean:.4f}"
-            for epoch, mean in zip(curve.epochs, curve.mean, strict=True)
-        ]
-        if said
-        else (),
-        colour=place if place < COLOURS else None,
-        dots=said,
     )

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hubscout.hubs import Backbone, Batch
-from hubscout.tasks.kinds import kind_of
-from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.hubs import Batch
+from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_panel import TeacherPanel
 
 
 @METHODS.register("b-tuning")
-class BTuning(Method):
+class BTuning(TaughtMethod):
     """Bayesian tuning (You et al., JMLR 23, 2022, section 5.4).
 
     For: a model that fits the budget, and better-ranked teachers of any architecture.
@@ -42,7 +42,6 @@ class BTuning(Method):
     """
 
     name = "b-tuning"
-    uses_teachers = True
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of teachers and model; the teachers' mixed predictions where they are cached."""
@@ -51,37 +50,22 @@ class BTuning(Method):
         # what it is for 100 classes with the 100 of the authors' code. 100 for three classes makes tuning diverge.
         default = float(len(preparation.task.target_names))
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
-        self.panel = TeacherPanel.of(preparation)
+        self.panel = TeacherPanel(preparation)
         self.panel.study()
-        own, intercept, mixed = preparation.frozen_features.shared(lambda: self._study(preparation))
+        frozen, device = preparation.frozen_features, preparation.device
+        own = frozen.shared(lambda: frozen.posterior(preparation.model))
         scale = 1.0 / target_scale(preparation)
-        self.scale = torch.as_tensor(scale, dtype=torch.float32).to(preparation.device)
-        self.target_weights = torch.as_tensor(own * scale[:, None], dtype=torch.float32).to(preparation.device)
+        self.scale = torch.as_tensor(scale, dtype=torch.float32).to(device)
+        self.target_weights = torch.as_tensor(own.weights * scale[:, None], dtype=torch.float32).to(device)
         # The model's intercept is taken off the teachers' side: the loss compares with fᵀm alone.
-        self.intercept = torch.as_tensor(intercept * scale, dtype=torch.float32).to(preparation.device)
-        self.cached: Tensor | None = None
-        if preparation.arguments.teacher_targets == "views":
-            self.views = preparation.arguments.teacher_views
-            self.cached = preparation.answers_of_views(self.panel.by_view, self._live)
-        elif mixed is not None:
-            self.cached = torch.as_tensor((mixed - intercept) * scale, dtype=torch.float32).to(preparation.device)
-        self.notes.append(self.panel.summary())
+        self.intercept = torch.as_tensor(own.intercept * scale, dtype=torch.float32).to(device)
 
-    def _study(self, preparation: Preparation) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        own = preparation.frozen_features.posterior(preparation.model)
-        chosen = preparation.arguments.teacher_targets
-        mixed = None if chosen in ("live", "views") else self.panel.cached_predictions(left_out=chosen == "left-out")
-        return own.weights, own.intercept, mixed
+        def cached() -> Tensor:
+            left_out = arguments.teacher_targets == "left-out"
+            mixed = frozen.shared(lambda: self.panel.cached_predictions(left_out=left_out))
+            return torch.as_tensor((mixed - own.intercept) * scale, dtype=torch.float32).to(device)
 
-    def live_teachers(self) -> Mapping[str, Backbone]:
-        """All of them, unless their predictions are cached."""
-        return {} if self.cached is not None else self.panel.by_view
-
-    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
-        """The teachers' mixed prediction for each row."""
-        if self.cached is not None:
-            return {"teachers": self.cached[rows]}
-        return {"teachers": self._live(views)}
+        self.take_answers(preparation, self._live, cached)
 
     def _live(self, views: Mapping[str, Batch]) -> Tensor:
         return self.panel.live_predictions(views) * self.scale - self.intercept
@@ -105,8 +89,5 @@ def b_tuning_loss(features: Tensor, target_weights: Tensor, teacher_predictions:
 
 def target_scale(preparation: Preparation) -> np.ndarray:
     """The standard deviation of each regression column on the train split; ones for classes."""
-    task = preparation.task
-    if not kind_of(task.kind).is_real_valued:
-        return np.ones(len(task.target_names))
-    deviation = np.asarray(task.train.targets, dtype=np.float64).std(axis=0)
-    return np.where(deviation > 0, deviation, 1.0)
+    scale = TaskLoss.of(preparation.task).scale
+    return np.ones(len(preparation.task.target_names)) if scale is None else scale

@@ -44,7 +44,7 @@ class Distillation(Method):
         """The matrices W_k, and the teachers' features where they are cached."""
         arguments = preparation.arguments
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
-        self.panel = TeacherPanel.of(preparation)
+        self.panel = TeacherPanel(preparation)
         width, *widths = (feature_width(m, preparation.task) for m in (preparation.model, *preparation.teachers))
         self.extra = nn.ModuleList(nn.Linear(width, teachers, bias=False) for teachers in widths)
         # A generator of their own: the head's initial weights must not depend on whether there are teachers.

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import JointAnswers, SeparateAnswers
 from hubscout.tuning.teacher_panel import TeacherPanel
 
@@ -17,7 +16,7 @@ DEFAULT_TRADE_OFF = 1.0
 
 
 @METHODS.register("logit-kd")
-class LogitDistillation(Method):
+class LogitDistillation(TaughtMethod):
     """Distillation of answers (Hinton et al., 2015) from frozen teachers with probed heads.
 
     For: a model that fits the budget, and better-ranked teachers of any architecture.
@@ -44,7 +43,6 @@ class LogitDistillation(Method):
     """
 
     name = "logit-kd"
-    uses_teachers = True
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of the teachers, and their answers where they are cached."""
@@ -52,16 +50,10 @@ class LogitDistillation(Method):
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
         self.kd_temperature = arguments.kd_temperature
         self.loss = TaskLoss.of(preparation.task)
-        self.panel = TeacherPanel.of(preparation)
+        self.panel = TeacherPanel(preparation)
         self.panel.study()
-        self.answers = self.answers_of(preparation)
-        self.cached: Tensor | None = None
-        if arguments.teacher_targets == "views":
-            self.views = arguments.teacher_views
-            self.cached = preparation.answers_of_views(self.panel.by_view, self.answers.live)
-        elif arguments.teacher_targets != "live":
-            self.cached = self.answers.cached()
-        self.notes.append(self.panel.summary())
+        answers = self.answers_of(preparation)
+        self.take_answers(preparation, answers.live, answers.cached)
         own = [t.card.identifier for t, h in zip(self.panel.teachers, preparation.teacher_heads, strict=True) if h]
         if own:
             self.notes.append(f"Answering with the head that they were tuned with: {', '.join(own)}.")
@@ -70,16 +62,6 @@ class LogitDistillation(Method):
         """How the teachers' answers come about."""
         kind = SeparateAnswers if any(preparation.teacher_heads) else JointAnswers
         return kind(preparation, self.panel, self.loss)
-
-    def live_teachers(self) -> Mapping[str, Backbone]:
-        """All of them, unless their answers are cached."""
-        return {} if self.cached is not None else self.panel.by_view
-
-    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
-        """The teachers' mixed answer for each row."""
-        if self.cached is not None:
-            return {"teachers": self.cached[rows]}
-        return {"teachers": self.answers.live(views)}
 
     def terms(
         self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
@@ -103,3 +85,35 @@ def answer_divergence(outputs: Tensor, teacher_outputs: Tensor, loss: TaskLoss, 
     crossed = functional.binary_cross_entropy_with_logits(ours, wanted, reduction="none")
     own = functional.binary_cross_entropy_with_logits(theirs, wanted, reduction="none")
     return temperature**2 * (crossed - own).mean(dim=1)
+
+
+@METHODS.register("distill-weighted")
+class DistillWeighted(LogitDistillation):
+    """Distillation of several teachers, each by its transferability (after DistillWeighted: Borup et al., ICCV 2023).
+
+    For: several teachers that see the task differently, and a model that fits the budget.
+
+        loss = L_task + λ · T² · Σ_k π_k KL( p_k(x_i) ‖ softmax(z(x_i) / T) )
+        p_k = softmax( s_k · f_k(x_i)ᵀm_k / T )
+
+    π_k comes from a metric of transferability, here LogME: softmax(LogME_k / temperature), or what `teacher_weights`
+    says, one number per teacher. From the paper is the idea: several source models are distilled into one small model,
+    each weighted by its relevance for the task. The rest is ours, so what the paper reports is not a promise for this
+    method: the paper is semi-supervised and learns the sources' pseudo-labels, here nothing but the labelled train
+    split is seen, and every teacher has a probed head for the task's own labels, stretched by its own s_k, or the head
+    that it was tuned with.
+
+    Requirements: at least one teacher; `teacher_targets` as for `b-tuning`. What is kept is one C-vector per row
+    whatever the number of teachers, since Σ_k π_k KL(p_k ‖ q) is KL(Σ_k π_k p_k ‖ q) and a constant, which is left out.
+
+    Beside `logit-kd`, which mixes outputs and so sharpens what teachers agree on, it mixes probabilities: where the
+    teachers disagree, the model learns to be undecided. With one probed teacher the two are the same.
+
+    Example: `tune(task, model, teachers=ranking.top(3), method="distill-weighted", teacher_weights="uniform")`.
+    """
+
+    name = "distill-weighted"
+
+    def answers_of(self, preparation: Preparation) -> SeparateAnswers:
+        """Each teacher answers for itself; probabilities are mixed."""
+        return SeparateAnswers(preparation, self.panel, self.loss, temperature=self.kd_temperature)

@@ -1,10 +1,10 @@
-"""The small interface behind which all tuning methods stand."""
+"""The small interface behind which all tuning methods stand, and the plainest of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.frozen_features import FrozenFeatures
+    from hubscout.tuning.teacher_panel import TeacherPanel
+
+
+def _no_views(*arguments: Any) -> Tensor:
+    raise NotImplementedError("There are no batches to make views of.")
 
 
 @dataclass(frozen=True)
@@ -33,19 +38,12 @@ class Preparation:
     """Frozen features and posteriors of models on the train split, computed once and shared."""
     teacher_heads: Sequence[nn.Linear | None] = ()
     """The head of each teacher that was tuned for the task's targets; None for the others."""
-    of_views: Callable[[Mapping[str, Backbone], Callable[[Mapping[str, Batch]], Tensor]], Tensor] | None = None
-    """(views · rows, C): what a function of the teachers' inputs gives for each of the `teacher_views` views."""
+    answers_of_views: Callable[[Mapping[str, Backbone], Callable[[Mapping[str, Batch]], Tensor]], Tensor] = _no_views
+    """(views · rows, C): what teachers say, by a function of their inputs, of each of the `teacher_views` views."""
 
     def __post_init__(self) -> None:
         if not self.teacher_heads:
             object.__setattr__(self, "teacher_heads", (None,) * len(self.teachers))
-
-    def answers_of_views(
-        self, teachers: Mapping[str, Backbone], answer: Callable[[Mapping[str, Batch]], Tensor]
-    ) -> Tensor:
-        """(views · rows, C): what teachers say of each of the `teacher_views` views of each sample."""
-        assert self.of_views is not None
-        return self.of_views(teachers, answer)
 
 
 class Method:
@@ -93,6 +91,34 @@ class Method:
 
     def finish(self, model: Backbone) -> None:
         """Undo what `prepare` did to the model's structure, keeping what it computes where that is possible."""
+
+
+class TaughtMethod(Method):
+    """A method whose teachers give one vector per row: kept before tuning, or made for the inputs of each step."""
+
+    uses_teachers = True
+    panel: TeacherPanel
+    cached: Tensor | None = None
+
+    def take_answers(
+        self, preparation: Preparation, live: Callable[[Mapping[str, Batch]], Tensor], cached: Callable[[], Tensor]
+    ) -> None:
+        """Have the teachers answer as `teacher_targets` says: `live`, by each view, or `cached` for the train split."""
+        self.live, arguments = live, preparation.arguments
+        if arguments.teacher_targets == "views":
+            self.views = arguments.teacher_views
+            self.cached = preparation.answers_of_views(self.panel.by_view, live)
+        elif arguments.teacher_targets != "live":
+            self.cached = cached()
+        self.notes.append(self.panel.summary())
+
+    def live_teachers(self) -> Mapping[str, Backbone]:
+        """All of them, unless their answers are cached."""
+        return {} if self.cached is not None else self.panel.by_view
+
+    def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
+        """The teachers' mixed answer for each row."""
+        return {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
 
 
 METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")

@@ -218,7 +218,7 @@ def is_mixture(body: nn.Module) -> bool:
 def replace_module(body: nn.Module, name: str, replacement: nn.Module) -> None:
     """Put a module at a dotted name."""
     parent, _, child = name.rpartition(".")
-    setattr(body.get_submodule(parent) if parent else body, child, replacement)
+    setattr(body.get_submodule(parent), child, replacement)
 
 
 def distinct_sources(model: Backbone, teachers: Sequence[Backbone]) -> list[Backbone]:

@@ -1,0 +1,43 @@
+"""Sums over blocks do not depend on how the rows came, and those of tapped layers are made when they are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hubscout.evidence.statistics import Statistics
+from hubscout.features.result import BlockAccumulator, LayerStatistics
+
+
+def test_rows_in_many_pieces_give_the_sums_of_each_block() -> None:
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(1500, 4)).astype(np.float32), rng.integers(0, 3, 1500)
+    blocks = rng.integers(0, 2, 1500)  # more rows of a block than are held back
+    names = ("a", "b", "c")
+    accumulator, expected = BlockAccumulator("classification", names), Statistics("classification", names)
+    for rows in np.array_split(np.arange(1500), 40):
+        accumulator.add(features[rows], targets[rows], blocks[rows], np.where(rows < 10, rows, -1))
+    for block in range(2):
+        expected.update(features[blocks == block], targets[blocks == block], block=block)
+    found = accumulator.finish()
+    assert found.n == expected.n == 1500
+    for block in range(2):
+        one, other = found.blocks[block].about_zero(), expected.blocks[block].about_zero()
+        for name in ("gram", "cross", "feature_sum", "target_sum"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9)
+    assert np.concatenate([kept.features for kept in found.kept]).tolist() == features[:10].tolist()
+
+
+def test_statistics_of_tapped_layers_are_made_when_they_are_asked_for() -> None:
+    made: list[str] = []
+
+    def make() -> Statistics:
+        made.append("stem")
+        return Statistics("regression", ("y",))
+
+    statistics = LayerStatistics({"": Statistics("regression", ("y",))}, {"stem": make})
+    assert (list(statistics), len(statistics), made) == (["", "stem"], 2, [])
+    assert statistics["stem"].n == 0
+    assert made == ["stem"]
+    with pytest.raises(KeyError):
+        statistics["head"]
