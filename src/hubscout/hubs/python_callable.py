@@ -23,6 +23,7 @@ from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision
 from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
+from hubscout.optional import compiler_later
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +68,8 @@ def call(identifier: Identifier) -> Any:
 
     # The function may import timm or torchvision.
     prepare_torchvision()
-    function = find_function(identifier.name)
+    with compiler_later():
+        function = find_function(identifier.name)
     try:
         made = function(**identifier.options)
     except HubscoutError:
