@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hubscout.hubs.backbone import ModelCard
-from hubscout.optional import no_compiler
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -106,8 +105,7 @@ def _count_on_meta(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
         kept[id(parameter)] = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=False)
     for buffer in backbone.module.buffers():
         kept[id(buffer)] = buffer.detach().to("meta")
-    with no_compiler():
-        return _count(copy.deepcopy(backbone, kept), {name: tensor.to("meta") for name, tensor in batch.items()})
+    return _count(copy.deepcopy(backbone, kept), {name: tensor.to("meta") for name, tensor in batch.items()})
 
 
 def _count_in_a_real_pass(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.hubs.backbone import Batch
-from hubscout.optional import compiler_later, require
+from hubscout.optional import require
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -49,26 +49,24 @@ def prepare_torchvision() -> bool:
     with _lock:
         if _declarations is not None:
             return True
-        with compiler_later():
-            try:
-                importlib.import_module("torchvision")
-            except ModuleNotFoundError:
-                return False
-            except RuntimeError as error:
-                if "torchvision::" not in str(error):
-                    raise
-            else:
-                return False
-            import torch
-
-            for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-                del sys.modules[name]
-            library = torch.library.Library("torchvision", "DEF")
-            for operator in ("nms", "qnms"):
-                library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            _declarations = library
+        try:
             importlib.import_module("torchvision")
-            return True
+        except ModuleNotFoundError:
+            return False
+        except RuntimeError as error:
+            if "torchvision::" not in str(error):
+                raise
+        else:
+            return False
+        import torch
+
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")
+        for operator in ("nms", "qnms"):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _declarations = library
+        return True
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,7 @@ class ImagePreprocessing:
         self.config = config
         self.training = training
         prepare_torchvision()
-        with compiler_later():
-            data = require("timm.data", extra="vision", purpose="Image preprocessing")
+        data = require("timm.data", extra="vision", purpose="Image preprocessing")
         self._transform = data.create_transform(
             input_size=config.input_size,
             interpolation=config.interpolation,

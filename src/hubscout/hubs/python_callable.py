@@ -23,7 +23,6 @@ from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision
 from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
-from hubscout.optional import compiler_later
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,8 +67,7 @@ def call(identifier: Identifier) -> Any:
 
     # The function may import timm or torchvision.
     prepare_torchvision()
-    with compiler_later():
-        function = find_function(identifier.name)
+    function = find_function(identifier.name)
     try:
         made = function(**identifier.options)
     except HubscoutError:

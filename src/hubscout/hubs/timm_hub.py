@@ -24,7 +24,7 @@ from hubscout.hubs.repository import (
 )
 from hubscout.hubs.vision import HalvesBackbone
 from hubscout.hubs.weight_files import read_state
-from hubscout.optional import compiler_later, require
+from hubscout.optional import require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -200,8 +200,7 @@ def check_name(name: str, *, on_hub: bool = False) -> None:
 def import_timm() -> Any:
     """The library, after making sure that torchvision does not stand in its way."""
     prepare_torchvision()
-    with compiler_later():
-        return require("timm", extra="vision", purpose="Models of timm")
+    return require("timm", extra="vision", purpose="Models of timm")
 
 
 def _entry(name: str, *, on_this_machine: bool, downloads: int | None) -> ModelEntry:
