@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from hubscout.cli.app import COMMANDS
+from hubscout.cli.app import COMMANDS, app
 
 
 def app_command(name: str) -> Any:
-    return typer.main.get_command(importlib.import_module(f"hubscout.cli.{name}").app)
+    group: Any = typer.main.get_command(app)
+    return group.get_command(None, name)
 
 
 def test_an_option_means_the_same_in_every_command() -> None:
@@ -165,9 +165,9 @@ def test_no_option_is_ignored_without_a_word(hubscout: Callable[..., Any], line:
 
 
 def test_notes_on_the_data_speak_of_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from hubscout.cli.shared_options import open_data
+    from hubscout.cli.shared_options import Data
 
     path = tmp_path / "tags.csv"
     path.write_text("text,topics\n" + "a good camera,camera;good\nanother camera,camera\nnot good,good\n" * 10)
-    open_data(str(path))
+    Data(str(path)).open()
     assert "if they are, say --kind multilabel" in capsys.readouterr().err
