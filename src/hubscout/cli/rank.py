@@ -155,7 +155,7 @@ def rank(
     options_of_engine = options.engine_options(engine, address, workers)
     check_choices(split_list(metrics), layer, engine, options_of_engine, time_limit=time_limit)
     check_folder(out, RANKING, resume=resume, overwrite=overwrite)
-    if engine == "local":
+    if engine == "local" and device != "auto":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
     task = data.open(quiet=quiet)

@@ -265,14 +265,18 @@ def _compare(
 
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
-    """Identifiers: those named, or the best of a ranking where its folder is given."""
+    """Identifiers: those named, the best of a ranking where its folder is given, a tuned model where that one's is."""
+    from hubscout.file_identifiers import IdentifierFromFile
     from hubscout.ranking import Ranking
-    from hubscout.runs.run_folder import RANKING
+    from hubscout.runs.run_folder import RANKING, TUNING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):
         if (Path(value) / RANKING).is_file() or value.endswith(RANKING):
             found += Ranking.load(value, allow_code=allow_code).top(top)
+        elif (Path(value) / TUNING).is_file():
+            folder = f"file:{value}"
+            found.append(IdentifierFromFile(folder, value.origin) if isinstance(value, IdentifierFromFile) else folder)
         else:
             found.append(value)
     return list(dict.fromkeys(found))

@@ -88,6 +88,7 @@ def predict(
         say(f"skipped: {reason}", quiet=quiet)
     good = [row for row in range(len(found)) if row not in bad]
     readable = found.take(good) if bad else found
+    say(f"Predicting for {len(good):,} input{'s' if len(good) > 1 else ''} with {tuned.model}.", quiet=quiet)
     predictions = tuned.predict(readable.values, batch_size=batch_size)
     measured = _measure(tuned, reader, readable, predictions, quiet=quiet)
     answers = dict(zip(good, predictions.records(top), strict=True))
