@@ -11,7 +11,7 @@ from tuning_networks import image_task
 from typer.testing import CliRunner
 
 from hubscout.cli.app import app
-from hubscout.cli.shared_options import read_settings
+from hubscout.cli.values import read_settings
 from hubscout.errors import InputError
 
 MODEL = "python:tuning_networks:images?seed=1"

@@ -173,7 +173,8 @@ class Contest:
         )
         left_out = len(self.ranking) - len(chosen.models)
         if left_out:
-            self.notes.append(f"{left_out} models of least evidence did not start: the budget is too short for them")
+            models = "1 model" if left_out == 1 else f"{left_out} models"
+            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
         return chosen
 
     @property
@@ -237,7 +238,8 @@ class Contest:
                     yield look
                 if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, anew=anew):
                     missed = len(jobs) - count
-                    self.notes.append(f"time was short: {missed} arms were not looked at after {rung.steps} steps")
+                    arms = "1 arm was" if missed == 1 else f"{missed} arms were"
+                    self.notes.append(f"time was short: {arms} not looked at after {rung.steps} steps")
                     return
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:

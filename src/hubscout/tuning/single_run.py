@@ -45,7 +45,7 @@ from hubscout.tuning.network import (
     silence_unused,
 )
 from hubscout.tuning.opened_models import feature_width, fingerprint, open_model_to_tune, open_teacher
-from hubscout.tuning.processes import end_run, make_accelerator, plain_values, share_from_main
+from hubscout.tuning.processes import end_run, make_accelerator, share_from_main, start_trackers
 from hubscout.tuning.rates import RateChoice, rates_of
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.teacher_answers import answers_of_views
@@ -288,7 +288,9 @@ class SingleRun:
         loop.restarts = self.restarts
         self.announce()
         if self.arguments.trackers:
-            self.accelerator.init_trackers(f"hubscout-{self.task.name}", config=plain_values(self.arguments.decisive()))
+            names = [teacher.card.identifier for teacher in self.teachers]
+            about = {"model": self.model.card.identifier, "teachers": ", ".join(names), "method": self.method.name}
+            start_trackers(self.accelerator, self.task.name, {**about, **self.arguments.decisive()})
 
     def announce(self) -> None:
         """Write down where the run stands and how long it is."""
