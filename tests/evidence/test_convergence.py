@@ -3,7 +3,7 @@ import pytest
 from sklearn.datasets import load_digits, load_iris
 
 from hubscout.errors import InputError
-from hubscout.evidence import convergence_margin, fixed_point_map, logme, plot_fixed_points
+from hubscout.evidence import convergence_margin, fixed_point_map, logme
 
 
 def test_the_map_is_one_step_of_mackay(generator):
@@ -46,17 +46,6 @@ def test_the_condition_holds_for_meaningful_labels_and_fails_for_others(generato
     assert not result.convergence_guaranteed.any()
     assert np.isinf(result.ratio[0])
     assert not logme(generator.normal(size=(5, 9)), np.arange(5.0)).convergence_guaranteed.any(), "r = n"
-
-
-def test_plot():
-    result = logme(*load_digits(return_X_y=True))
-    figure = plot_fixed_points(result, max_targets=6)
-    axes = figure.axes
-    assert [axis.get_title() for axis in axes[:6]] == list("012345")
-    curve, diagonal, point = axes[0].lines
-    assert point.get_xdata()[0] == pytest.approx(result.ratio[0])
-    crossings = np.diff(np.sign(curve.get_ydata() - diagonal.get_ydata())) != 0
-    assert crossings.sum() == 1
 
 
 def test_what_cannot_be_mapped():

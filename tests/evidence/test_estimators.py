@@ -3,7 +3,6 @@ import pickle
 import numpy as np
 import pytest
 from scipy.linalg import helmert
-from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.datasets import (
     load_breast_cancer,
@@ -23,7 +22,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hubscout.errors import InputError
 from hubscout.evidence import LogMEClassifier, LogMERegressor, Statistics, logme, maximize_evidence
 from hubscout.evidence.checks import default_center
-from hubscout.evidence.posterior import probability_of_largest
 from hubscout.metrics import score
 
 
@@ -168,16 +166,6 @@ def test_labels_that_features_say_nothing_about_get_the_base_rate_order():
     classifier = LogMEClassifier().fit(X, y)
     assert (classifier.predict(X) == 0).mean() > 0.95
     assert classifier.predict_proba(X)[:, 1].mean() < 0.4
-
-
-def test_probability_of_largest_is_what_drawing_gives():
-    means = np.array([[0.3, -0.5, 1.0, 0.9]])
-    draws = means + np.random.default_rng(0).normal(size=(200_000, 4))
-    frequencies = np.bincount(draws.argmax(1), minlength=4) / len(draws)
-    np.testing.assert_allclose(probability_of_largest(means)[0], frequencies, atol=0.005)
-    np.testing.assert_allclose(
-        probability_of_largest(np.array([[0.7, 0.0]]))[0, 0], norm.cdf(0.7 / np.sqrt(2)), rtol=1e-12
-    )
 
 
 def test_multi_label():

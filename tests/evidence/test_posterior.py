@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from hubscout.errors import InputError
 from hubscout.evidence import logme, nearest
+from hubscout.evidence.posterior import probability_of_largest
 
 
 def test_a_weight_vector_is_nearest_to_the_prototype_of_its_class():
@@ -37,3 +39,13 @@ def test_length_does_not_matter_and_zero_is_like_nothing():
 def test_bad_input(weights, names, k, message):
     with pytest.raises(InputError, match=message):
         nearest(weights, np.ones((3, 2)), names, k)
+
+
+def test_probability_of_largest_is_what_drawing_gives():
+    means = np.array([[0.3, -0.5, 1.0, 0.9]])
+    draws = means + np.random.default_rng(0).normal(size=(200_000, 4))
+    frequencies = np.bincount(draws.argmax(1), minlength=4) / len(draws)
+    np.testing.assert_allclose(probability_of_largest(means)[0], frequencies, atol=0.005)
+    np.testing.assert_allclose(
+        probability_of_largest(np.array([[0.7, 0.0]]))[0, 0], norm.cdf(0.7 / np.sqrt(2)), rtol=1e-12
+    )

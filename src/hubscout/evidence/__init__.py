@@ -6,7 +6,7 @@ Arrays in, dataclasses out: no files of models, no tasks, no torch modules.
 from typing import TYPE_CHECKING, Any
 
 from hubscout.evidence.array_logme import logme
-from hubscout.evidence.convergence import convergence_guaranteed, convergence_margin, fixed_point_map, plot_fixed_points
+from hubscout.evidence.convergence import convergence_guaranteed, convergence_margin, fixed_point_map
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import maximize_evidence
 from hubscout.evidence.posterior import Neighbour, nearest
@@ -30,7 +30,6 @@ __all__ = [
     "logme",
     "maximize_evidence",
     "nearest",
-    "plot_fixed_points",
 ]
 
 

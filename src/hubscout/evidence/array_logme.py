@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from hubscout.errors import InputError
 from hubscout.evidence.array_backend import (
     Array,
     add_product,
@@ -26,15 +25,8 @@ from hubscout.evidence.block import check_scored, observations
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence, kept_spectrum
-from hubscout.evidence.jackknife import contributions_from_rows, error_from_contributions
-from hubscout.evidence.maximize import (
-    Jackknife,
-    Settings,
-    assemble,
-    fit,
-    warned,
-    with_error,
-)
+from hubscout.evidence.jackknife import assign_blocks, contributions_from_rows, error_from_contributions
+from hubscout.evidence.maximize import Jackknife, Settings, assemble, fit, warned
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
 from hubscout.evidence.solvers import SOLVERS
@@ -64,34 +56,52 @@ def logme(
     max_iterations: int | None = None,
     keep_spectrum: bool = True,
 ) -> Evidence:
-    """LogME: the logarithm of the maximum evidence of the targets given the features, a sample and a target.
+    """LogME: the logarithm of the maximum evidence of the targets given the features, per sample and per target.
 
     A Bayesian linear model y = Fw + noise, with w ~ N(0, I/α) and noise ~ N(0, 1/β), is given the α and β that make
     the targets most probable (You et al., JMLR 23, 2022). Classes become one 0/1 column each. The score has no upper
     bound, does not depend on the scale, rotation, padding or duplication of features, and moves by -log c when the
     targets are multiplied by c. `Evidence.gain` counts over base rates and does not depend on the scale of targets.
+    An offset common to all features costs no digits, up to 1e8 times their deviations.
 
-    `kind` is "classification" (a vector of classes), "multilabel" (a 0/1 matrix) or "regression" (a vector or a
-    matrix of numbers). "auto" takes a vector of integers, booleans or strings for classes, a matrix of integers or
-    booleans for multi-label, and floats for regression, even where every float is whole.
+    Args:
+        features: (n, D) numbers: an array, a nested list or a torch tensor on any device. They are not changed.
+        targets: n classes (text or numbers), an (n, C) matrix of 0 and 1, or n or (n, C) real numbers.
+        kind: "classification" (a vector of classes), "multilabel" (a 0/1 matrix) or "regression" (a vector or a matrix
+            of numbers). "auto" takes a vector of integers, booleans or strings for classes, a matrix of integers or
+            booleans for multi-label, and floats for regression, even where every float is whole.
+        classes: all classes, if some may not occur; those are not scored (`Evidence.unscored`). Without the list the
+            classes are those that occur.
+        target_names: what to call the targets.
+        center: take the means of features and targets away first, as a model with an intercept does. That spends one
+            observation, so the score is then over n - 1 (without this, n ≤ D centred labels would always be fitted
+            without noise, and their evidence would have no maximum). None centres for regression and not for classes
+            and labels: the rule of `rank` and of `LogMERegressor`.
+        blocks: the number of random blocks of the jackknife, or the block of every row.
+        solver: "newton" (the global maximum, all targets at once) or one of the paper's "naive", "mackay" and
+            "fixed-point", which start at α = β = 1 and find a local one.
+        jackknife: over the blocks: "linear" (nearly free), "exact" (re-fits without each block) or "none".
+        tolerance: on log t; each solver has a default of its own.
+        max_iterations: the same.
+        keep_spectrum: without it the result is small, but has no predictive variances.
 
-    `classes` lists all classes, if some may not occur; those are not scored (`Evidence.unscored`), and without the
-    list the classes are those that occur. `center` takes the means of features and targets away first, as a model with
-    an intercept does; that spends one observation, so the score is then over n - 1 (without this, n ≤ D centred labels
-    would always be fitted without noise, and their evidence would have no maximum). None, the default, centres for
-    regression and not for classes and labels: the rule of `rank` and of `LogMERegressor`. `blocks` is the
-    number of random blocks of the jackknife, or the block of every row. The other arguments are those of
-    `maximize_evidence`.
+    Returns:
+        The evidence: score, weights, α and β of every target.
+
+    Raises:
+        InputError: features or targets that are not numbers of the right shape, or leave nothing to explain.
+        UnknownSolverError: there is no such solver.
 
     Warns with `UnboundedEvidenceWarning` where features fit a target without noise (`Evidence.unbounded`), and with
-    `RoundingWarning` where digits are missing (`Evidence.rounding`). An offset common to all features costs none, up to
-    1e8 times their deviations.
+    `RoundingWarning` where digits are missing (`Evidence.rounding`).
 
-    >>> from sklearn.datasets import load_iris
-    >>> flowers = load_iris()
-    >>> result = logme(flowers.data, flowers.target, target_names=flowers.target_names)
-    >>> round(result.score, 4), round(result.gain, 4), result.targets
-    (-0.1601, 0.549, ('setosa', 'versicolor', 'virginica'))
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> flowers = load_iris()
+        >>> result = logme(flowers.data, flowers.target, target_names=flowers.target_names)
+        >>> round(result.score, 4), round(result.gain, 4), result.targets
+        (-0.1601, 0.549, ('setosa', 'versicolor', 'virginica'))
+
     """
     rows = check_features(features)
     n, dim = (int(size) for size in rows.shape)
@@ -103,20 +113,6 @@ def logme(
     if n < dim and jackknife != "exact" and not SOLVERS[solver].needs_sums:
         return warned(_dual(rows, labels, block_of_row, settings))
     return warned(_primal(rows, labels, block_of_row, settings))
-
-
-def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarray:
-    """The block of every row, (n,), from 0 on: given, or drawn at random in the same way for every n."""
-    if not isinstance(blocks, int | np.integer):
-        given = np.asarray(blocks)
-        if given.shape != (n,) or given.dtype.kind not in "iu":
-            raise InputError(f"blocks must be a whole number or {n} block ids; got {given.dtype} of {given.shape}.")
-        return np.unique(given, return_inverse=True)[1]
-    if blocks < 1:
-        raise InputError(f"blocks must be at least 1; got {blocks}.")
-    count = min(int(blocks), n)
-    positions = np.random.default_rng(0).permutation(n)
-    return positions * count // n
 
 
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
@@ -271,7 +267,8 @@ def _with_row_error(
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
     contributions = contributions_from_rows(spectrum, inner, targets, residuals, ratio, beta, block_of_row)
-    return with_error(fitted, error_from_contributions(fitted.score, contributions, np.bincount(block_of_row)))
+    error = error_from_contributions(fitted.score, contributions, np.bincount(block_of_row))
+    return replace(fitted, **vars(error))
 
 
 def _column_part(rows: Array, columns: slice, means: Array | None) -> Array:

@@ -1,4 +1,4 @@
-"""Section 4.1 of the paper: when the fixed-point iteration converges, and how it looks.
+"""Section 4.1 of the paper: when the fixed-point iteration converges.
 
 MacKay's update of α and β is, for t = α/β alone, t' = f(t) (Theorem 1). A fixed point is a stationary point of the
 evidence. Theorem 2 is a sufficient condition for one: r < n, and Σ_ij (z_i² - z_j²)(σ_i² - σ_j²) > 0. The sum is
@@ -8,14 +8,11 @@ is not even a local maximum.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.evidence import Evidence, kept_spectrum
-from hubscout.optional import require
 
 
 def fixed_point_map(evidence: Evidence, t: float | np.ndarray) -> np.ndarray:
@@ -58,31 +55,3 @@ def convergence_margin(evidence: Evidence) -> np.ndarray:
 def convergence_guaranteed(evidence: Evidence) -> np.ndarray:
     """Theorem 2 for every scored target, (C,): True where a fixed point must exist. It is sufficient, not necessary."""
     return (convergence_margin(evidence) > 0) & (evidence.rank < kept_spectrum(evidence).n)
-
-
-def plot_fixed_points(evidence: Evidence, *, columns: int = 4, max_targets: int = 12) -> Any:
-    """Draw f(t) against t for the scored targets, with the fixed point that was found: a matplotlib figure."""
-    figures = require("matplotlib.figure", extra="report", purpose="plot_fixed_points")
-    spectrum = kept_spectrum(evidence)
-    names = [name for name in evidence.targets if name not in evidence.unscored]
-    ratios = evidence.ratio[[evidence.targets.index(name) for name in names]]
-    shown = min(len(names), max_targets)
-    columns = min(columns, shown)
-    lines = -(-shown // columns)
-    figure = figures.Figure(figsize=(3 * columns, 2.6 * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    largest = float(to_host(spectrum.squared_singular_values)[-1]) if spectrum.rank else 1.0
-    for index, axis in enumerate(axes):
-        if index >= shown:
-            axis.set_axis_off()
-            continue
-        centre = ratios[index] if np.isfinite(ratios[index]) else largest
-        points = centre * np.logspace(-2, 2, 200)
-        axis.loglog(points, fixed_point_map(evidence, points)[index], label="f(t)")
-        axis.loglog(points, points, linestyle="--", label="t")
-        if np.isfinite(ratios[index]):
-            axis.plot(ratios[index], ratios[index], marker="o", color="black", label=f"fixed point {ratios[index]:.3g}")
-        axis.set_title(f"{names[index]}" + ("" if np.isfinite(ratios[index]) else ": null model"), fontsize="small")
-        axis.set_xlabel("t")
-        axis.legend(fontsize="x-small")
-    return figure

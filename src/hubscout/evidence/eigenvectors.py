@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -30,43 +29,22 @@ SMALLEST_VALUE = 1e-10
 """The smallest over the largest σ², below which only eigenvectors tell them apart well enough."""
 
 
-class Eigenvectors(Protocol):
-    """V, (D, r)."""
-
-    @property
-    def matrix(self) -> Array:
-        """V itself."""
-        ...
-
-    def coordinates(self, rows: Array) -> Array:
-        """The product rows · V, for (k, D) rows."""
-        ...
-
-    def combine(self, coefficients: Array) -> Array:
-        """The product coefficients · Vᵀ, for (k, r) coefficients."""
-        ...
-
-    def since(self, start: int) -> Eigenvectors:
-        """V without its first `start` columns."""
-        ...
-
-
 class WrittenOut:
-    """Eigenvectors that are there as a matrix."""
+    """Eigenvectors V, (D, r), that are there as a matrix."""
 
     def __init__(self, matrix: Array) -> None:
         self.matrix = matrix
 
     def coordinates(self, rows: Array) -> Array:
-        """The product rows · V."""
+        """The product rows · V, for (k, D) rows."""
         return rows @ self.matrix
 
     def combine(self, coefficients: Array) -> Array:
-        """The product coefficients · Vᵀ."""
+        """The product coefficients · Vᵀ, for (k, r) coefficients."""
         return coefficients @ self.matrix.T
 
     def since(self, start: int) -> WrittenOut:
-        """V without its first columns."""
+        """V without its first `start` columns."""
         return WrittenOut(self.matrix[:, start:])
 
 
@@ -123,6 +101,9 @@ class Factored:
         _, work, _ = dormqr("L", way, self.reflections, self.factors, lower, -1)
         result[1:], _, _ = dormqr("L", way, self.reflections, self.factors, lower, int(work[0]), overwrite_c=True)
         return result
+
+
+Eigenvectors = WrittenOut | Factored
 
 
 @dataclass(frozen=True)

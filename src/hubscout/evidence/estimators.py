@@ -30,8 +30,8 @@ from hubscout.evidence.statistics import Statistics
 class _EvidenceEstimator(BaseEstimator):
     """What the two estimators share: the arguments, the evidence, and sums that grow."""
 
-    _evidence: Evidence | None
-    _statistics: Statistics | None
+    _evidence: Evidence | None = None
+    _statistics: Statistics | None = None
     _feature_types: ClassVar[tuple[type, ...]] = (np.float64, np.float32)
 
     def __init__(self, *, center: bool | None = None, solver: str = "newton") -> None:
@@ -44,15 +44,12 @@ class _EvidenceEstimator(BaseEstimator):
     @property
     def evidence_(self) -> Evidence:
         """The fitted evidence: score, weights, α and β of every target."""
-        evidence: Evidence | None = getattr(self, "_evidence", None)
-        if evidence is None:
-            statistics: Statistics | None = getattr(self, "_statistics", None)
-            if statistics is None:
+        if self._evidence is None:
+            if self._statistics is None:
                 raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit or partial_fit first.")
-            centred = self._centred(statistics.kind)
-            evidence = maximize_evidence(statistics, solver=self.solver, center=centred, jackknife="none")
-            self._evidence = evidence
-        return evidence
+            centred = self._centred(self._statistics.kind)
+            self._evidence = maximize_evidence(self._statistics, solver=self.solver, center=centred, jackknife="none")
+        return self._evidence
 
     @property
     def coef_(self) -> np.ndarray:
@@ -65,7 +62,7 @@ class _EvidenceEstimator(BaseEstimator):
         return self.evidence_.intercept
 
     def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_evidence", None) is not None or getattr(self, "_statistics", None) is not None
+        return self._evidence is not None or self._statistics is not None
 
     def _fit_arrays(self, X: np.ndarray, y: np.ndarray, kind: Kind, weights: np.ndarray | None) -> None:
         self._statistics = self._evidence = None
@@ -79,28 +76,21 @@ class _EvidenceEstimator(BaseEstimator):
     def _add_batch(
         self, X: np.ndarray, y: np.ndarray, kind: Kind, names: list[str], weights: np.ndarray | None = None
     ) -> None:
-        statistics: Statistics | None = getattr(self, "_statistics", None)
-        if statistics is None:
-            statistics = self._statistics = Statistics(kind, names)
-        statistics.update(X, y, weights=weights)
+        self._statistics = self._statistics or Statistics(kind, names)
+        self._statistics.update(X, y, weights=weights)
         self._evidence = None
 
     def _begins(self) -> bool:
         """Whether the next batch is the first. After `fit` it is not: the sums are made from what was fitted."""
-        if getattr(self, "_statistics", None) is not None:
-            return False
-        evidence: Evidence | None = getattr(self, "_evidence", None)
-        if evidence is None:
-            return True
-        center = self._centred(evidence.kind)
-        if evidence.center != center:
-            raise InputError(f"center was {evidence.center} in fit and is {center} now: begin with partial_fit.")
-        self._statistics = statistics_of(evidence)
-        return False
+        if self._statistics is None and self._evidence is not None:
+            fitted, center = self._evidence, self._centred(self._evidence.kind)
+            if fitted.center != center:
+                raise InputError(f"center was {fitted.center} in fit and is {center} now: begin with partial_fit.")
+            self._statistics = statistics_of(fitted)
+        return self._statistics is None
 
     def _check_batch(self, X: Any, *, reset: bool) -> np.ndarray:
-        checked = validate_data(self, X, dtype=self._feature_types, reset=reset, accept_sparse="csr")
-        return _dense(checked)
+        return _dense(validate_data(self, X, dtype=self._feature_types, reset=reset, accept_sparse="csr"))
 
     def _weighted(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> tuple[Any, Any, np.ndarray | None]:
         """Rows that count, and how often; all of them and None where no weights are given."""
@@ -140,47 +130,71 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
     classes_: np.ndarray
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to (n, D) features and n classes, or an (n, C) matrix of 0 and 1.
+        """Fit to features and classes.
 
-        A sample of weight 2 counts as two, one of weight 0 as none: weights that sum to much less than n say that there
-        is little to learn from.
+        Args:
+            X: (n, D) features, sparse or dense.
+            y: n classes, or an (n, C) matrix of 0 and 1.
+            sample_weight: one per sample, or one for all. A sample of weight 2 counts as two, one of weight 0 as none:
+                weights that sum to much less than n say that there is little to learn from.
+
+        Raises:
+            InputError: a single class, or no sample with a weight.
+
         """
         X = self._check_batch(X, reset=True)
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
-        multilabel = type_of_target(y, input_name="y").startswith("multilabel")
-        if multilabel:
-            matrix = _label_matrix(y)
-            check_consistent_length(X, matrix)
-            X, matrix, weights = self._weighted(X, matrix, sample_weight)
-            self.classes_ = np.arange(matrix.shape[1])
-            self._multilabel = True
-            self._fit_arrays(X, matrix, "multilabel", weights)
-            return self
-        labels = _class_vector(y)
-        check_consistent_length(X, labels)
+        self._multilabel = type_of_target(y, input_name="y").startswith("multilabel")
+        labels = self._labels(X, y)
         X, labels, weights = self._weighted(X, labels, sample_weight)
-        self.classes_, ids = np.unique(labels, return_inverse=True)
-        self._multilabel = False
-        self._fit_arrays(X, ids, "classification", weights)
+        if self._multilabel:
+            self.classes_ = np.arange(labels.shape[1])
+        else:
+            self.classes_, labels = np.unique(labels, return_inverse=True)
+        self._fit_arrays(X, labels, self._kind, weights)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Add a batch. The first call of a single-label model must list all `classes`."""
+        """Add a batch to what was fitted.
+
+        Args:
+            X: (n, D) features.
+            y: their classes, or a matrix of 0 and 1.
+            classes: all classes; the first call of a single-label model must list them.
+            sample_weight: as in `fit`.
+
+        Raises:
+            InputError: classes that are missing, differ from those of the first call, or were not listed.
+
+        """
         first = self._begins()
         X = self._check_batch(X, reset=first)
         if first:
             self._multilabel = type_of_target(y, input_name="y").startswith("multilabel")
+        labels = self._labels(X, y)
+        if not self._multilabel:
+            self._check_classes(labels, classes, first)
+        elif first:
+            self.classes_ = np.arange(labels.shape[1])
+        X, labels, weights = self._weighted(X, labels, sample_weight)
+        if not self._multilabel:
+            labels = np.searchsorted(self.classes_, labels)
+        self._add_batch(X, labels, self._kind, [str(name) for name in self.classes_], weights)
+        return self
+
+    def _labels(self, X: np.ndarray, y: Any) -> np.ndarray:
+        """A vector of classes, or a matrix of 0 and 1, with a row for each of X."""
         if self._multilabel:
-            matrix = _label_matrix(y)
-            check_consistent_length(X, matrix)
-            if first:
-                self.classes_ = np.arange(matrix.shape[1])
-            X, matrix, weights = self._weighted(X, matrix, sample_weight)
-            self._add_batch(X, matrix, "multilabel", [str(name) for name in self.classes_], weights)
-            return self
-        labels = _class_vector(y)
+            labels = _dense(check_array(y, accept_sparse=True, dtype=None, input_name="y"))
+        else:
+            labels = column_or_1d(y, warn=True)
+            check_classification_targets(labels)
         check_consistent_length(X, labels)
+        return labels
+
+    def _check_classes(self, labels: np.ndarray, classes: Any, first: bool) -> None:
+        """The labels of a batch are among the classes that the first call listed."""
         if first:
             if classes is None:
                 raise InputError("classes must be passed on the first call to partial_fit: the list of all classes.")
@@ -190,28 +204,30 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise InputError(f"y holds classes that are not in classes: {unknown[:5].tolist()}.")
-        X, labels, weights = self._weighted(X, labels, sample_weight)
-        ids = np.searchsorted(self.classes_, labels)
-        self._add_batch(X, ids, "classification", [str(name) for name in self.classes_], weights)
-        return self
+
+    @property
+    def _kind(self) -> Kind:
+        return "multilabel" if self._multilabel else "classification"
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest predictive mean; for multi-label, which means exceed ½."""
-        evidence = self.evidence_
-        means = evidence.predict(self._check_batch(X, reset=False))
-        if self._multilabel:
-            return (means > 0.5).astype(int)
-        means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
-        return self.classes_[means.argmax(1)]
+        means = self._means(X)
+        return (means > 0.5).astype(int) if self._multilabel else self.classes_[means.argmax(1)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Predictive means, (n, C); with two classes (n,), positive for the second; for labels above ½."""
-        evidence = self.evidence_
-        means = evidence.predict(self._check_batch(X, reset=False))
+        means = self._means(X)
         if self._multilabel:
             return means - 0.5
-        means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
         return means[:, 1] - means[:, 0] if means.shape[1] == 2 else means
+
+    def _means(self, X: Any) -> np.ndarray:
+        """Predictive means; of a class that did not occur, -∞."""
+        evidence = self.evidence_
+        means = evidence.predict(self._check_batch(X, reset=False))
+        if not self._multilabel:
+            means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
+        return means
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities, (n, C); see the class."""
@@ -219,12 +235,11 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         X = self._check_batch(X, reset=False)
         means, variances = evidence.predict(X), evidence.predict_variance(X)
         scored = np.array([name not in evidence.unscored for name in evidence.targets])
-        result = np.zeros_like(means)
-        tiny = np.finfo(np.float64).tiny
+        variances = np.maximum(variances, np.finfo(np.float64).tiny)
         if self._multilabel:
-            deviation = np.sqrt(np.maximum(variances, tiny))
-            return ndtr((means - 0.5) / deviation)
-        deviation = np.exp(0.5 * np.log(np.maximum(variances[:, scored], tiny)).mean(1, keepdims=True))
+            return ndtr((means - 0.5) / np.sqrt(variances))
+        deviation = np.exp(0.5 * np.log(variances[:, scored]).mean(1, keepdims=True))
+        result = np.zeros_like(means)
         result[:, scored] = probability_of_largest(means[:, scored] / deviation)
         return result
 
@@ -283,14 +298,3 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
 
 def _dense(X: Any) -> np.ndarray:
     return X.toarray() if issparse(X) else X
-
-
-def _class_vector(y: Any) -> np.ndarray:
-    labels = column_or_1d(y, warn=True)
-    check_classification_targets(labels)
-    return labels
-
-
-def _label_matrix(y: Any) -> np.ndarray:
-    matrix = check_array(y, accept_sparse=True, dtype=None, input_name="y")
-    return np.asarray(matrix.todense()) if hasattr(matrix, "todense") else matrix

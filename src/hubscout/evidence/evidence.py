@@ -111,15 +111,49 @@ class Evidence:
         return convergence_guaranteed(self)
 
     def predict(self, features: object) -> np.ndarray:
-        """The posterior predictive mean fᵀm (+ intercept), (n, C)."""
+        """The posterior predictive mean fᵀm (+ intercept) of every target.
+
+        Args:
+            features: (n, D), as those of the fit.
+
+        Returns:
+            (n, C).
+
+        Raises:
+            InputError: features of another dimension, or that are not finite.
+
+        """
         return predict_mean(self, features)
 
     def predict_variance(self, features: object) -> np.ndarray:
-        """The posterior predictive variance fᵀA⁻¹f + 1/β, (n, C)."""
+        """The posterior predictive variance fᵀA⁻¹f + 1/β of every target.
+
+        Args:
+            features: (n, D), as those of the fit.
+
+        Returns:
+            (n, C).
+
+        Raises:
+            InputError: as for `predict`, or the evidence was fitted with `keep_spectrum=False`.
+
+        """
         return predict_variance(self, features)
 
     def predict_left_out(self, features: object, labels: np.ndarray) -> np.ndarray:
-        """Of the rows that were fitted: what the other rows predict for each, (n, C); `labels` are (n, C)."""
+        """What the other rows predict for each of the rows that were fitted.
+
+        Args:
+            features: (n, D), those of the fit.
+            labels: (n, C): 0/1 for classes and labels, numbers for regression.
+
+        Returns:
+            (n, C).
+
+        Raises:
+            InputError: as for `predict_variance`, or labels of another shape.
+
+        """
         return predict_left_out(self, features, labels)
 
     def __rich__(self) -> Table:

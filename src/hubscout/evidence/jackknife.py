@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubscout.errors import InputError
 from hubscout.evidence.array_backend import (
     Array,
     add_product,
@@ -51,7 +52,7 @@ DOUBLE_PRECISION = 1e12
 
 @dataclass(frozen=True)
 class JackknifeError:
-    """The jackknife of a score over B blocks."""
+    """The jackknife of a score over B blocks: fields of `Evidence`."""
 
     standard_error: float | None
     """None with fewer than two blocks."""
@@ -59,6 +60,20 @@ class JackknifeError:
     """(B,), pseudo-values around the score."""
     block_sizes: np.ndarray
     """(B,), samples in each."""
+
+
+def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarray:
+    """The block of every row, (n,), from 0 on: given, or drawn at random in the same way for every n."""
+    if not isinstance(blocks, int | np.integer):
+        given = np.asarray(blocks)
+        if given.shape != (n,) or given.dtype.kind not in "iu":
+            raise InputError(f"blocks must be a whole number or {n} block ids; got {given.dtype} of {given.shape}.")
+        return np.unique(given, return_inverse=True)[1]
+    if blocks < 1:
+        raise InputError(f"blocks must be at least 1; got {blocks}.")
+    count = min(int(blocks), n)
+    positions = np.random.default_rng(0).permutation(n)
+    return positions * count // n
 
 
 def error_from_contributions(score: float, contributions: np.ndarray, sizes: np.ndarray) -> JackknifeError:

@@ -115,7 +115,7 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
     if settings.jackknife == "none" or len(blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
-        return fitted if running else with_error(fitted, _refits(statistics, fitted, blocks, scored, settings))
+        return fitted if running else replace(fitted, **vars(_refits(statistics, fitted, blocks, scored, settings)))
     # What the sums of a block are about, and the residual there.
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
     far, origin = spectrum.mean_coordinates, -step if settings.center else total.shift
@@ -140,7 +140,7 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
     sizes = np.array([block.n for block in blocks])
     if running:
         contributions, sizes = np.diff(contributions, prepend=0.0), np.diff(sizes, prepend=0)
-    return with_error(fitted, error_from_contributions(fitted.score, contributions, sizes))
+    return replace(fitted, **vars(error_from_contributions(fitted.score, contributions, sizes)))
 
 
 def _sums(block: Block, settings: Settings) -> Block | None:
@@ -211,25 +211,13 @@ def assemble(
     if settings.center:
         feature_mean = to_host(means[0])
         intercept = target_mean - whole_weights @ feature_mean
-        apart = OverBaseRates(
-            spread(per_target - null, 0.0),
-            spread(solution.ratio, np.inf),
-            target_mean,
-            np.zeros(spectrum.rank),
-            feature_mean,
-            spectrum if settings.keep_spectrum else None,
-        )
+        gains, ratios, constant = per_target - null, solution.ratio, np.zeros(spectrum.rank)
     elif apart is None:
         constant = constant_of(spectrum, means[0]) if constant is None else constant
         gains, ratios = over_base_rates(spectrum, constant, target_mean[scored], to_host(squares)[scored])
-        apart = OverBaseRates(
-            spread(gains, 0.0),
-            spread(ratios, np.inf),
-            target_mean,
-            constant,
-            None,
-            spectrum if settings.keep_spectrum else None,
-        )
+    if apart is None:
+        kept = spectrum if settings.keep_spectrum else None
+        apart = OverBaseRates(spread(gains, 0.0), spread(ratios, np.inf), target_mean, constant, feature_mean, kept)
     score = float(per_target.mean())
     samples = spectrum.n + settings.center
     alpha = solution.ratio * beta
@@ -267,16 +255,6 @@ def assemble(
         feature_mean=feature_mean,
         over_base_rates=apart,
         spectrum=spectrum if settings.keep_spectrum else None,
-    )
-
-
-def with_error(evidence: Evidence, error: JackknifeError) -> Evidence:
-    """The same evidence with what the jackknife found."""
-    return replace(
-        evidence,
-        standard_error=error.standard_error,
-        block_scores=error.block_scores,
-        block_sizes=error.block_sizes,
     )
 
 

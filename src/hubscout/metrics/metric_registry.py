@@ -151,9 +151,20 @@ def available(kind: str | None = None, *, level: Level | None = None) -> tuple[s
 def lookup(name: str, kind: str) -> Metric:
     """A metric by name, if it serves a kind of task.
 
+    Args:
+        name: the metric.
+        kind: the kind of task.
+
+    Returns:
+        The metric, with what it needs.
+
     Raises:
         UnknownMetricError: there is none, or it does not serve this kind; the message lists those that do.
         UnknownKindError: there is no such kind of task.
+
+    Example:
+        >>> lookup("leep", "classification").needs
+        ('logits',)
 
     """
     _check_kind(kind)

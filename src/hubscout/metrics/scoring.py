@@ -86,6 +86,9 @@ def score_parts(name: str, *, targets: Any = None, kind: str, **given: Any) -> d
         kind: the kind of task.
         given: the inputs that `score` takes, and options of the metric.
 
+    Returns:
+        The name of each part → its value.
+
     Raises:
         UnknownMetricError: there is no such metric for this kind of task.
         InputError: the metric scores one model at a time, or an input that it needs is missing.
@@ -107,6 +110,9 @@ def combine_zoo(name: str, parts: Mapping[str, Mapping[str, float]]) -> dict[str
     Args:
         name: the metric.
         parts: model → what `score_parts` returned.
+
+    Returns:
+        Model → its score.
 
     Raises:
         InputError: there are no parts, or the metric scores one model at a time.

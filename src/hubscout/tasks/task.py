@@ -85,7 +85,20 @@ class Task:
     def from_image_folder(cls, folder: str | Path, **options: Any) -> Task:
         """A folder per class, or those inside `train`, `validation` and `test`.
 
-        Options are those of `hubscout.tasks.image_folders.from_image_folder`.
+        Args:
+            folder: the folder of the classes, or of the splits.
+            options: those of `hubscout.tasks.image_folders.from_image_folder`.
+
+        Returns:
+            The task; what was guessed or left out is in its `notes`.
+
+        Raises:
+            TaskError: there is no such folder, it has no images in class folders, or only one class.
+
+        Example:
+            >>> Task.from_image_folder("flowers/").kind  # doctest: +SKIP
+            'classification'
+
         """
         from hubscout.tasks.image_folders import from_image_folder
 
@@ -93,35 +106,112 @@ class Task:
 
     @classmethod
     def from_table(cls, source: Any, **options: Any) -> Task:
-        """CSV, TSV, JSONL or Parquet files, or data frames; see `hubscout.tasks.tables.from_table`."""
+        """A table (CSV, TSV, JSONL, Parquet, or a data frame), or one table per split.
+
+        Args:
+            source: a file, a folder with one file per split, a data frame, or a mapping from splits to those.
+            options: the columns by role, and how to read them: those of `hubscout.tasks.tables.from_table`.
+
+        Returns:
+            The task; what was guessed or left out is in its `notes`.
+
+        Raises:
+            TaskError: a file that cannot be read, a column that is not there, or labels of a wrong kind.
+
+        Example:
+            >>> Task.from_table("reviews.csv", text="review", label="stars").modality  # doctest: +SKIP
+            'text'
+
+        """
         from hubscout.tasks.tables import from_table
 
         return from_table(source, **options)
 
     @classmethod
     def from_hf(cls, source: Any, **options: Any) -> Task:
-        """A `datasets` id, a folder that `save_to_disk` wrote, or the object; see `hubscout.tasks.hf.from_hf`."""
+        """A data set of Hugging Face `datasets`.
+
+        Args:
+            source: an id of the hub, a folder that `save_to_disk` wrote, or a `Dataset` or `DatasetDict`.
+            options: `config`, `revision`, and those of `from_table`, as in `hubscout.tasks.hf.from_hf`.
+
+        Returns:
+            The task; what was guessed or left out is in its `notes`.
+
+        Raises:
+            TaskError: a data set that cannot be loaded, that is streamed, or that has no train split.
+            MissingDependencyError: the package datasets is not installed.
+
+        Example:
+            >>> Task.from_hf("stanfordnlp/imdb").target_names  # doctest: +SKIP
+            ('neg', 'pos')
+
+        """
         from hubscout.tasks.hf import from_hf
 
         return from_hf(source, **options)
 
     @classmethod
     def from_conll(cls, source: Any, **options: Any) -> Task:
-        """Token files, one word and its tags per line; see `hubscout.tasks.conll.from_conll`."""
+        """Tagging from token files: one word and its tags per line, a blank line after each sentence.
+
+        Args:
+            source: the file, a folder with one file per split, or a mapping from splits to files.
+            options: `column`, `scheme`, `encoding` and more, as in `hubscout.tasks.conll.from_conll`.
+
+        Returns:
+            The task.
+
+        Raises:
+            TaskError: a file that is missing or has a line without its tags, or an unknown column or scheme.
+
+        Example:
+            >>> Task.from_conll("ner/").kind  # doctest: +SKIP
+            'tagging'
+
+        """
         from hubscout.tasks.conll import from_conll
 
         return from_conll(source, **options)
 
     @classmethod
     def from_arrays(cls, inputs: Any, labels: Any, **options: Any) -> Task:
-        """Inputs and labels in memory; see `hubscout.tasks.array_tasks.from_arrays`."""
+        """Inputs and labels in memory.
+
+        Args:
+            inputs: one per sample: an array, texts, pairs of texts, lists of words, images or sounds.
+            labels: one per sample: classes, lists of labels, numbers, or a list of tags for each list of words.
+            options: other splits, the kind and more: those of `hubscout.tasks.array_tasks.from_arrays`.
+
+        Returns:
+            The task.
+
+        Raises:
+            TaskError: inputs and labels of different lengths, or of a wrong kind.
+
+        Example:
+            >>> Task.from_arrays(np.eye(10), ["cat", "dog"] * 5).target_names
+            ('cat', 'dog')
+
+        """
         from hubscout.tasks.array_tasks import from_arrays
 
         return from_arrays(inputs, labels, **options)
 
     @classmethod
     def reopen(cls, source: Mapping[str, Any]) -> Task:
-        """Open a task again from its `source`; an error if the content is no longer the same."""
+        """Open a task again.
+
+        Args:
+            source: that of the task.
+
+        Returns:
+            The task, with the same content.
+
+        Raises:
+            TaskError: the content is no longer the same, or this is not the source of a task.
+
+        """
         from hubscout.tasks.opening import reopen
 
         return reopen(source)
