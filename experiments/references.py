@@ -49,6 +49,7 @@ class Protocol:
 
 
 SHORT = {"steps": 300, "batch_size": 64, "data_in_memory": True, "workers": 2, "evaluation_batch_size": 256}
+SHORT |= {"frozen_norm_statistics": False}
 # Norms keep their statistics: some models come with norms that were folded away, and three hundred steps are too few to
 # learn statistics anew (classification/results/norm-statistics.csv: EfficientNet-Lite0 on CIFAR-10 84% and 90%).
 STILL = {**SHORT, "frozen_norm_statistics": True}

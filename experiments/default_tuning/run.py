@@ -27,8 +27,9 @@ from pool import run_jobs  # noqa: E402
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
+    "moving norm statistics": {"frozen_norm_statistics": False},
     "frozen norm statistics": {"frozen_norm_statistics": True},
-    "head from the posterior": {"head_init": "posterior"},
+    "head from the posterior": {"frozen_norm_statistics": False, "head_init": "posterior"},
     "both": {"frozen_norm_statistics": True, "head_init": "posterior"},
 }
 TEXT_SETS = ("sst2", "trec", "agnews", "cr")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import norms  # noqa: E402
+from outcomes import table as markdown  # noqa: E402
 
 
 def main() -> None:
@@ -26,6 +30,14 @@ def main() -> None:
     for (steps, rows, pixels), found in sorted(by_size.items(), key=str):
         lines += [f"## {steps} steps, {rows or 'all'} rows, {pixels} px", "", *table(found), ""]
         lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
+    found = norms.gains(records)
+    lines += ["## Norms that keep the statistics they came with, less norms that move", ""]
+    lines += ["Points of validation that training reached, and of test of what `tune` gives; pairs of runs.", ""]
+    for title, name in (("set", "set_name"), ("model", "model"), ("steps", "steps")):
+        lines += [*markdown([title, "pairs", "ahead", "reached", "result"], norms.by(found, name)), ""]
+    lines += ["Statistics are kept …", "", *markdown(["when", "reached", "result"], norms.rules(found)), ""]
+    lines += ["Chosen on the other sets by what training reached, judged on the set that was left out:", ""]
+    lines += markdown(["left out", "kept", "reached", "result"], norms.left_out(found))
     (HERE / "table.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 

@@ -202,6 +202,7 @@ def measure_tune(family: str, device: str) -> dict[str, Any]:
             method="fine-tune",
             steps=count,
             learning_rate=LEARNING_RATE[family],
+            frozen_norm_statistics=False,
             device=device,
             validate_every_epochs=count / (1 if device == "cpu" else 3) / batches(task, protocol),
             **options,

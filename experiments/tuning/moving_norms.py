@@ -42,6 +42,7 @@ def main() -> None:
                     restarts=0,
                     seed=SEED,
                     zoo_lite=True,
+                    frozen_norm_statistics=False,
                     data_in_memory=True,
                     validate_every_epochs=STEPS / 2 / -(-len(task.train) // BATCH_SIZE),
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from hubscout.cli.app import COMMANDS
+from hubscout.cli.app import COMMANDS, app
 
 
 def app_command(name: str) -> Any:
-    return typer.main.get_command(importlib.import_module(f"hubscout.cli.{name}").app)
+    group: Any = typer.main.get_command(app)
+    return group.get_command(None, name)
 
 
 def test_an_option_means_the_same_in_every_command() -> None:

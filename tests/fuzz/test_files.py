@@ -298,8 +298,8 @@ def test_the_folder_of_a_run_in_a_report(record: Any) -> None:
 @common
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_settings_and_lists_of_models(lines: list[str]) -> None:
-    from hubscout.cli.shared_options import split_models
     from hubscout.cli.tune import read_settings
+    from hubscout.cli.values import split_models
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "models.txt"

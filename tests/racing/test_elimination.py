@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import better_rate, chances, one_rate_each, scores, survivors
+from hubscout.racing.elimination import better_rate, chances, one_rate_each, pooled, scores, survivors
 
 
 def look(model: str, values: np.ndarray, rung: int = 0, failure: str = "") -> Look:
@@ -92,6 +92,18 @@ def test_evidence_that_says_the_opposite_is_not_believed() -> None:
     few, evidence = arms_with_evidence(200, slope=1.0)
     backwards = {model: -value for model, value in evidence.items()}
     assert scores(few, backwards).argsort().tolist() == scores(few, {}).argsort().tolist()
+
+
+def test_finalists_are_compared_on_the_folds_that_all_of_them_were_judged_on() -> None:
+    hard, easy = looks([1.0, 1.0], rows=30), looks([0.0], rows=30)
+    told = {one.arm: {0: one, 1: one} for one in hard}
+    told[hard[0].arm][2] = replace(easy[0], arm=hard[0].arm)  # time ended before the other was judged on this fold
+    first, second = pooled(told, rung=3)
+    assert (first.rung, len(first.log_likelihoods), len(second.log_likelihoods)) == (3, 60, 60)
+    assert first.metric == hard[0].metric
+    told[hard[1].arm][2] = replace(easy[0], arm=hard[1].arm)
+    assert [len(one.log_likelihoods) for one in pooled(told, rung=3)] == [90, 90]
+    assert pooled(told, rung=3)[0].metric == pytest.approx((2 * hard[0].metric + easy[0].metric) / 3)
 
 
 def test_a_model_goes_on_with_its_best_rate_alone() -> None:

@@ -97,7 +97,6 @@ CTRL_C_WHILE_PYARROW_IS_IMPORTED = """
 import signal
 import sys
 import numpy as np
-from hubscout.errors import InterruptedRunError
 from hubscout.ranking import rank
 from hubscout.tasks import Task
 
@@ -114,17 +113,35 @@ inputs = np.random.default_rng(0).standard_normal((60, 20)).astype(np.float32)
 task = Task.from_arrays(inputs, inputs[:, 0] > 0)
 try:
     rank(task, sys.argv[2:], cache=False, out=sys.argv[1])
-except InterruptedRunError as error:
-    print(error)
+except KeyboardInterrupt:
+    print("after all is saved")
 """
 
 
-def test_ctrl_c_while_the_first_row_is_saved(models: dict[str, str], tmp_path: Path) -> None:
+def test_the_table_for_other_tools_is_written_once_and_every_row_at_once(
+    array_task: Task, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hubscout.runs import ranking_storage
+
+    tables: list[int] = []
+    there: list[int] = []
+    monkeypatch.setattr(ranking_storage, "_save_table", lambda ranking, path: tables.append(len(ranking)))
+
+    def look(event: Event) -> None:
+        if isinstance(event, Started) and (tmp_path / "run" / RANKING).exists():
+            there.append(len(Ranking.load(tmp_path / "run")))
+
+    rank(array_task, list(models.values())[:3], cache=False, out=tmp_path / "run", observer=look)
+    assert there == [1, 2]
+    assert tables == [3]
+
+
+def test_ctrl_c_while_the_table_is_saved(models: dict[str, str], tmp_path: Path) -> None:
     names = [models["strong"], models["weak"]]
     command = [sys.executable, "-c", CTRL_C_WHILE_PYARROW_IS_IMPORTED, str(tmp_path / "run"), *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "1 of 2 models are finished and saved in" in done.stdout, done.stderr
-    assert Ranking.load(tmp_path / "run").identifiers == (names[0],)
+    assert "after all is saved" in done.stdout, done.stderr
+    assert set(Ranking.load(tmp_path / "run").identifiers) == set(names)
     assert (tmp_path / "run" / SCORES).exists()
 
 

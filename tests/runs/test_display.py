@@ -57,6 +57,20 @@ def test_lines_say_speed_and_time_left() -> None:
     assert re.fullmatch(r"\[1/1\] a: 70/100 samples, [\d.]+/s, \d+ s left", second)
 
 
+def test_models_that_take_minutes_have_a_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
+    stream = Terminal()
+    with display(3, stream=stream) as observer:
+        for model in "ab":
+            observer(Started(model, 100))
+            clock[0] += 100.0
+            observer(Finished(model, 100.0))
+        observer(Started("c", 100))
+    models = [line for line in stream.getvalue().splitlines() if "models" in line and "2/3" in line]
+    assert "01:40" in models[-1]
+
+
 def test_bars_on_a_terminal() -> None:
     stream = Terminal()
     with display(1, stream=stream) as observer:

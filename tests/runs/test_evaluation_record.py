@@ -89,3 +89,14 @@ def test_the_words_go_as_far_as_what_was_measured() -> None:
         "Validation accuracy 0.7000 [0.6000, 0.8000], -0.0500 against that of the best teacher, large (0.7500). "
         "Guessing gives 0.5000."
     )
+
+
+def test_a_result_that_is_the_probe_is_the_same_and_not_a_difference_of_nothing() -> None:
+    run = TuningRun(
+        name="run",
+        metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}},
+        probes={"model": Probe(model="timm/small", metrics={"test": {"accuracy": 0.7}})},
+    )
+    assert conclusion(run) == (
+        "Test accuracy 0.7000 [0.6000, 0.8000], the same as the linear probe of the frozen features."
+    )

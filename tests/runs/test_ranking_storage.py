@@ -11,6 +11,7 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.ranking import Failure, Ranking
 from hubscout.runs.ranking import Stage
+from hubscout.runs.ranking_storage import save_ranking, to_json
 from hubscout.runs.row import Dropped, LayerScore
 
 Make = Callable[..., Any]
@@ -49,6 +50,13 @@ def test_round_trip(full: Ranking, tmp_path: Path) -> None:
     assert Ranking.load(tmp_path / "run") == full
     assert Ranking.load(path) == full
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["ranking.json", "scores.parquet"]
+
+
+def test_what_is_written_between_models_is_the_whole_ranking_without_the_table(full: Ranking, tmp_path: Path) -> None:
+    save_ranking(full, tmp_path, more_to_come=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["ranking.json"]
+    assert Ranking.load(tmp_path) == full
+    assert json.loads((tmp_path / "ranking.json").read_text()) == to_json(full)
 
 
 def test_parquet_has_the_table_and_its_version(full: Ranking, tmp_path: Path) -> None:

@@ -223,12 +223,14 @@ def test_compare_says_what_differs(client: TestClient) -> None:
     assert client.get("/compare?run=first&run=../first").status_code == 404
 
 
-def write_tuning_run(folder: Path, score: float, teachers: tuple[str, ...], **arguments: Any) -> None:
+def write_tuning_run(
+    folder: Path, score: float, teachers: tuple[str, ...], model: str = "timm/small", **arguments: Any
+) -> None:
     record = TuningRecord(
         task="colours",
         task_fingerprint="f" * 16,
         kind="classification",
-        model="timm/small",
+        model=model,
         teachers=teachers,
         method="b-tuning",
         metrics={"test": {"accuracy": (score, score - 0.05, score + 0.05)}},
@@ -249,6 +251,16 @@ def test_two_tunings_tell_their_settings_and_each_its_own_teachers(client: TestC
     assert "batch size" in page[page.index("more settings, the same in both") :]
     assert "slow: small, taught by large. fast: small, taught by huge and giant." in page
     assert "<li>slow: at 0.001</li><li>fast: at 0.1</li>" in page  # whose note it is
+
+
+def test_two_tunings_of_different_models_are_called_by_their_runs(client: TestClient, runs: Path) -> None:
+    write_tuning_run(runs / "slow", 0.8, (), model="timm/small")
+    write_tuning_run(runs / "fast", 0.9, (), model="timm/another_small_one")
+    page = client.get("/compare?run=slow&run=fast").text
+    assert re.findall(r'<text [^>]*class="name start series-\d">([^<]+)', page)[:2] == [
+        "b-tuning (slow)",
+        "b-tuning (fast)",
+    ]
 
 
 def test_many_runs_are_one_table_with_settings_sorted_and_as_csv(client: TestClient, runs: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hubscout.cli.shared_options import split_models
+from hubscout.cli.values import split_models
 from hubscout.errors import InputError
 from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.served_folder import Folder

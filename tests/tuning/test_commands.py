@@ -11,7 +11,7 @@ from tuning_networks import image_task
 from typer.testing import CliRunner
 
 from hubscout.cli.app import app
-from hubscout.cli.shared_options import read_settings
+from hubscout.cli.values import read_settings
 from hubscout.errors import InputError
 
 MODEL = "python:tuning_networks:images?seed=1"
@@ -346,3 +346,12 @@ def test_a_run_has_one_length(folder, tmp_path):
     length = ("--budget", "60s", "--epochs", "4")
     told = run("tune", folder, "--model", MODEL, *length, "--out", tmp_path, status=2).stderr
     assert told.splitlines() == ["Error: --epochs 4 and --budget 60 both say how long the run is: give one of them."]
+
+
+def test_the_folder_of_a_tuned_model_teaches_with_its_own_head(folder, tmp_path):
+    network = "timm/test_resnet?pretrained=false&input_size=32"
+    run("tune", folder, "--model", network, "--out", tmp_path / "teacher", *QUICK)
+    taught = ("--teachers", f"{tmp_path / 'teacher'}/", "--method", "logit-kd")
+    run("tune", folder, "--model", MODEL, *taught, "--out", tmp_path / "model", *QUICK)
+    record = json.loads((tmp_path / "model" / "tuning.json").read_text())
+    assert any("Answering with the head that they were tuned with" in note for note in record["notes"])

@@ -8,11 +8,13 @@ import torch
 from tuning_networks import make_task, perceptron
 
 from hubscout.errors import InputError
+from hubscout.hubs import Backbone
 from hubscout.hubs.vision import ARRAYS
+from hubscout.tuning import tune
 from hubscout.tuning.batches import BatchPlan
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods import FineTune
-from hubscout.tuning.network import Network, check_batches, check_width, new_head, silence_unused
+from hubscout.tuning.network import SHORT_RUN, Network, check_batches, check_width, new_head, silence_unused
 
 
 def build(width=16, **options):
@@ -47,3 +49,41 @@ def test_what_does_not_reach_the_features_is_frozen_and_named():
     network, batch = build()
     assert silence_unused(network, batch) == ["head.weight", "head.bias"]
     assert not network.body.head.weight.requires_grad
+
+
+def normed(mean: float = 0.5) -> Backbone:
+    """A perceptron whose batch norm has seen other data; with mean 0, one that has seen none."""
+    network = perceptron(0, norm=True)
+    network.module.body[1].running_mean.fill_(mean)
+    return network
+
+
+NORM = {"method": "fine-tune", "keep_best": False, "bootstrap_resamples": 2, "batch_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("options", "mean", "kept"),
+    [
+        ({"steps": 3}, 0.5, True),
+        ({"steps": SHORT_RUN}, 0.5, True),
+        ({"steps": SHORT_RUN + 1}, 0.5, False),
+        ({"steps": 3, "frozen_norm_statistics": False}, 0.5, False),
+        ({"steps": SHORT_RUN + 1, "frozen_norm_statistics": True}, 0.5, True),
+        ({"steps": 3, "learning_rate": 1e-3}, 0.5, True),
+        ({"steps": 3, "learning_rate": 1e-2}, 0.5, False),  # networks with norms that stay break down there
+        ({"steps": 3}, 0.0, False),  # never trained: statistics there are none
+        ({"budget": 2.0}, 0.5, False),  # its length is not known beforehand
+    ],
+)
+def test_short_runs_keep_the_statistics_of_batch_norms(options, mean, kept):
+    tuned = tune(make_task(n=64), normed(mean), **{**NORM, **options})
+    assert bool((tuned.backbone.module.body[1].running_mean == mean).all()) == kept
+    assert any("keep the statistics they came with" in note for note in tuned.notes) == (
+        kept and "frozen_norm_statistics" not in options
+    )
+
+
+def test_zoo_tuning_lets_norms_move_in_short_runs_too():
+    tuned = tune(make_task(n=64), normed(), [normed()], **{**NORM, "method": "zoo", "zoo_lite": True, "steps": 3})
+    assert not (tuned.backbone.module.body[1].running_mean == 0.5).any()
+    assert not any("keep the statistics" in note or "vanish" in note for note in tuned.notes)

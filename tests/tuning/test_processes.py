@@ -22,6 +22,16 @@ def test_tensorboard_gets_losses_rates_and_validation(tmp_path: Path) -> None:
     tune(make_task(), perceptron(), trackers=("tensorboard",), out=tmp_path, **QUICK)
     found = EventAccumulator(str(tmp_path / "hubscout-small")).Reload().Tags()["scalars"]
     assert {"loss/task", "rate", "validation/accuracy"} <= set(found)
+    settings = next((tmp_path / "hubscout-small").rglob("hparams.yml")).read_text()
+    assert "method: fine-tune" in settings
+    assert "model: small/perceptron-0-16" in settings
+
+
+def test_a_tracker_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / "hubscout-small").write_text("a file where TensorBoard wants a folder")
+    with pytest.raises(InputError, match=r"The trackers could not be started: FileExistsError: .*hubscout-small"):
+        tune(make_task(), perceptron(), trackers=("tensorboard",), out=tmp_path, **QUICK)
 
 
 @pytest.mark.parametrize(

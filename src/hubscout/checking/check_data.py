@@ -74,7 +74,7 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
         notes.append(note)
         looked_for += ("mislabelled",)
     else:
-        notes.append("mislabelled samples were not looked for: that takes a model")
+        notes.append("mislabelled samples were not looked for: that takes a model, such as -m small (models='small')")
     rows = {split: len(part) for split, part in opened.splits.items()}
     return DataCheck(task=opened.name, rows=rows, findings=tuple(found), looked_for=looked_for, notes=tuple(notes))
 

@@ -1,6 +1,6 @@
-"""The commands: one file each, imported when it is asked for.
+"""The commands, those on the same thing in one file, imported when one is asked for.
 
-A command's file has a typer app called `app`, imports nothing heavy at its top, and is named in `app.COMMANDS`.
+A file of commands has a typer app called `app`, imports nothing heavy at its top, and is named in `app.COMMANDS`.
 Results go to standard output, all else to standard error: see `output`.
 """
 

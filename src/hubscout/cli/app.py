@@ -9,7 +9,6 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -20,25 +19,25 @@ from hubscout import __version__
 from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError, UnknownNameError
 
-COMMANDS = (
-    "demo",
-    "check",
-    "rank",
-    "race",
-    "models",
-    "select",
-    "tune",
-    "soup",
-    "predict",
-    "evaluate",
-    "reference",
-    "merge",
-    "report",
-    "serve",
-    "cache",
-    "doctor",
-)
-"""In the order of the help: each is a module of `hubscout.cli` with a typer app called `app`."""
+COMMANDS = {
+    "demo": "demo",
+    "check": "check",
+    "rank": "rank",
+    "race": "race",
+    "models": "models",
+    "select": "saved_rankings",
+    "tune": "tune",
+    "soup": "tuned_models",
+    "predict": "tuned_models",
+    "evaluate": "saved_rankings",
+    "reference": "reference",
+    "merge": "saved_rankings",
+    "report": "run_pages",
+    "serve": "run_pages",
+    "cache": "cache",
+    "doctor": "doctor",
+}
+"""In the order of the help: the commands, and which module of `hubscout.cli` has each in its typer app called `app`."""
 
 EXIT_ERROR = 1
 EXIT_BAD_INPUT = 2
@@ -57,23 +56,23 @@ class Commands(typer.core.TyperGroup):
     """A group whose commands are imported when they are asked for, and whose errors are one line."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands that are there, in the order of `COMMANDS`."""
-        return [name for name in COMMANDS if find_spec(f"hubscout.cli.{name}") is not None]
+        """All of them, in the order of the help."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import the command's module and build it."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"hubscout.cli.{cmd_name}")
-        command = typer.main.get_command(module.app)
+        module = importlib.import_module(f"hubscout.cli.{COMMANDS[cmd_name]}")
+        found: Any = typer.main.get_command(module.app)
+        command = found.commands[cmd_name] if cmd_name in getattr(found, "commands", ()) else found
         command.name = cmd_name
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; of a name that is none, offer the nearest."""
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise UnknownCommandError(args[0], known)
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise UnknownCommandError(args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

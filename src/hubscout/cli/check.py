@@ -10,6 +10,7 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, say
+from hubscout.cli.values import split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -25,8 +26,9 @@ Exit status: 0 whatever is found; 2 the data cannot be opened."""
 
 
 @app.command(epilog=EPILOG)
+@options.takes_data
 def check(
-    data: options.DataArgument,
+    data: options.Data,
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -36,12 +38,6 @@ def check(
             autocompletion=options.complete_models,
         ),
     ] = None,
-    image: options.ImageOption = None,
-    image_root: options.ImageRootOption = None,
-    text: options.TextOption = None,
-    label: options.LabelOption = None,
-    kind: options.KindOption = None,
-    split: options.SplitOption = None,
     limit: options.LimitOption = None,
     device: options.DeviceOption = "auto",
     out: Annotated[
@@ -56,7 +52,6 @@ def check(
     labels, classes with few samples, imbalance, odd file endings and, with --models, probably mislabelled samples.
     """
     from hubscout.checking import check as check_data
-    from hubscout.cli.shared_options import split_models
     from hubscout.features.precision import pick_device
 
     check_out(out, (".html", ".htm"), "a page, such as check.html")
@@ -65,9 +60,7 @@ def check(
         pick_device(device)
     else:
         options.only_for("--models", limit=limit)
-    task = options.open_data(
-        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
-    )
+    task = data.open(quiet=quiet)
     found = check_data(task, split_models(models) if models else (), limit=limit, device=device)
     if as_json:
         print_json(found.to_json())

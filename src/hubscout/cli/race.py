@@ -7,33 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say, say_saved
-from hubscout.cli.shared_options import (
-    AccelerateOption,
-    AddressOption,
-    AllowCodeOption,
-    DataArgument,
-    EngineOption,
-    ImageOption,
-    ImageRootOption,
-    KindOption,
-    LabelOption,
-    ModelsOption,
-    OverwriteOption,
-    ResumeOption,
-    SeedOption,
-    SettingsOption,
-    SkipBadOption,
-    SplitOption,
-    TextOption,
-    TuningDeviceOption,
-    check_amounts,
-    complete_models,
-    engine_options,
-    open_data,
-    read_settings,
-    split_models,
-)
+from hubscout.cli.values import read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -56,9 +32,10 @@ Run the same command with the same --out again to resume a race that was stopped
 
 
 @app.command(epilog=EPILOG)
+@options.takes_data
 def race(
-    data: DataArgument,
-    models: ModelsOption = None,
+    data: options.Data,
+    models: options.ModelsOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder of the race, with the winner in OUT/winner; a new one in runs/."),
@@ -82,7 +59,7 @@ def race(
         str | None,
         typer.Option(
             help="Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.",
-            autocompletion=complete_models,
+            autocompletion=options.complete_models,
         ),
     ] = None,
     folds: Annotated[
@@ -91,22 +68,16 @@ def race(
     prior: Annotated[
         bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")
     ] = False,
-    image: ImageOption = None,
-    image_root: ImageRootOption = None,
-    text: TextOption = None,
-    label: LabelOption = None,
-    kind: KindOption = None,
-    split: SplitOption = None,
-    device: TuningDeviceOption = "auto",
-    accelerate: AccelerateOption = "auto",
-    settings: SettingsOption = None,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    skip_bad: SkipBadOption = False,
-    seed: SeedOption = 0,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    allow_code: AllowCodeOption = False,
+    device: options.TuningDeviceOption = "auto",
+    accelerate: options.AccelerateOption = "auto",
+    settings: options.SettingsOption = None,
+    engine: options.EngineOption = "local",
+    address: options.AddressOption = None,
+    skip_bad: options.SkipBadOption = False,
+    seed: options.SeedOption = 0,
+    resume: options.ResumeOption = False,
+    overwrite: options.OverwriteOption = False,
+    allow_code: options.AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -126,16 +97,14 @@ def race(
 
     if out is None and (resume or overwrite):
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
-    check_amounts(budget=budget)
-    options: dict[str, Any] = read_settings(settings or [])
-    arguments_of(options, device, seed)
-    options_of_engine = engine_options(engine, address)
+    options.check_amounts(budget=budget)
+    chosen: dict[str, Any] = read_settings(settings or [])
+    arguments_of(chosen, device, seed)
+    options_of_engine = options.engine_options(engine, address)
     check_wishes(engine, options_of_engine, device=device, accelerate=accelerate, deploy=deploy)
     check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
-    task = open_data(
-        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
-    )
+    task = data.open(quiet=quiet)
     named = split_models(models, allow_code=allow_code) if models else None
     candidates = find_candidates(named, task.modality, device)
     for note in candidates.notes:
@@ -165,7 +134,7 @@ def race(
             engine=engine,
             engine_options=options_of_engine,
             observer=observer,
-            **options,
+            **chosen,
         )
     if as_json:
         print_json({**found.record(), "out": place})

@@ -12,7 +12,7 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say
-from hubscout.cli.shared_options import AllowCodeOption, split_list, split_models
+from hubscout.cli.values import split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -61,8 +61,9 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 
 
 @app.command(epilog=EPILOG)
+@options.takes_data
 def rank(
-    data: options.DataArgument,
+    data: options.Data,
     models: options.ModelsOption = None,
     metrics: Annotated[
         list[str],
@@ -71,12 +72,6 @@ def rank(
             autocompletion=options.complete_metrics,
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
-    image: options.ImageOption = None,
-    image_root: options.ImageRootOption = None,
-    text: options.TextOption = None,
-    label: options.LabelOption = None,
-    kind: options.KindOption = None,
-    split: options.SplitOption = None,
     limit: options.LimitOption = None,
     budget: Annotated[
         str | None,
@@ -134,7 +129,7 @@ def rank(
     profile: Annotated[
         bool, typer.Option("--profile", help="Say where each second goes: load, decode, forward, score, write.")
     ] = False,
-    allow_code: AllowCodeOption = False,
+    allow_code: options.AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -160,12 +155,10 @@ def rank(
     options_of_engine = options.engine_options(engine, address, workers)
     check_choices(split_list(metrics), layer, engine, options_of_engine, time_limit=time_limit)
     check_folder(out, RANKING, resume=resume, overwrite=overwrite)
-    if engine == "local":
+    if engine == "local" and device != "auto":
         pick_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
-    task = options.open_data(
-        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
-    )
+    task = data.open(quiet=quiet)
     found = find_candidates(named, task.modality, device if engine == "local" else "auto")
     wanted = [candidate.identifier for candidate in found.models]
     for note in found.notes:

@@ -10,7 +10,7 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table
-from hubscout.cli.shared_options import AllowCodeOption, read_settings, split_list, split_models
+from hubscout.cli.values import read_settings, split_list, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -26,18 +26,13 @@ hubscout evaluate run/ ref/reference.csv"""
 
 
 @app.command(epilog=EPILOG)
+@options.takes_data
 def reference(
-    data: options.DataArgument,
+    data: options.Data,
     models: options.ModelsOption,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of trials and table; run the same command again to resume.")
     ],
-    image: options.ImageOption = None,
-    image_root: options.ImageRootOption = None,
-    text: options.TextOption = None,
-    label: options.LabelOption = None,
-    kind: options.KindOption = None,
-    split: options.SplitOption = None,
     search: Annotated[str, typer.Option(help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
         str | None, typer.Option(help="Joined by commas; those that suit inputs and optimiser if not given.")
@@ -60,7 +55,7 @@ def reference(
     engine: options.EngineOption = "local",
     address: options.AddressOption = None,
     settings: options.SettingsOption = None,
-    allow_code: AllowCodeOption = False,
+    allow_code: options.AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -68,7 +63,6 @@ def reference(
 
     The brute force that a ranking saves: to validate rankings, and for the last percent.
     """
-    from hubscout.amounts import parse_limit
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
     from hubscout.tuning.reference_search import Grid, check_choices
@@ -84,11 +78,7 @@ def reference(
     rates = _numbers(learning_rates, "--learning-rates") if learning_rates else None
     decays = _numbers(weight_decays, "--weight-decays") if weight_decays else None
     options_of_engine = options.engine_options(engine, address)
-    task = options.open_data(
-        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
-    )
-    if limit is not None:
-        task = task.subset(parse_limit(limit), seed)
+    task = data.open(limit=limit, seed=seed, quiet=quiet)
     grid = Grid.of(task, str(arguments.get("optimizer", "auto")))
     if rates is not None:
         grid = replace(grid, learning_rates=rates, beyond=())

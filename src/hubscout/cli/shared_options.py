@@ -5,16 +5,18 @@ Beside them what the shell offers for their values, and what they mean together.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hubscout.cli.output import say
+from hubscout.cli.values import check_settings, split_list
 from hubscout.errors import InputError
-from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.run_folder import RANKING
 
 if TYPE_CHECKING:
@@ -43,18 +45,7 @@ def complete_runs(incomplete: str) -> list[str]:
     return sorted(str(path.parent) for path in Path().glob(f"*/{RANKING}") if str(path.parent).startswith(incomplete))
 
 
-def check_settings(context: typer.Context, pairs: list[str] | None) -> list[str] | None:
-    """Refuse to `--set` what has an option of its own in the command: one of the two would be ignored."""
-    from hubscout.cli.app import options_by_argument
-    from hubscout.errors import InputError
-
-    options = options_by_argument(context.command.params)
-    for pair in pairs or ():
-        if option := options.get(pair.partition("=")[0].strip().replace("-", "_")):
-            raise InputError(f"{option} is an option of its own: use it instead of --set.")
-    return pairs
-
-
+HOW_READ = "How the data is read"
 DataArgument = Annotated[
     str,
     typer.Argument(
@@ -63,16 +54,18 @@ DataArgument = Annotated[
         "split; a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.",
     ),
 ]
-ImageOption = Annotated[str | None, typer.Option("--image", help="Column of images (paths or bytes).")]
+ImageOption = Annotated[str | None, typer.Option(help="Column of images (paths or bytes).", rich_help_panel=HOW_READ)]
 ImageRootOption = Annotated[
     Path | None,
-    typer.Option("--image-root", help="Folder that paths of images in a table start from; the table's by default."),
+    typer.Option(
+        help="Folder that paths of images in a table start from; the table's by default.", rich_help_panel=HOW_READ
+    ),
 ]
 TextOption = Annotated[
-    list[str] | None, typer.Option("--text", help="Column of texts; twice, or A,B, for pairs of texts.")
+    list[str] | None, typer.Option(help="Column of texts; twice, or A,B, for pairs of texts.", rich_help_panel=HOW_READ)
 ]
 LabelOption = Annotated[
-    list[str] | None, typer.Option("--label", help="Column of labels; repeat it, or A,B, for several.")
+    list[str] | None, typer.Option(help="Column of labels; repeat it, or A,B, for several.", rich_help_panel=HOW_READ)
 ]
 LimitOption = Annotated[
     str | None, typer.Option("--limit", help="Use a stratified subset of so many train samples, such as 2k.")
@@ -85,9 +78,14 @@ ResumeOption = Annotated[
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew and replace the run that is in --out.")]
 KindOption = Annotated[
-    str | None, typer.Option("--kind", help="classification, multilabel, regression or tagging, where it is not clear.")
+    str | None,
+    typer.Option(
+        help="classification, multilabel, regression or tagging, where it is not clear.", rich_help_panel=HOW_READ
+    ),
 ]
-SplitOption = Annotated[str | None, typer.Option("--split", help="Column that says train, validation or test.")]
+SplitOption = Annotated[
+    str | None, typer.Option(help="Column that says train, validation or test.", rich_help_panel=HOW_READ)
+]
 ModelsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -148,46 +146,61 @@ def only_for(purpose: str, **options: object) -> None:
     Traceback (most recent call last):
     hubscout.errors.InputError: --seeds is for --method all.
     """
-    from hubscout.errors import InputError
-
     for name, value in options.items():
         if value is not None and value is not False:
             raise InputError(f"--{name.replace('_', '-')} is for {purpose}.")
 
 
-def open_data(
-    data: str,
-    *,
-    image: str | None = None,
-    text: list[str] | None = None,
-    label: list[str] | None = None,
-    kind: str | None = None,
-    split: str | None = None,
-    image_root: Path | None = None,
-    quiet: bool = False,
-) -> Task:
-    """Open DATA, and say on standard error what it was taken for."""
-    from hubscout.tasks import open_task
-    from hubscout.tasks.kinds import kind_of
+@dataclass(frozen=True)
+class Data:
+    """DATA and the options that say how it is read."""
 
-    if kind is not None:
-        kind_of(kind)  # a wrong one is said before anything is read
+    data: DataArgument
+    image: ImageOption = None
+    image_root: ImageRootOption = None
+    text: TextOption = None
+    label: LabelOption = None
+    kind: KindOption = None
+    split: SplitOption = None
 
-    def one_or_more(values: list[str] | None) -> str | list[str] | None:
-        names = split_list(values or [])
-        return None if not names else (names[0] if len(names) == 1 else names)
+    def open(self, *, limit: str | None = None, seed: int = 0, quiet: bool = False) -> Task:
+        """Open DATA, say on standard error what it was taken for, and take `limit` samples of its train split."""
+        from hubscout.amounts import parse_limit
+        from hubscout.tasks import open_task
+        from hubscout.tasks.kinds import kind_of
 
-    task = open_task(
-        data,
-        image=image,
-        text=one_or_more(text),
-        label=one_or_more(label),
-        kind=kind,
-        split=split,
-        image_root=None if image_root is None else str(image_root),
-    )
-    say(task.describe(), quiet=quiet)
-    return task
+        if self.kind is not None:
+            kind_of(self.kind)  # a wrong one is said before anything is read
+
+        def one_or_more(values: list[str] | None) -> str | list[str] | None:
+            names = split_list(values or [])
+            return None if not names else (names[0] if len(names) == 1 else names)
+
+        task = open_task(
+            self.data,
+            image=self.image,
+            text=one_or_more(self.text),
+            label=one_or_more(self.label),
+            kind=self.kind,
+            split=self.split,
+            image_root=None if self.image_root is None else str(self.image_root),
+        )
+        say(task.describe(), quiet=quiet)
+        return task if limit is None else task.subset(parse_limit(limit), seed)
+
+
+def takes_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Spell the fields of `data: Data`, the first parameter, out as arguments of a command: typer knows no groups."""
+    group = inspect.signature(Data, eval_str=True).parameters
+    _, *rest = inspect.signature(command, eval_str=True).parameters.values()
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        command(Data(**{name: values.pop(name) for name in group}), **values)
+
+    spelled = [one.replace(kind=one.KEYWORD_ONLY) for one in (*group.values(), *rest)]
+    vars(run)["__signature__"] = inspect.Signature(spelled)
+    return run
 
 
 def engine_options(engine: str, address: str | None, workers: int | None = None) -> dict[str, Any]:
@@ -196,8 +209,6 @@ def engine_options(engine: str, address: str | None, workers: int | None = None)
     >>> engine_options("ray", "auto"), engine_options("local", None, 4)
     ({'address': 'auto'}, {'workers': 4})
     """
-    from hubscout.errors import InputError
-
     options: dict[str, Any] = {}
     for name, value, owner in (("address", address, "ray"), ("workers", workers, "local")):
         if value is not None and engine != owner:
@@ -214,95 +225,3 @@ AllowCodeOption = Annotated[
         help="Let models that a file names (a run, a model folder, @FILE) run code: python: functions and custom code.",
     ),
 ]
-
-
-def split_list(values: Sequence[str]) -> list[str]:
-    """Values that were repeated, joined by commas, or both, each once and in order.
-
-    >>> split_list(["logme,knn", "leep", "knn"])
-    ['logme', 'knn', 'leep']
-    """
-    parts = [part.strip() for value in values for part in value.split(",")]
-    return list(dict.fromkeys(part for part in parts if part))
-
-
-def split_models(values: Sequence[str], *, allow_code: bool = False) -> list[str]:
-    """Models and patterns: repeated, joined by commas, or `@FILE` with one per line and `#` before comments.
-
-    The models of a file open no code unless `allow_code` says so; those on the command line are the user's own words.
-
-    A comma inside the options of an identifier (`?mean=0.5,0.5`) does not separate: after a question mark only a
-    part that starts a new identifier (`hub/` or `kind:`) does.
-
-    >>> split_models(["timm/a,timm/b", "file:w.pth?arch=timm/a&mean=0.5,0.5,hf/c"])
-    ['timm/a', 'timm/b', 'file:w.pth?arch=timm/a&mean=0.5,0.5', 'hf/c']
-    """
-    found: list[str] = []
-    for value in values:
-        if value.startswith("@"):
-            listed = _models_of_file(Path(value[1:]))
-            found += listed if allow_code else [IdentifierFromFile(model, value[1:]) for model in listed]
-            continue
-        parts: list[str] = []
-        for part in value.split(","):
-            if parts and "?" in parts[-1] and not re.match(r"\s*[\w-]+[/:]", part):
-                parts[-1] += "," + part
-            else:
-                parts.append(part)
-        found += [part.strip() for part in parts if part.strip()]
-    return list(dict.fromkeys(found))
-
-
-def _models_of_file(path: Path) -> list[str]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--models @{path}: cannot read the list of models: {error}.") from error
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-
-
-def read_settings(pairs: list[str]) -> dict[str, Any]:
-    """`name=value` pairs; numbers, true, false and none are read as such, lists by commas for `trackers`.
-
-    >>> read_settings(["warmup=0.1", "freeze=all", "patience=none", "trackers=tensorboard,wandb"])
-    {'warmup': 0.1, 'freeze': 'all', 'patience': None, 'trackers': ('tensorboard', 'wandb')}
-    >>> read_settings(["augment=none"])  # a word that this argument knows
-    {'augment': 'none'}
-    """
-    from hubscout.hubs.hub_registry import read_value
-    from hubscout.tuning.arguments import TuningArguments
-
-    words = get_type_hints(TuningArguments)
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--set {pair}: write name=value.")
-        name = name.strip().replace("-", "_")
-        value = value.strip()
-        if name == "trackers":
-            found[name] = tuple(split_list([value]))
-        else:
-            found[name] = value if value in get_args(words.get(name)) else read_value(value)
-    return found
-
-
-def list_arguments(wanted: bool) -> None:
-    """Print what `--set` takes, with defaults and meanings, and end."""
-    if not wanted:
-        return
-    import ast
-    import dataclasses
-    import inspect
-
-    from hubscout.tuning import TuningArguments
-
-    tree = ast.parse(inspect.getsource(TuningArguments)).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    told = {}
-    for before, after in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            told[ast.unparse(before.target)] = " ".join(str(after.value.value).split())
-    for field in dataclasses.fields(TuningArguments):
-        print(f"{field.name}={field.default}: {told.get(field.name, '')}")
-    raise typer.Exit

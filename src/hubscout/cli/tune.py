@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say, say_saved
-from hubscout.cli.shared_options import (
-    AddressOption,
-    AllowCodeOption,
-    CacheOption,
-    DataArgument,
-    ImageOption,
-    ImageRootOption,
-    KindOption,
-    LabelOption,
-    LimitOption,
-    OverwriteOption,
-    ResumeOption,
-    SeedOption,
-    SettingsOption,
-    SkipBadOption,
-    SplitOption,
-    TextOption,
-    TuningDeviceOption,
-    check_amounts,
-    complete_models,
-    engine_options,
-    list_arguments,
-    only_for,
-    open_data,
-    read_settings,
-    split_models,
-)
+from hubscout.cli.values import list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
 
@@ -54,9 +28,12 @@ All other arguments: hubscout tune --list-arguments"""
 
 
 @app.command(epilog=EPILOG)
+@options.takes_data
 def tune(
-    data: DataArgument,
-    model: Annotated[str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=complete_models)],
+    data: options.Data,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=options.complete_models)
+    ],
     teachers: Annotated[
         list[str] | None, typer.Option(help="The --out folder of a rank, or models, repeated or joined by commas.")
     ] = None,
@@ -76,14 +53,8 @@ def tune(
             "--out", "-o", help="Folder of the tuned model, its checkpoints and its card; a new one in runs/."
         ),
     ] = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    label: LabelOption = None,
-    image: ImageOption = None,
-    image_root: ImageRootOption = None,
-    text: TextOption = None,
-    kind: KindOption = None,
-    split: SplitOption = None,
+    resume: options.ResumeOption = False,
+    overwrite: options.OverwriteOption = False,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the train split.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps, instead of --epochs.")] = None,
     budget: Annotated[
@@ -111,17 +82,17 @@ def tune(
             help="When teachers answer: cached (once, first), left-out, live (each step), or views (of a few crops)."
         ),
     ] = None,
-    seed: SeedOption = 0,
+    seed: options.SeedOption = 0,
     seeds: Annotated[int | None, typer.Option(min=1, help="With --method all: how many seeds; 3 if not given.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="With --method all: where the runs go, local (the default) or ray.")
     ] = None,
-    device: TuningDeviceOption = "auto",
+    device: options.TuningDeviceOption = "auto",
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory, images on the device.")
     ] = False,
-    address: AddressOption = None,
-    cache: CacheOption = None,
+    address: options.AddressOption = None,
+    cache: options.CacheOption = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compute the features of frozen models, cached or not.")
     ] = False,
@@ -129,10 +100,10 @@ def tune(
         int | None,
         typer.Option(min=1, help="How many processes torchrun starts; the run warns if there are more or fewer."),
     ] = None,
-    limit: LimitOption = None,
-    skip_bad: SkipBadOption = False,
+    limit: options.LimitOption = None,
+    skip_bad: options.SkipBadOption = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Also export OUT/model.onnx, checked against torch.")] = False,
-    settings: SettingsOption = None,
+    settings: options.SettingsOption = None,
     listing: Annotated[
         bool,
         typer.Option(
@@ -142,7 +113,7 @@ def tune(
             help="Print everything that --set takes, with defaults, and exit.",
         ),
     ] = False,
-    allow_code: AllowCodeOption = False,
+    allow_code: options.AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -152,15 +123,15 @@ def tune(
     same command again to resume a run that was stopped, to the same result. A run that diverges starts anew at a lower
     learning rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
     """
-    from hubscout.amounts import parse_limit
     from hubscout.errors import InputError
     from hubscout.features import FeatureCache
+    from hubscout.runs.texts import short_names
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.tuning_run import check_choices
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
-    options: dict[str, Any] = {
+    chosen: dict[str, Any] = {
         "epochs": epochs,
         "steps": steps,
         "budget": budget,
@@ -172,31 +143,29 @@ def tune(
         "teacher_targets": teacher_targets,
         "processes": processes,
     }
-    options = {name: value for name, value in options.items() if value is not None}
-    options |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
-    arguments = TuningArguments.of(**options)
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    chosen |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
+    arguments = TuningArguments.of(**chosen)
     method = method or ("b-tuning" if teachers else "fine-tune")
     if method == "all":
-        only_for("a single method", onnx=onnx, seed=seed or None)
+        options.only_for("a single method", onnx=onnx, seed=seed or None)
     else:
-        only_for("--method all", seeds=seeds, engine=engine, address=address)
+        options.only_for("--method all", seeds=seeds, engine=engine, address=address)
     if not teachers:
-        only_for("--teachers", top=top, trade_off=trade_off, teacher_targets=teacher_targets)
+        options.only_for("--teachers", top=top, trade_off=trade_off, teacher_targets=teacher_targets)
     checked = "b-tuning" if method == "all" else method
     check_choices(model, teachers, checked, arguments, out, resume=resume, overwrite=overwrite)
-    options_of_engine = engine_options(engine or "local", address)
-    options["cache"] = None if no_cache else FeatureCache(cache)
+    options_of_engine = options.engine_options(engine or "local", address)
+    chosen["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
-    check_amounts(limit=limit, budget=budget)
-    task = open_data(
-        data, image=image, image_root=image_root, text=text, label=label, kind=kind, split=split, quiet=quiet
-    )
-    if limit is not None:
-        task = task.subset(parse_limit(limit), seed)
+    options.check_amounts(limit=limit, budget=budget)
+    task = data.open(limit=limit, seed=seed, quiet=quiet)
     taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
-    with _folder(out, task.name, model, kept=resume or overwrite, quiet=quiet) as place:
+    if out is None and (resume or overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
+        raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
+    chosen |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
+    with run_folder(out, f"{task.name}-{short_names([model])[0]}", quiet=quiet) as place:
         if method == "all":
-            options |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
             warnings = _compare(
                 task,
                 model,
@@ -204,35 +173,14 @@ def tune(
                 seeds or 3,
                 place,
                 (engine or "local", options_of_engine),
-                options,
+                chosen,
                 as_json=as_json,
                 quiet=quiet,
             )
         else:
-            options = {
-                "seed": seed,
-                "linear_probe": True,
-                **options,
-                "resume": resume,
-                "overwrite": overwrite,
-                "skip_bad": skip_bad,
-            }
-            warnings = _tune(task, model, taught_by, method, place, options, onnx=onnx, as_json=as_json, quiet=quiet)
+            chosen = {"seed": seed, "linear_probe": True, **chosen}
+            warnings = _tune(task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet)
     _warn(warnings)
-
-
-@contextmanager
-def _folder(out: Path | None, task: str, model: str, *, kept: bool, quiet: bool) -> Iterator[Path]:
-    """The folder of a run: --out, or one of its own in runs/."""
-    import os
-
-    from hubscout.errors import InputError
-    from hubscout.runs.texts import short_names
-
-    if out is None and (kept or int(os.environ.get("WORLD_SIZE", "1")) > 1):
-        raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
-    with run_folder(out, f"{task}-{short_names([model])[0]}", quiet=quiet) as place:
-        yield place
 
 
 def _tune(
@@ -241,7 +189,7 @@ def _tune(
     teachers: list[str],
     method: str,
     out: Path,
-    options: dict[str, Any],
+    chosen: dict[str, Any],
     *,
     onnx: bool,
     as_json: bool,
@@ -254,7 +202,7 @@ def _tune(
     from hubscout.tuning.tuned_folder import opens_by_code
 
     with display(quiet=quiet, title=method) as observer:
-        tuned = run(task, model, teachers, method, out=out, observer=observer, **options)
+        tuned = run(task, model, teachers, method, out=out, observer=observer, **chosen)
     if not _is_main():
         return []
     if onnx:
@@ -287,7 +235,7 @@ def _compare(
     seeds: int,
     out: Path,
     engine: tuple[str, dict[str, Any]],
-    options: dict[str, Any],
+    chosen: dict[str, Any],
     *,
     as_json: bool,
     quiet: bool,
@@ -306,7 +254,7 @@ def _compare(
             engine=engine[0],
             engine_options=engine[1],
             observer=observer,
-            **options,
+            **chosen,
         )
     if as_json:
         print_json({**found.record(), "out": out})
@@ -317,20 +265,22 @@ def _compare(
 
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
-    """Identifiers: those named, or the best of a ranking where its folder is given."""
+    """Identifiers: those named, the best of a ranking where its folder is given, a tuned model where that one's is."""
+    from hubscout.file_identifiers import IdentifierFromFile
     from hubscout.ranking import Ranking
-    from hubscout.runs.run_folder import RANKING
+    from hubscout.runs.run_folder import RANKING, TUNING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):
         if (Path(value) / RANKING).is_file() or value.endswith(RANKING):
             found += Ranking.load(value, allow_code=allow_code).top(top)
+        elif (Path(value) / TUNING).is_file():
+            folder = f"file:{value}"
+            found.append(IdentifierFromFile(folder, value.origin) if isinstance(value, IdentifierFromFile) else folder)
         else:
             found.append(value)
     return list(dict.fromkeys(found))
 
 
 def _is_main() -> bool:
-    import os
-
     return os.environ.get("RANK", "0") == "0"

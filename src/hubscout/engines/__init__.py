@@ -4,10 +4,9 @@ An engine runs independent jobs and gives their results back as they finish. It 
 those who hand it jobs do not know which engine they have.
 """
 
-from hubscout.engines.engine import ENGINES, Engine, open_engine
+from hubscout.engines.engine import ENGINES, Engine, LocalEngine, open_engine
 from hubscout.engines.job import Job, JobResult
 from hubscout.engines.job_context import Shared, remembered, report
-from hubscout.engines.local import LocalEngine
 from hubscout.engines.ray_engine import RayEngine
 
 __all__ = [

@@ -1,14 +1,21 @@
-"""What an engine is, and the engines there are by name."""
+"""What an engine is, the engines there are by name, and `local`: this process, or a few more on this machine."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hubscout.engines.job import Job, JobResult
-from hubscout.engines.job_context import Shared
-from hubscout.errors import UnknownEngineError
+from hubscout.engines import job_context
+from hubscout.engines.job import Job, JobQueue, JobResult, perform
+from hubscout.engines.job_context import Held, InFile, Shared
+from hubscout.errors import InputError, UnknownEngineError
 from hubscout.registry import Registry
+
+if TYPE_CHECKING:
+    from hubscout.engines.worker_pool import WorkerPool
 
 T = TypeVar("T")
 Observer = Callable[[Any], None]
@@ -86,3 +93,80 @@ def open_engine(name: str, **options: Any) -> Engine:
 
     """
     return ENGINES[name](**options)
+
+
+@ENGINES.register("local")
+class LocalEngine:
+    """Runs jobs one by one in this process, or with `workers` in so many others, each with its share of the cores.
+
+    Worker processes cost their start and a copy of what a job loads. A job whose worker died is run again, `attempts`
+    times in all. Limits of time are kept by workers alone: a job cannot be ended from within its own process.
+
+    Args:
+        workers: how many processes; 0 is this one.
+        attempts: how often a job is started before the death of its process counts as its fault.
+        import_main: whether workers import the script that was started, as those of multiprocessing do: for jobs that
+            share what the script's own functions remember. It must then guard its main part.
+
+    """
+
+    def __init__(self, workers: int = 0, *, attempts: int = 3, import_main: bool = False) -> None:
+        for name, value, least in (("workers", workers, 0), ("attempts", attempts, 1)):
+            if value < least:
+                raise InputError(f"{name} must be at least {least}, got {value}.")
+        self.workers = workers
+        self.notes: tuple[str, ...] = ()
+        self._pool: WorkerPool | None = None
+        if workers:
+            from hubscout.engines.worker_pool import WorkerPool
+
+            self._pool = WorkerPool(workers, attempts, import_main=import_main)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether jobs run in other processes."""
+        return self.workers > 0
+
+    def run(
+        self, jobs: Iterable[Job], *, observer: Observer | None = None, then: Follow | None = None
+    ) -> Iterator[JobResult]:
+        """Results in the order in which jobs finish, the costliest started first."""
+        waiting = JobQueue(jobs)
+        if self._pool is not None:
+            yield from self._pool.run(waiting, observer, then)
+            return
+        while waiting:
+            with job_context.listening(observer):
+                result = perform(waiting.popleft())
+            if then is not None:
+                waiting.add(then(result))
+            yield result
+
+    def share(self, value: T) -> Shared[T]:
+        """The value itself, or a file that every worker reads."""
+        if not self.workers:
+            return Held(value)
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="hubscout-")
+        return InFile.of(value, Path(self._folder.name))
+
+    def places(self, *, cpus: float = 1.0, gpus: float = 0.0) -> int:
+        """One, or the number of workers."""
+        return max(1, self.workers)
+
+    def total(self, resource: str) -> float:
+        """The cores of this machine; its GPUs are not shared out."""
+        return float(os.cpu_count() or 1) if resource == "CPU" else 0.0
+
+    def shares_files(self) -> bool:
+        """This machine's files are there."""
+        return True
+
+    def close(self) -> None:
+        """End the workers, and remove what was shared with them."""
+        if self._pool is not None:
+            self._pool.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None

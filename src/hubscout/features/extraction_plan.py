@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hubscout.hubs import Backbone
     from hubscout.tasks import Split, Task
 
-
 _SMALLEST_SHARD_ROWS = 256
 _MOST_SHARDS = 200
 KEPT_ROWS = 4096

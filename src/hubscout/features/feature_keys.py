@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.hubs import Backbone
 
-
 _FORMAT = "4"
 _CHUNK = 1 << 16
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_TRIES = 8
+_ROWS = "rows"
 
 
 def describe(job: ExtractionPlan, precision: str, backend: str) -> dict[str, str]:
@@ -140,10 +141,6 @@ def key(description: Mapping[str, str], layer: str | None = None) -> str:
     named.pop("model", None)
     named.pop("task_name", None)
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
-
-
-_TRIES = 8
-_ROWS = "rows"
 
 
 @dataclass(frozen=True)

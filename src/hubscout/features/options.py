@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.features.precision import Precision
 
-
 TORCH, ONNXRUNTIME = "torch", "onnxruntime"
 ACCELERATIONS = ("auto", "off", ONNXRUNTIME)
 
@@ -28,6 +27,8 @@ _FEWEST_FLOPS = 1e11
 """With fewer samples, or fewer operations on all of them, exporting and checking take as long as they save."""
 _MOST_BYTES = 3 << 29
 """An exported file holds 2 GiB at most."""
+_RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
+"""They decide where and how fast a model runs, not what comes out."""
 
 
 def is_installed() -> bool:
@@ -78,10 +79,6 @@ def _is_expected_to_pay(job: ExtractionPlan, module: nn.Module) -> bool:
         sum(isinstance(layer, kind) for layer in module.modules()) for kind in (nn.Conv2d, nn.Linear)
     )
     return 4 * convolutions >= products
-
-
-_RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
-"""They decide where and how fast a model runs, not what comes out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hubscout.hubs import Batch
 
-
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 SAFE_RELATIVE_ERROR = 0.01
@@ -28,6 +27,21 @@ SAFE_RELATIVE_ERROR = 0.01
 float32 at which `precision="auto"` stays with the reduced one. Measured with an EfficientNet-Lite0 on pets: float16
 differs by 0.4% and moves the LogME score by 2e-5; bfloat16 differs by 4% and moves it by 3e-4 with 161 images, but by
 5e-3 with 40 images of digits. The bar lies between the two, so that scores stay the same to 1e-3."""
+_FIRST_GUESS = {
+    # Measured: a CPU gains little beyond these, and small batches of short texts waste less on padding. 32 images take
+    # 1% less time each in an EfficientNet-Lite0 than 16, and twice the memory.
+    "cpu": {"image": 16, "text": 32, "text-pair": 32, "tokens": 32, "audio": 4, "array": 256},
+    "cuda": {"image": 256, "text": 256, "text-pair": 256, "tokens": 256, "audio": 32, "array": 4096},
+    "mps": {"image": 64, "text": 64, "text-pair": 64, "tokens": 64, "audio": 8, "array": 1024},
+}
+_SIGNS_OF_EXHAUSTION = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate memory")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEEP_BYTES = 1 << 30
+# What glibc's own adjustment arrives at in a process that frees large blocks.
+_USUAL_TRIM_BYTES, _USUAL_MMAP_BYTES = 64 << 20, 32 << 20
+_ENVIRONMENT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+_lock = threading.Lock()
+_users = 0
 
 
 def pick_device(device: str = "auto") -> str:
@@ -137,16 +151,6 @@ def move(batch: Batch, device: str | torch.device, *, channels_last: bool) -> Ba
     return moved
 
 
-_FIRST_GUESS = {
-    # Measured: a CPU gains little beyond these, and small batches of short texts waste less on padding. 32 images take
-    # 1% less time each in an EfficientNet-Lite0 than 16, and twice the memory.
-    "cpu": {"image": 16, "text": 32, "text-pair": 32, "tokens": 32, "audio": 4, "array": 256},
-    "cuda": {"image": 256, "text": 256, "text-pair": 256, "tokens": 256, "audio": 32, "array": 4096},
-    "mps": {"image": 64, "text": 64, "text-pair": 64, "tokens": 64, "audio": 8, "array": 1024},
-}
-_SIGNS_OF_EXHAUSTION = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate memory")
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception of any backend means that memory ran out.
 
@@ -198,16 +202,6 @@ def release_memory(device: str) -> None:
         torch.cuda.empty_cache()
     elif kind == "mps":
         torch.mps.empty_cache()
-
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEEP_BYTES = 1 << 30
-# What glibc's own adjustment arrives at in a process that frees large blocks.
-_USUAL_TRIM_BYTES, _USUAL_MMAP_BYTES = 64 << 20, 32 << 20
-_ENVIRONMENT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
-
-_lock = threading.Lock()
-_users = 0
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,40 +118,19 @@ class Reader:
         )
 
 
-class Answer(Protocol):
-    """Samples that are being prepared."""
-
-    def result(self) -> list[Any]:
-        """The samples, in the order of their rows; waits for them."""
-        ...
-
-
-class Preparing(Protocol):
-    """Prepares rows while the caller goes on."""
-
-    chunk: int
-    """Rows that are best given at once."""
-
-    def submit(self, rows: list[int]) -> Answer:
-        """Begin with these rows."""
-        ...
-
-    def close(self) -> None:
-        """Drop what has not begun, and end."""
-        ...
-
-
 class InThreads:
-    """Prepares rows in threads of this process."""
+    """Prepares rows in threads of this process, while the caller goes on."""
 
     chunk = _THREAD_CHUNK
+    """Rows that are best given at once."""
 
     def __init__(self, reader: Reader, workers: int) -> None:
         self._reader = reader
         self._stopped = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="hubscout-decode")
 
-    def submit(self, rows: list[int]) -> Answer:
+    def submit(self, rows: list[int]) -> Future[list[Any]]:
+        """Begin with these rows; the samples come in their order."""
         return self._pool.submit(self._read, rows)
 
     def _read(self, rows: list[int]) -> list[Any]:
@@ -159,6 +138,7 @@ class InThreads:
             return [None if self._stopped else self._reader(row) for row in rows]
 
     def close(self) -> None:
+        """Drop what has not begun, and end."""
         self._stopped = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -235,6 +215,11 @@ class _Sent:
         for row, sample in fresh.items():
             self.reader.keep(row, sample)
         return [fresh[row] if row in fresh else self.reader(row) for row in self.rows]
+
+
+Answer = Future[list[Any]] | _Sent
+"""Samples that are being prepared; `result` waits for them."""
+Preparing = InThreads | InProcesses
 
 
 def _prepare(file: str, rows: list[int]) -> list[Any] | np.ndarray:

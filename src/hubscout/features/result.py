@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hubscout.hubs import ModelCard
     from hubscout.tasks import Kind
 
-
 _FLUSH_ROWS = 512
 
 

@@ -30,6 +30,8 @@ from hubscout.runs.files import write_atomically as write_file
 
 _STALE_SECONDS = 3600.0
 _REQUESTS_AT_ONCE = 16
+ABOUT = "about.json"
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Files:
@@ -162,10 +164,6 @@ def default_place() -> str:
 
     home = os.environ.get("HUBSCOUT_CACHE") or platformdirs.user_cache_dir("hubscout", appauthor=False, opinion=False)
     return f"{home.rstrip('/')}/features"
-
-
-ABOUT = "about.json"
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,12 @@ from typing import Any
 _SECONDS_BETWEEN_NEWS = 0.5
 _BYTES_AT_ONCE = 1 << 17
 """The library's own ten megabytes are minutes of silence on a slow line, and lost where it breaks."""
+_IN_OUR_WORDS = {
+    "resume download": "the download broke off or stalled; resuming where it stopped",
+    "Rate limited": "the hub was asked too often and wants a pause; waiting",
+    "Retrying in": "the hub did not answer as it should; asking again",
+}
+"""What the library logs on the way, by a part of it."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +119,8 @@ class _Retelling(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        text = ""
-        if "resume download" in message:
-            text = "the download broke off or stalled; resuming where it stopped"
-        elif "Rate limited" in message:
-            text = "the hub was asked too often and wants a pause; waiting"
-        elif "Retrying in" in message:
-            text = "the hub did not answer as it should; asking again"
-        if text and text not in self._said:
+        text = next((ours for theirs, ours in _IN_OUR_WORDS.items() if theirs in message), None)
+        if text is not None and text not in self._said:
             self._said.add(text)
             tell(text)
 

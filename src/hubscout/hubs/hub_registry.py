@@ -141,7 +141,7 @@ def code_wanted(identifier: Identifier) -> str | None:
 
 
 def refuse_code(identifier: Identifier) -> None:
-    """Raise where a model was named by a file and would run code."""
+    """Raise where a model was named by a file and would run code: the user may say so, never a file."""
     wanted = code_wanted(identifier) if identifier.origin is not None else None
     if wanted is not None:
         raise CodeNotAllowedError(

@@ -26,15 +26,20 @@ if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor
 
-
 _lock = threading.Lock()
 _declarations: Any = None  # The operators vanish with the library object that declares them.
+PIXELS = "pixel_values"
+"""The key of images in a batch: uint8 pixels, or floats that are normalised already."""
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def prepare_torchvision() -> bool:
     """Make `import torchvision` work; call it before importing torchvision, timm or transformers.
 
-    Where torchvision loads by itself, or is not installed, nothing changes.
+    A torchvision wheel built for CUDA cannot load its library beside a CPU-only torch. On import it then asks for
+    operators that the library would have declared ("operator torchvision::nms does not exist"), and timm and
+    transformers fail with it. No model or transform that hubscout uses calls these operators, so that their
+    declarations are enough. Where torchvision loads by itself, or is not installed, nothing changes.
 
     Returns:
         Whether declarations were needed.
@@ -62,12 +67,6 @@ def prepare_torchvision() -> bool:
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _declarations = library
         return True
-
-
-PIXELS = "pixel_values"
-"""The key of images in a batch: uint8 pixels, or floats that are normalised already."""
-
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,16 @@ class ImagePreprocessing:
     def __init__(self, config: ImageConfig, *, training: bool = False) -> None:
         self.config = config
         self.training = training
-        self._transform = _create_transform(config, training)
+        prepare_torchvision()
+        data = require("timm.data", extra="vision", purpose="Image preprocessing")
+        self._transform = data.create_transform(
+            input_size=config.input_size,
+            interpolation=config.interpolation,
+            crop_pct=config.crop_pct,
+            crop_mode=config.crop_mode,
+            is_training=training,
+            use_prefetcher=True,  # timm's own name for "stop at uint8 pixels"
+        )
 
     @property
     def key(self) -> str:
@@ -157,20 +165,6 @@ class ImagePreprocessing:
 
     def __reduce__(self) -> tuple[Callable[..., ImagePreprocessing], tuple[Any, ...]]:
         return functools.partial(ImagePreprocessing, training=self.training), (self.config,)
-
-
-def _create_transform(config: ImageConfig, training: bool) -> Callable[[Image.Image], Any]:
-    prepare_torchvision()
-    data = require("timm.data", extra="vision", purpose="Image preprocessing")
-    return data.create_transform(
-        input_size=config.input_size,
-        interpolation=config.interpolation,
-        crop_pct=config.crop_pct,
-        crop_mode=config.crop_mode,
-        is_training=training,
-        # timm's own name for "stop at uint8 pixels".
-        use_prefetcher=True,
-    )
 
 
 def check_image(sample: Any, *, channels: int = 3) -> Image.Image:

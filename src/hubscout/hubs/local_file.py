@@ -41,7 +41,7 @@ def load(identifier: Identifier) -> Backbone:
 def load_folder(folder: Path, identifier: Identifier) -> Backbone:
     """A folder saved by timm, transformers, sentence-transformers or hubscout; with `arch`, weights of that one.
 
-    A head that lies in a file of its own beside the backbone gives the logits.
+    Where no library has a place for the head, it lies in a file of its own beside the backbone, and gives the logits.
     """
     from torch import nn
 

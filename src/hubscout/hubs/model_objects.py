@@ -116,7 +116,7 @@ def _wrap_transformer(model: Any, identifier: Identifier, processor: Any) -> Tra
                 f"{identifier}: its {what} is not found under {source or 'its name, which is empty'!r}. Give the model "
                 f"together with it, as (model, {what.replace(' ', '_')})."
             ) from error
-    preprocessing = preprocessing_with(processor, network, modality, {"pairs": "cross"})
+    preprocessing = preprocessing_with(processor, network, modality, {})
     return TransformerBackbone(network, identifier=str(identifier), preprocessing=preprocessing)
 
 

@@ -30,7 +30,6 @@ from hubscout.hubs.backbone import Output
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-
 Pooling = Literal["cls", "mean", "max", "last", "pooler", "head"]
 WordPooling = Literal["first", "last", "mean"]
 """Which of its tokens stand for a word."""

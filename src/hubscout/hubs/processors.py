@@ -13,11 +13,13 @@ import numpy as np
 from hubscout.errors import CheckpointError, InputError
 from hubscout.hubs.backbone import Batch, Preprocessing
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing, check_image, normalise
-from hubscout.hubs.pooling import WordPooling
 from hubscout.hubs.text_preprocessing import Pairs, TextPreprocessing
 
 LENGTHS = "lengths"
 """The key of the number of samples of each recording before padding."""
+_ANY_CLASS = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model")
+"""Files that hold the vocabulary of a tokenizer of any class."""
+_USUAL = (*_ANY_CLASS, "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
 
 
 def open_preprocessing(
@@ -53,38 +55,31 @@ def preprocessing_with(processor: Any, network: Any, modality: str, options: Map
         return ImageProcessorPreprocessing(processor)
     if modality == "audio":
         return AudioPreprocessing(processor)
-    return tokenize_with(
-        processor,
-        network,
-        max_length=options.get("max_length"),
-        pairs=options["pairs"],
-        words=options.get("words", "first"),
-    )
+    return tokenize_with(processor, network, options)
 
 
 def tokenize_with(
     tokenizer: Any,
     network: Any,
+    options: Mapping[str, Any],
     *,
-    max_length: int | None,
-    pairs: Pairs,
-    words: WordPooling = "first",
+    pairs: Pairs = "cross",
     usual: int | None = None,
     prompt: str = "",
 ) -> TextPreprocessing:
-    """How a network's texts are prepared, `max_length` tokens of each at most.
+    """How a network's texts are prepared, as the options `max_length`, `pairs` and `words` say.
 
     Without a `max_length` it is the `usual` length, or what the network takes where that is less or nothing is usual.
     """
-    longest = longest_text(tokenizer, network)
-    if max_length is not None and max_length > longest:
-        raise InputError(f"max_length={max_length} is more than the {longest} tokens that the model takes.")
+    longest, wanted = longest_text(tokenizer, network), options.get("max_length")
+    if wanted is not None and wanted > longest:
+        raise InputError(f"max_length={wanted} is more than the {longest} tokens that the model takes.")
     return TextPreprocessing(
         tokenizer,
-        max_length=max_length or min(usual or longest, longest),
-        pairs=pairs,
+        max_length=wanted or min(usual or longest, longest),
+        pairs=options.get("pairs", pairs),
         accepts_types="token_type_ids" in tokenizer.model_input_names,
-        words=words,
+        words=options.get("words", "first"),
         prompt=prompt,
     )
 
@@ -195,13 +190,11 @@ def resample(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     return resample_poly(wave, wanted // common, rate // common).astype(np.float32)
 
 
-_ANY_CLASS = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model")
-"""Files that hold the vocabulary of a tokenizer of any class."""
-_USUAL = (*_ANY_CLASS, "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
-
-
 def check_vocabulary(tokenizer: Any, network: Any, folders: Sequence[Path], identifier: str) -> None:
     """Refuse a tokenizer that was made up, or that belongs to another model.
+
+    transformers makes up a vocabulary of a few tokens where it finds no files of one. Every text then becomes the same
+    few tokens, and the model's features say next to nothing.
 
     Args:
         tokenizer: what transformers opened.

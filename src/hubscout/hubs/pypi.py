@@ -25,6 +25,8 @@ from hubscout.hubs.weight_files import State, fit_state, read_pickled_arrays, re
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_HALVES = (0.5, 0.5, 0.5)
+
 
 def efficientnet_lite(path: Path, architecture: str) -> nn.Module:
     """EfficientNet-Lite in the names of its first PyTorch port, as timm's network.
@@ -110,9 +112,6 @@ def _replace_pooling(block: Any, pool: Callable[[Tensor], Tensor]) -> None:
         return [*branches(block, inputs)[:-1], block.branch_pool(pool(inputs))]
 
     block._forward = run
-
-
-_HALVES = (0.5, 0.5, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)

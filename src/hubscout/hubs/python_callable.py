@@ -27,7 +27,6 @@ from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
 if TYPE_CHECKING:
     from torch import nn
 
-
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_OURS_TO_FOLLOW = sys.stdlib_module_names | {"hubscout"}
 

@@ -131,9 +131,8 @@ class SentenceBackbone(Backbone):
         self.preprocessing: TextPreprocessing = tokenize_with(
             tokenizer,
             self._network,
-            max_length=identifier.options.get("max_length"),
-            pairs=identifier.options.get("pairs", "siamese"),
-            words=identifier.options.get("words", "first"),
+            identifier.options,
+            pairs="siamese",
             usual=encoder.max_seq_length,
             prompt=(encoder.prompts or {}).get(encoder.default_prompt_name or "", ""),
         )

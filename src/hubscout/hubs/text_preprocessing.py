@@ -6,13 +6,16 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from hubscout.errors import InputError, ModelError
 from hubscout.hubs.backbone import Batch
 from hubscout.hubs.pooling import WordPooling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
 WORDS = "word_positions"
@@ -108,7 +111,7 @@ class TextPreprocessing:
             (WORD_ENDS, [sample.ends for sample in samples]),
         ):
             if places[0] is not None:
-                batch[key] = torch.from_numpy(_padded([each for each in places if each is not None]))
+                batch[key] = _padded([each for each in places if each is not None], -1)
         batch[TRUNCATED] = torch.tensor([sample.truncated for sample in samples])
         return batch
 
@@ -129,16 +132,11 @@ class TextPreprocessing:
         self._backend = getattr(self.tokenizer, "backend_tokenizer", None)
 
     def _pad(self, samples: Sequence[Tokens]) -> Batch:
-        import torch
-
-        longest = max(len(sample.ids) for sample in samples)
-        ids = np.full((len(samples), longest), self.pad_id, dtype=np.int64)
-        mask, types = np.zeros_like(ids), np.zeros_like(ids)
-        for row, sample in enumerate(samples):
-            length = len(sample.ids)
-            ids[row, :length], mask[row, :length], types[row, :length] = sample.ids, 1, sample.types
-        batch = {IDS: torch.from_numpy(ids), MASK: torch.from_numpy(mask)}
-        return batch | {TYPES: torch.from_numpy(types)} if self.accepts_types else batch
+        batch = {
+            IDS: _padded([sample.ids for sample in samples], self.pad_id),
+            MASK: _padded([np.ones_like(sample.ids) for sample in samples], 0),
+        }
+        return batch | {TYPES: _padded([sample.types for sample in samples], 0)} if self.accepts_types else batch
 
     def _encode(self, text: str, pair: str | None) -> Tokens:
         text = self.prompt + text
@@ -197,12 +195,12 @@ def _places(token_of_word: dict[int, int], count: int) -> np.ndarray:
     return places
 
 
-def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows of different lengths as one matrix, with -1 behind the shorter ones."""
-    matrix = np.full((len(rows), max(map(len, rows))), -1, dtype=np.int64)
-    for line, row in zip(matrix, rows, strict=True):
-        line[: len(row)] = row
-    return matrix
+def _padded(rows: Sequence[np.ndarray], value: int) -> Tensor:
+    """Rows of different lengths as one matrix, with `value` behind the shorter ones."""
+    from torch import from_numpy
+    from torch.nn.utils.rnn import pad_sequence
+
+    return pad_sequence([from_numpy(row).long() for row in rows], batch_first=True, padding_value=value)
 
 
 def _needs_space(backend: Any) -> bool:

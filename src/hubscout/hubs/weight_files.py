@@ -1,4 +1,4 @@
-"""Weights from files, safely: a checkpoint is data, and a file that would run code is refused unopened."""
+"""Weights from files as data: pickles, too, give arrays and tensors alone, and what would run code is refused."""
 
 from __future__ import annotations
 
@@ -47,10 +47,8 @@ def read_state(path: Path) -> State:
 
 def find_weights(folder: Path) -> Path:
     """The weight file of a model folder: safetensors before anything else."""
-    for name in ("model.safetensors", "model.safetensors.index.json"):
-        if (folder / name).is_file():
-            return folder / name
-    for pattern in ("*.safetensors", "pytorch_model.bin", "pytorch_model.bin.index.json", "*.pth", "*.pt", "*.bin"):
+    safe = ("model.safetensors", "model.safetensors.index.json", "*.safetensors")
+    for pattern in (*safe, "pytorch_model.bin", "pytorch_model.bin.index.json", "*.pth", "*.pt", "*.bin"):
         found = [path for path in sorted(folder.glob(pattern)) if path.name != "head.safetensors"]
         if len(found) == 1:
             return found[0]

@@ -137,13 +137,13 @@ class Contest:
         if len(chosen) < 2:
             return leaders
         rung = self.rungs[last]
-        told = {look.arm: [look] for look in here if look.arm in chosen}
+        told = {look.arm: {0: look} for look in here if look.arm in chosen}
         for fold in range(1, self.folds):
             task = other_fold(self.task, fold, self.asked.seed)
             for look in self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
                 if not look.failure:
-                    told[look.arm].append(look)
-        together = [pooled(looks, len(self.rungs)) for looks in told.values()]
+                    told[look.arm][fold] = look
+        together = pooled(told, len(self.rungs))
         known = {look.arm for look in self.journal.looks if look.rung == len(self.rungs)}
         for look in (one for one in together if one.arm not in known):
             self.journal.look(look)
@@ -173,7 +173,8 @@ class Contest:
         )
         left_out = len(self.ranking) - len(chosen.models)
         if left_out:
-            self.notes.append(f"{left_out} models of least evidence did not start: the budget is too short for them")
+            models = "1 model" if left_out == 1 else f"{left_out} models"
+            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
         return chosen
 
     @property
@@ -237,7 +238,8 @@ class Contest:
                     yield look
                 if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, anew=anew):
                     missed = len(jobs) - count
-                    self.notes.append(f"time was short: {missed} arms were not looked at after {rung.steps} steps")
+                    arms = "1 arm was" if missed == 1 else f"{missed} arms were"
+                    self.notes.append(f"time was short: {arms} not looked at after {rung.steps} steps")
                     return
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:

@@ -144,15 +144,24 @@ def finalists(looks: Sequence[Look], evidence: Mapping[str, float], share: float
     return [look.arm for chance, look in found if chance >= TIED_ABOVE and not look.failure][:MOST_FINALISTS]
 
 
-def pooled(looks: Sequence[Look], rung: int) -> Look:
-    """What all folds showed of an arm together: the mean of the metric, and the samples of all held-out parts."""
-    first = looks[0]
-    return Look(
-        arm=first.arm,
-        rung=rung,
-        steps=first.steps,
-        metric=fmean(look.metric for look in looks if look.metric is not None),
-        log_likelihoods=tuple(value for look in looks for value in look.log_likelihoods),
-        seconds=sum(look.seconds for look in looks[1:]),
-        seconds_per_step=0.0,
-    )
+def pooled(told: Mapping[Arm, Mapping[int, Look]], rung: int) -> list[Look]:
+    """What the folds showed of each arm together: the mean of the metric, and the samples of all held-out parts.
+
+    Folds that an arm was not judged on count for none: some are harder than others.
+    """
+    folds = sorted(set.intersection(*(set(looks) for looks in told.values())))
+    together = []
+    for arm, by_fold in told.items():
+        looks = [by_fold[fold] for fold in folds]
+        together.append(
+            Look(
+                arm=arm,
+                rung=rung,
+                steps=looks[0].steps,
+                metric=fmean(look.metric for look in looks if look.metric is not None),
+                log_likelihoods=tuple(value for look in looks for value in look.log_likelihoods),
+                seconds=sum(look.seconds for look in looks[1:]),
+                seconds_per_step=0.0,
+            )
+        )
+    return together

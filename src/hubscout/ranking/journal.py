@@ -1,8 +1,8 @@
 """The run folder of a ranking while it is being made: what is finished is on disk at once, and never becomes less.
 
 `ranking.json` is written anew after every model (`complete` is false until the end) and `events.jsonl` gets one line
-per event, so that a kill loses one model at most and others can watch. One process at a time writes a folder.
-Rankings of one question that were made apart are merged into one.
+per event, so that a kill loses one model at most and others can watch; `scores.parquet` comes at the end. One process
+at a time writes a folder. Rankings of one question that were made apart are merged into one.
 """
 
 from __future__ import annotations
@@ -116,8 +116,14 @@ class Journal:
 
         return watch
 
-    def keep(self, ranking: Ranking) -> None:
-        """Write the ranking as it stands; where that fails (a full disk), the work goes on and `problem` says why."""
+    def keep(self, ranking: Ranking, *, more_to_come: bool = False) -> None:
+        """Write the ranking as it stands; where that fails (a full disk), the work goes on and `problem` says why.
+
+        Args:
+            ranking: all that is finished.
+            more_to_come: whether it will be written again, with more models.
+
+        """
         if self.folder is None:
             return
         self.problem = self._would_lose(ranking)
@@ -125,15 +131,15 @@ class Journal:
             return
         try:
             with uninterrupted(), step("write"):
-                self._write(ranking, self.folder)
+                self._write(ranking, self.folder, more_to_come)
         except Exception as error:  # whatever it is, hours of work on other models must not end with it
             self.problem = why_not_written(error)
 
-    def _write(self, ranking: Ranking, folder: Path) -> None:
+    def _write(self, ranking: Ranking, folder: Path, more_to_come: bool) -> None:
         if self._to_replace:
             shutil.copyfile(folder / RANKING, folder / PREVIOUS_RANKING)
             self._to_replace = False
-        save_ranking(ranking, folder)
+        save_ranking(ranking, folder, more_to_come=more_to_come)
 
     def _would_lose(self, ranking: Ranking) -> str | None:
         """Why the ranking must not take the place of what is in the folder; None if it may."""

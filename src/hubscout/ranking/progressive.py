@@ -148,7 +148,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
             run.journal.note("dropped", model=name, n=reason.n, reason=reason.reason)
         took = time.perf_counter() - began
         run.stages.append(Stage(n=sizes[stage], models=tuple(rows), dropped=tuple(out), seconds=took))
-        run.journal.keep(run.ranking(complete=False))
+        run.journal.keep(run.ranking(complete=False), more_to_come=True)
         alive = [c for c in alive if c.identifier in rows and c.identifier not in out]
         before = rows
         if not alive or (len(alive) == 1 and len(rows) > 1):

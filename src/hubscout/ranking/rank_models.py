@@ -30,7 +30,6 @@ from hubscout.tasks.kinds import kind_of
 if TYPE_CHECKING:
     from hubscout.features.feature_cache import FeatureCache
     from hubscout.runs.events import Observer
-    from hubscout.tasks import Task
 
 
 _JOB_SECONDS = 3600.0
@@ -120,8 +119,13 @@ def rank(
         RunError: `out` holds another ranking, or another process is writing it.
         InterruptedRunError: Ctrl-C; what was finished is in `out` and in the error's `ranking`.
 
+    Example:
+        >>> ranking = rank("flowers/", ["timm/resnet50.a1_in1k", "timm/mobilenetv3*"], out="run/")  # doctest: +SKIP
+        >>> ranking.best.identifier, ranking.top(3)  # doctest: +SKIP
+
     """
     from hubscout.features.decoded import PreparedPool
+    from hubscout.features.precision import pick_device
     from hubscout.tasks import open_task
 
     started = time.perf_counter()
@@ -139,7 +143,7 @@ def rank(
     if layer is None:
         layer = default_layer(opened.modality)
     chosen = chosen.replace(layers=_layers(layer, chosen.layers))
-    subset = _subset(opened, limit, seed)
+    subset = opened if limit is None or limit >= len(opened.train) else opened.subset(limit, seed=seed)
     candidates = find_candidates(models, opened.modality, chosen.device)
     growing = bool(progressive) or (progressive is None and seconds is not None)
     journal = Journal(None if out is None else Path(out))
@@ -174,7 +178,7 @@ def rank(
             settings=settings,
             configuration=configuration,
             whole=opened,
-            cache_folder=_folder_of(settings.cache) if cache is not False else None,
+            cache_folder=None if cache is False or settings.cache is None else settings.cache.place,
             journal=journal,
             started=started,
             notes=candidates.notes,
@@ -193,7 +197,7 @@ def rank(
             shared_cache=not isinstance(cache, bool) or runner.shares_files(),
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
-            load_ahead=_has_accelerator(chosen.device) if load_ahead is None else load_ahead,
+            load_ahead=pick_device(chosen.device) != "cpu" if load_ahead is None else load_ahead,
         )
         try:
             if growing:
@@ -269,12 +273,6 @@ def _open_engine(
     return opened
 
 
-def _has_accelerator(device: str) -> bool:
-    from hubscout.features.precision import pick_device
-
-    return pick_device(device) != "cpu"
-
-
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:
     from hubscout.metrics import lookup
 
@@ -284,12 +282,6 @@ def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:
     for name in names:
         lookup(name, kind)
     return names
-
-
-def _subset(task: Task, limit: int | None, seed: int) -> Task:
-    if limit is None or limit >= len(task.train):
-        return task
-    return task.subset(limit, seed=seed)
 
 
 def _open_cache(cache: FeatureCache | str | Path | bool, stack: ExitStack, *, always: bool) -> FeatureCache | None:
@@ -303,7 +295,3 @@ def _open_cache(cache: FeatureCache | str | Path | bool, stack: ExitStack, *, al
     if cache is True:
         return FeatureCache()
     return FeatureCache(cache) if isinstance(cache, str | Path) else cache
-
-
-def _folder_of(cache: FeatureCache | None) -> str | None:
-    return None if cache is None else cache.place

@@ -122,7 +122,7 @@ class RankingRun:
         for _, found in self.attempts(self.missing, [None]):
             if found is not None:
                 self.take(found)
-            self.journal.keep(self.ranking(complete=False))
+            self.journal.keep(self.ranking(complete=False), more_to_come=True)
 
     def attempts(
         self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], deadline: float | None = None

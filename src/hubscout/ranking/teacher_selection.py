@@ -87,6 +87,17 @@ def select_teachers(
         device: for "joint": where features that are not in the cache are computed.
         observer: for "joint": hears of progress.
 
+    Returns:
+        The teachers in the order of choice, a sequence of identifiers; its `steps` say what each added.
+
+    Raises:
+        InputError: an argument is wrong, or "joint" has neither the data nor the cache that the ranking was made with.
+        ModelError: the features of a model are the same for every sample.
+
+    Example:
+        >>> teachers = select_teachers(ranking, 3, "joint")  # doctest: +SKIP
+        >>> hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=teachers)  # doctest: +SKIP
+
     """
     if k < 1:
         raise InputError(f"k must be at least 1, not {k}.")
@@ -128,6 +139,26 @@ def greedy_joint(
 
     Ties go to the model that comes first. Where every model left would lower the evidence, the one that lowers it
     least is taken and its `added` is negative.
+
+    Args:
+        features: model → its features, (n, D) each, of the same n rows.
+        targets: of the rows, as `logme` takes them.
+        k: how many models; fewer come back where there are fewer.
+        kind: "classification", "multilabel" or "regression".
+        target_names: of the classes, labels or numbers.
+        center: whether LogME takes the means away first.
+
+    Raises:
+        ModelError: the features of a model are the same for every row.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(2, size=60)
+        >>> seeing = y[:, None] + 0.1 * rng.standard_normal((60, 2))
+        >>> zoo = {"blind": rng.standard_normal((60, 2)), "seeing": seeing, "copy": seeing}
+        >>> greedy_joint(zoo, y, 1, kind="classification", target_names=("a", "b")).identifiers
+        ('seeing',)
+
     """
     from hubscout.evidence import logme
 

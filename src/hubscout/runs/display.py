@@ -295,5 +295,7 @@ def _bars(stream: TextIO, *, transient: bool) -> Iterator[Bars]:
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[state]}", markup=False),
     )
-    with BarsBelow(*columns, console=Console(file=stream), transient=transient) as bars:
+    console = Console(file=stream)
+    # A model may take minutes: the pace of the last 30 seconds, which rich goes by, is unknown most of the time.
+    with BarsBelow(*columns, console=console, transient=transient, speed_estimate_period=86_400) as bars:
         yield bars

@@ -209,5 +209,7 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
     value, low, high = found.interval
     words = f"{found.split.capitalize()} {found.metric} {value:.4f} [{low:.4f}, {high:.4f}]"
     for rival in found.rivals:
-        words += f", {value - rival.value:+.4f} against {rival.name} ({rival.value:.4f})"
+        difference = f"{value - rival.value:+.4f}"
+        same = difference in ("+0.0000", "-0.0000")
+        words += f", the same as {rival.name}" if same else f", {difference} against {rival.name} ({rival.value:.4f})"
     return words + "." + (f" Guessing gives {found.guess:.4f}." if found.guess is not None else "")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,7 @@ from hubscout.errors import InputError
 
 if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
+    from hubscout.runs.row import Row
 
 
 DRAWS = 20_000
@@ -82,6 +83,38 @@ def compare(
     tied = pairwise[:, best] >= TIED_ABOVE
     tied[best] = True
     return Comparison(pairwise=pairwise, p_best=_probability_of_best(scores, root, seed), tied=tied)
+
+
+def in_order(rows: Sequence[Row], seed: int) -> tuple[tuple[Row, ...], Comparison | None]:
+    """Sort, number, and fill in P(best) and who is tied with the best. Dropped models come after the rest."""
+    ranked = sorted(
+        rows,
+        key=lambda row: (row.dropped is not None, -row.dropped.n if row.dropped else 0, -row.score, row.identifier),
+    )
+    found = _comparison([row for row in ranked if row.dropped is None], seed)
+
+    def placed(place: int, row: Row) -> Row:
+        if found is None or row.dropped is not None:
+            best = place == 0 and row.dropped is None
+            return replace(row, rank=place + 1, p_best=None, tied_with_best=best)
+        p_best, tied = float(found.p_best[place]), bool(found.tied[place])
+        return replace(row, rank=place + 1, p_best=p_best, tied_with_best=tied)
+
+    return tuple(placed(place, row) for place, row in enumerate(ranked)), found
+
+
+def _comparison(rows: Sequence[Row], seed: int) -> Comparison | None:
+    """The paired comparison of the rows where all have pseudo-values of the same blocks, else None.
+
+    A model may have skipped a sample that others took, so sizes may differ a little; other blocks differ more.
+    """
+    if not rows or any(len(row.block_scores) < 2 for row in rows):
+        return None
+    sizes = [np.array(row.block_sizes, dtype=np.float64) for row in rows]
+    if any(len(other) != len(sizes[0]) or not np.allclose(other, sizes[0], rtol=0.1) for other in sizes):
+        return None
+    scores = np.array([row.score for row in rows])
+    return compare(scores, np.array([row.block_scores for row in rows]), block_sizes=sizes[0], seed=seed)
 
 
 def _resolution(scores: np.ndarray) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +14,8 @@ from hubscout.amounts import parse_count, parse_seconds
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.optional import require
 from hubscout.runs.hooks import call
-from hubscout.runs.paired_comparison import Comparison, any_explains, compare
-from hubscout.runs.row import Failure, Row
+from hubscout.runs.paired_comparison import Comparison, any_explains, in_order
+from hubscout.runs.row import Failure, Row, Stage, TaskSummary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,31 +33,6 @@ class UnknownModelError(UnknownNameError):
     """A model that is not in the ranking."""
 
     what = "model"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSummary:
-    """What a ranking remembers of its task. `source` opens it again where the data can be opened again."""
-
-    name: str
-    kind: str
-    modality: str
-    fingerprint: str
-    target_names: tuple[str, ...]
-    rows: Mapping[str, int]
-    """Samples of each split."""
-    notes: tuple[str, ...] = ()
-    source: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One subset of a progressive ranking: how many samples, who ran, who was given up, how long it took."""
-
-    n: int
-    models: tuple[str, ...]
-    dropped: tuple[str, ...]
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +56,13 @@ class Ranking:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        names = [row.identifier for row in self.rows]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        counts = Counter(row.identifier for row in self.rows)
+        twice = sorted(name for name, count in counts.items() if count > 1)
         if twice:
             raise InputError(f"rows: each model may occur once; twice came {', '.join(twice)}.")
-        object.__setattr__(self, "rows", _in_order(self.rows, self.seed))
+        rows, comparison = in_order(self.rows, self.seed)
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "_comparison", comparison)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -132,7 +110,15 @@ class Ranking:
         return tuple(row for row in self.rows if row.dropped is None)
 
     def top(self, k: int) -> list[str]:
-        """Identifiers of the `k` best models, or of all where there are fewer."""
+        """Identifiers of the `k` best models, or of all where there are fewer.
+
+        Raises:
+            InputError: `k` is less than 1.
+
+        Example:
+            >>> hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=ranking.top(3))  # doctest: +SKIP
+
+        """
         if k < 1:
             raise InputError(f"k must be at least 1, not {k}.")
         return list(self.identifiers[:k])
@@ -143,11 +129,10 @@ class Ranking:
         Where the first metric has no block scores there is no uncertainty to tell: 1, 0, or one half for equal scores.
         See `hubscout.runs.paired_comparison` for what the number means.
         """
-        rows = self.compared
-        comparison = _comparison(rows, self.seed)
+        comparison: Comparison | None = vars(self)["_comparison"]
         if comparison is not None:
             return comparison.pairwise
-        scores = np.array([row.score for row in rows])
+        scores = np.array([row.score for row in self.compared])
         return 0.5 + 0.5 * np.sign(scores[:, None] - scores[None, :])
 
     def within(
@@ -160,9 +145,20 @@ class Ranking:
     ) -> Ranking:
         """The models that keep every limit, ranked among themselves.
 
-        Limits are numbers (latency in seconds) or texts such as "10M" and "20ms".
-
         A model whose cost is not known does not keep a limit on it.
+
+        Args:
+            max_params: parameters, a number or a text such as "10M".
+            max_flops: operations per sample, such as "2G".
+            max_latency: seconds per sample, or a text such as "20ms".
+            max_bytes: bytes of the weights, such as "100M".
+
+        Raises:
+            InputError: a limit is no such number or time.
+
+        Example:
+            >>> ranking.within(max_params="10M", max_latency="20ms").best.identifier  # doctest: +SKIP
+
         """
         wanted = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency, max_bytes=max_bytes)
 
@@ -170,10 +166,18 @@ class Ranking:
             costs = {name: getattr(row, name) for name in wanted}
             return all(costs[name] is not None and costs[name] <= wanted[name] for name in wanted)
 
-        return self._only([row for row in self.rows if keeps(row)])
+        return replace(self, rows=tuple(row for row in self.rows if keeps(row)))
 
     def pareto(self, cost: CostName = "params") -> Ranking:
-        """The models that no other beats in both score and `cost`; the cheapest is last."""
+        """The models that no other beats in both score and `cost`; the cheapest is last.
+
+        Args:
+            cost: "params", "flops", "latency" or "bytes".
+
+        Raises:
+            InputError: there is no such cost.
+
+        """
         if cost not in COSTS:
             raise InputError(f"cost must be one of {', '.join(COSTS)}, not {cost!r}.")
         known = [row for row in self.compared if getattr(row, COSTS[cost]) is not None]
@@ -184,22 +188,33 @@ class Ranking:
             if price < cheapest:
                 front.append(row)
                 cheapest = price
-        return self._only(front)
-
-    def _only(self, rows: Sequence[Row]) -> Ranking:
-        return replace(self, rows=tuple(rows))
+        return replace(self, rows=tuple(front))
 
     def agreement(self) -> MetricAgreement:
         """How far the metrics of this ranking order the models alike."""
         return call("metric_agreement", self)
 
     def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: Better = "higher") -> Evaluation:
-        """Compare with known results of fine-tuning: a mapping from identifiers, or a CSV or JSON file of one."""
+        """Compare with known results of fine-tuning.
+
+        Args:
+            reference: results by identifier, or a CSV or JSON file of them.
+            better: whether "higher" or "lower" results are better.
+
+        Returns:
+            How well each metric, and each baseline that never looked at the data, predicts the results.
+
+        Raises:
+            InputError: the results cannot be read, or fewer than two of the models have one.
+
+        """
         return call("evaluate_ranking", self, reference, better=better)
 
     def to_frame(self) -> pd.DataFrame:
         """One line per model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
         pandas = require("pandas", extra="tables", purpose="Ranking.to_frame")
+        from hubscout.runs.ranking_storage import flatten
+
         return pandas.DataFrame([flatten(row) for row in self.rows])
 
     def save(self, folder: str | Path) -> Path:
@@ -210,10 +225,16 @@ class Ranking:
 
     @classmethod
     def load(cls, path: str | Path, *, allow_code: bool = False) -> Ranking:
-        """Open what `save` wrote: the folder, or its `ranking.json`.
+        """Open what `save` wrote.
 
-        A model that this file names opens data only. `allow_code` lets it run code too (`python:` functions,
-        `trust_remote_code`) when it is opened later, as a teacher for instance.
+        Args:
+            path: the folder, or its `ranking.json`.
+            allow_code: let the models that this file names run code (`python:` functions, `trust_remote_code`) when
+                they are opened later, as teachers for instance; otherwise they open data only.
+
+        Raises:
+            RunError: there is no ranking, it is damaged, or of another version.
+
         """
         from hubscout.runs.ranking_storage import load_ranking
 
@@ -265,57 +286,3 @@ def check_limits(**limits: float | str | None) -> dict[str, float]:
         elif most is not None:
             found[name.removeprefix("max_")] = parse_count(most, name)
     return found
-
-
-def flatten(row: Row) -> dict[str, Any]:
-    """One row as a flat record for a table."""
-    flat = {name: value for name, value in asdict(row).items() if not isinstance(value, Mapping | tuple)}
-    record = {name: value for name, value in flat.items() if name not in {"dropped", "convergence", "profile"}}
-    record["per_target"] = list(row.per_target)
-    record["block_scores"] = list(row.block_scores)
-    record["dropped_at"] = row.dropped.n if row.dropped else None
-    record["best_layer"] = row.best_layer.name if row.best_layer else None
-    for found in row.expected:
-        record[f"expected:{found.metric}"] = found.value
-        record.update({f"expected:{found.metric}:{end}": getattr(found, end) for end in ("low", "high", "guess")})
-    record.update({f"score:{name}": value for name, value in row.scores.items()})
-    record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
-    record.update({f"card:{name}": value for name, value in row.card.items()})
-    return record
-
-
-def _in_order(rows: Sequence[Row], seed: int) -> tuple[Row, ...]:
-    """Sort, number, and fill in P(best) and who is tied with the best. Dropped models come after the rest."""
-    ranked = sorted(
-        rows,
-        key=lambda row: (row.dropped is not None, -row.dropped.n if row.dropped else 0, -row.score, row.identifier),
-    )
-    compared = [row for row in ranked if row.dropped is None]
-    comparison = _comparison(compared, seed)
-    if comparison is not None:
-        p_best: list[float | None] = [float(p) for p in comparison.p_best]
-        tied = [bool(t) for t in comparison.tied]
-    else:
-        p_best = [None] * len(compared)
-        tied = [index == 0 for index in range(len(compared))]
-    rest = len(ranked) - len(compared)
-    return tuple(
-        replace(row, rank=number, p_best=probability, tied_with_best=together)
-        for number, (row, probability, together) in enumerate(
-            zip(ranked, p_best + [None] * rest, tied + [False] * rest, strict=True), start=1
-        )
-    )
-
-
-def _comparison(rows: Sequence[Row], seed: int) -> Comparison | None:
-    """The paired comparison of the rows where all have pseudo-values of the same blocks, else None.
-
-    A model may have skipped a sample that others took, so sizes may differ a little; other blocks differ more.
-    """
-    if not rows or any(len(row.block_scores) < 2 for row in rows):
-        return None
-    sizes = [np.array(row.block_sizes, dtype=np.float64) for row in rows]
-    if any(len(other) != len(sizes[0]) or not np.allclose(other, sizes[0], rtol=0.1) for other in sizes):
-        return None
-    scores = np.array([row.score for row in rows])
-    return compare(scores, np.array([row.block_scores for row in rows]), block_sizes=sizes[0], seed=seed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-from dataclasses import asdict, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +27,23 @@ MIGRATIONS: Migrations = {}
 
 def to_json(ranking: Ranking) -> dict[str, Any]:
     """The ranking as plain JSON values; what `--json` prints and `ranking.json` holds."""
-    record = {name: value for name, value in asdict(ranking).items() if name != "rows"}
-    rows = []
-    for row in ranking.rows:
-        entry = asdict(row)
-        entry["best_layer"] = row.best_layer.name if row.best_layer else None
-        rows.append(entry)
-    return {
+    return json.loads(_text(ranking))
+
+
+def _text(ranking: Ranking, indent: int | None = None) -> str:
+    rows = [{**vars(row), "best_layer": row.best_layer and row.best_layer.name} for row in ranking.rows]
+    record = {
         "format": FORM,
         "version": VERSION,
-        **record,
+        **{part.name: getattr(ranking, part.name) for part in fields(ranking) if part.name != "rows"},
         "rows": rows,
-        "tied_with_best": list(ranking.tied_with_best),
+        "tied_with_best": ranking.tied_with_best,
         "pairwise": {
             "models": [row.identifier for row in ranking.compared],
-            "p_row_better_than_column": ranking.pairwise().tolist(),
+            "p_row_better_than_column": ranking.pairwise(),
         },
     }
+    return json.dumps(record, indent=indent, allow_nan=False, default=_plain)
 
 
 def from_json(record: Any, *, origin: str = "this record", allow_code: bool = False) -> Ranking:
@@ -90,7 +91,7 @@ def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[
 def check_row(row: Row) -> None:
     """A `RunError` that names the field, where a row cannot be written and read again."""
     try:
-        again = _row(json.loads(json.dumps(asdict(row), default=_plain)))
+        again = _row(json.loads(json.dumps(row, default=_plain)))
     except (TypeError, ValueError, RecursionError) as error:
         raise RunError(f"The row cannot be written: {error}") from error
     check_types(again, "row")
@@ -115,16 +116,22 @@ def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if name in wanted else value for name, value in entry.items()}
 
 
-def save_ranking(ranking: Ranking, folder: Path) -> Path:
-    """Write the ranking into `folder`, each file at once; returns the path of `ranking.json`."""
-    text = strip_credentials(json.dumps(to_json(ranking), indent=1, allow_nan=False, default=_plain))
+def save_ranking(ranking: Ranking, folder: Path, *, more_to_come: bool = False) -> Path:
+    """Write the ranking into `folder`, each file at once; returns the path of `ranking.json`.
+
+    Where there is `more_to_come` that file alone is written, in long lines: it holds everything, and what is written
+    after each of hundreds of models must be cheap.
+    """
     path = folder / RANKING
-    write_atomically(path, text)
-    _save_table(ranking, folder / SCORES)
+    write_atomically(path, strip_credentials(_text(ranking, indent=None if more_to_come else 1)))
+    if not more_to_come:
+        _save_table(ranking, folder / SCORES)
     return path
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return vars(value)
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):
@@ -138,13 +145,28 @@ def _save_table(ranking: Ranking, path: Path) -> None:
         import pyarrow.parquet
     except ModuleNotFoundError:
         return  # the JSON file holds everything; the table is for tools that like tables
-    from hubscout.runs.ranking import flatten
-
     rows = [flatten(replace(row, identifier=strip_credentials(row.identifier))) for row in ranking.rows]
     names = dict.fromkeys(name for row in rows for name in row)
     table = pyarrow.table({name: _column(pyarrow, [row.get(name) for row in rows]) for name in names})
     table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+
+
+def flatten(row: Row) -> dict[str, Any]:
+    """One row as a flat record for a table."""
+    flat = {name: value for name, value in asdict(row).items() if not isinstance(value, Mapping | tuple)}
+    record = {name: value for name, value in flat.items() if name not in {"dropped", "convergence", "profile"}}
+    record["per_target"] = list(row.per_target)
+    record["block_scores"] = list(row.block_scores)
+    record["dropped_at"] = row.dropped.n if row.dropped else None
+    record["best_layer"] = row.best_layer.name if row.best_layer else None
+    for found in row.expected:
+        record[f"expected:{found.metric}"] = found.value
+        record.update({f"expected:{found.metric}:{end}": getattr(found, end) for end in ("low", "high", "guess")})
+    record.update({f"score:{name}": value for name, value in row.scores.items()})
+    record.update({f"standard_error:{name}": value for name, value in row.standard_errors.items()})
+    record.update({f"card:{name}": value for name, value in row.card.items()})
+    return record
 
 
 def _column(pyarrow: Any, values: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a ranking knows of one model."""
+"""What a ranking is made of: what it knows of one model, of its task, and of a stage on the way."""
 
 from __future__ import annotations
 
@@ -193,3 +193,28 @@ class Row:
     def best_layer(self) -> LayerScore | None:
         """The layer of the highest LogME, where layers were scanned."""
         return best_layer_of(self.layers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSummary:
+    """What a ranking remembers of its task. `source` opens it again where the data can be opened again."""
+
+    name: str
+    kind: str
+    modality: str
+    fingerprint: str
+    target_names: tuple[str, ...]
+    rows: Mapping[str, int]
+    """Samples of each split."""
+    notes: tuple[str, ...] = ()
+    source: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One subset of a progressive ranking: how many samples, who ran, who was given up, how long it took."""
+
+    n: int
+    models: tuple[str, ...]
+    dropped: tuple[str, ...]
+    seconds: float

@@ -37,11 +37,13 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
         parts.append(tag("p", words, class_="note"))
     if first.tuning and second.tuning:
         labels = _labels(names)
-        both = [
-            replace(run, method=f"{run.method} ({label})", notes=tuple(f"{label}: {note}" for note in run.notes))
-            for label, opened in zip(labels, runs, strict=True)
-            for run in opened.tuning
-        ]
+        both = []
+        for label, opened in zip(labels, runs, strict=True):
+            for run in opened.tuning:
+                notes = tuple(f"{label}: {note}" for note in run.notes)
+                # The lead says which model it is, where a run has only one.
+                model = run.model if len({one.model for one in opened.tuning}) > 1 else ""
+                both.append(replace(run, method=f"{run.method} ({label})", model=model, notes=notes))
         found = tuning_section(Run(tuning=tuple(both)))
         lead = " ".join(_lead(label, opened.tuning) for label, opened in zip(labels, runs, strict=True))
         parts.append(Markup(str(replace(found, lead=lead))) if found is not None else "")

@@ -36,13 +36,7 @@ _COLUMN = r"[^\x00-\x1f\x7f]{1,200}", "the name of a column"
 _RATE = r"(?=[\d.]*[1-9])\d{0,6}\.?\d{1,9}(e-?\d\d?)?", "a number such as 0.001"
 _OPTIONS = (
     ("method", "Method", "|".join(METHODS), f"one of {', '.join(METHODS)}", ("tune",)),
-    (
-        "learning_rate",
-        "Learning rate",
-        r"(?=[\d.]*[1-9])\d{0,6}\.?\d{1,9}(e-?\d\d?)?",
-        "a number such as 0.001",
-        ("tune",),
-    ),
+    ("learning_rate", "Learning rate", *_RATE, ("tune",)),
     ("epochs", "Epochs", r"[1-9]\d{0,3}", "a whole number such as 10", ("tune",)),
     ("budget", "Budget", r"\d{1,6}(\.\d+)? ?(s|m|min|h)", "a time such as 30min or 2h", COMMANDS),
     ("metrics", "Metrics", r"[a-z0-9-]+(,[a-z0-9-]+)*", "names joined by commas", ("rank",)),

@@ -171,9 +171,9 @@ class TuningArguments:
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 
-    frozen_norm_statistics: bool = False
-    """Batch norms use the statistics they came with, in training too; their weights and biases are trained. For small
-    batches, and for b-tuning: its m belong to the features as those statistics give them."""
+    frozen_norm_statistics: bool | None = None
+    """Batch norms use the statistics they came with, in training too; their weights and biases are trained. None: in
+    runs of at most 300 steps at no more than the default learning rate, if the norms have been trained."""
 
     mixed_precision: Literal["auto", "no", "fp16", "bf16"] = "auto"
     """`auto`: bf16 on a GPU that has it, else none."""

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from hubscout.tuning.methods.method import Method
 
 
+SHORT_RUN = 300
+"""Steps up to which batch norms keep their statistics, unless told otherwise: longer runs were not compared."""
+
+
 def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
     """A linear head, random by the seed alone; for numbers zero, which is their mean.
 
@@ -155,6 +159,14 @@ class Network(nn.Module):
         yield from self.head.parameters()
         yield from self.extra.parameters()
         yield from self.method.new_parameters(self.body)
+
+
+def has_statistics(module: nn.Module) -> bool:
+    """Whether its batch norms are other than new ones: trained, or folded away with a bias left."""
+    norms = [part for part in module.modules() if getattr(part, "running_mean", None) is not None]
+    new = {"running_mean": 0.0, "running_var": 1.0, "bias": 0.0}
+    found = ((getattr(part, name, None), value) for part in norms for name, value in new.items())
+    return any(tensor is not None and bool((tensor != value).any()) for tensor, value in found)
 
 
 def has_batch_norm(module: nn.Module) -> bool:

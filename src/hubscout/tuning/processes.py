@@ -63,6 +63,17 @@ def check_trackers(names: Sequence[str], folder: Path | None) -> None:
             raise InputError(f"trackers={name!r} writes files into the folder of the run: give out.")
 
 
+def start_trackers(accelerator: Accelerator, task: str, about: Mapping[str, Any]) -> None:
+    """Open the trackers of a run, with what it was told as their configuration."""
+    plain = {
+        name: value if isinstance(value, int | float | str | bool) else str(value) for name, value in about.items()
+    }
+    try:
+        accelerator.init_trackers(f"hubscout-{task}", config=plain)
+    except Exception as error:  # each tracker has errors of its own, for a server, a login, a package of another age
+        raise InputError(f"The trackers could not be started: {type(error).__name__}: {error}") from error
+
+
 def warn_if_alone(expected: int | None) -> None:
     """Say so where a run that was meant for several processes has another number of them."""
     running = int(os.environ.get("WORLD_SIZE", "1"))
@@ -118,10 +129,3 @@ def end_run(accelerator: Accelerator) -> None:
     accelerator.wait_for_everyone()
     for tracker in accelerator.trackers:
         tracker.finish()
-
-
-def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as trackers take them."""
-    return {
-        name: value if isinstance(value, int | float | str | bool) else str(value) for name, value in values.items()
-    }

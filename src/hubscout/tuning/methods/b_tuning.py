@@ -24,7 +24,7 @@ class BTuning(TaughtMethod):
 
     f_k are the features of teacher k and f_t those of the model as it is being tuned; m are the posterior weights of
     Bayesian linear regression on the frozen features of the train split, fixed before tuning; π_k = softmax(LogME_k /
-    temperature), or other weights (see `teachers.mixing_weights`). Regression targets are centred (both predictions
+    temperature), or other weights (see `mixing_weights`). Regression targets are centred (both predictions
     have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
 
     λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 10·C is worth a search.

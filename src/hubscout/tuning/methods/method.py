@@ -55,6 +55,8 @@ class Method:
 
     name: ClassVar[str]
     uses_teachers: ClassVar[bool] = False
+    moves_norms: ClassVar[bool] = False
+    """Whether batch norms must follow the batches, in short runs too."""
 
     def __init__(self) -> None:
         self.extra: nn.Module | None = None

@@ -163,6 +163,7 @@ class ZooTuning(Method):
 
     name = "zoo"
     uses_teachers = True
+    moves_norms = True
 
     def prepare(self, preparation: Preparation) -> None:
         """Put the mixtures into the model."""

@@ -1,4 +1,4 @@
-"""`hubscout predict`: what a tuned model says of new inputs."""
+"""`hubscout predict` and `hubscout soup`: what can be done with models that are tuned."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, check_out, print_json, print_result, print_table, say
-from hubscout.cli.shared_options import AllowCodeOption
+from hubscout.cli.output import (
+    JsonOption,
+    QuietOption,
+    check_out,
+    print_json,
+    print_result,
+    print_table,
+    run_folder,
+    say,
+    say_saved,
+)
+from hubscout.cli.values import split_list
 
 if TYPE_CHECKING:
     from hubscout.tasks.prediction_inputs import Inputs, Reader
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-EPILOG = """Examples:
+PREDICT_EXAMPLES = """Examples:
 
 hubscout predict my-model/ images/*.jpg
 
@@ -34,7 +44,7 @@ hubscout predict my-model/ reviews.txt --json        # one text per line
 Exit status: 0 fine, 3 some inputs could not be read (each is named on a line of its own), 2 none could."""
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=PREDICT_EXAMPLES)
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The --out folder of a tune.")],
     inputs: Annotated[
@@ -55,7 +65,7 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch.")] = 32,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    allow_code: AllowCodeOption = False,
+    allow_code: options.AllowCodeOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -78,6 +88,7 @@ def predict(
         say(f"skipped: {reason}", quiet=quiet)
     good = [row for row in range(len(found)) if row not in bad]
     readable = found.take(good) if bad else found
+    say(f"Predicting for {len(good):,} input{'s' if len(good) > 1 else ''} with {tuned.model}.", quiet=quiet)
     predictions = tuned.predict(readable.values, batch_size=batch_size)
     measured = _measure(tuned, reader, readable, predictions, quiet=quiet)
     answers = dict(zip(good, predictions.records(top), strict=True))
@@ -110,7 +121,6 @@ def predict(
 def _reader(
     tuned: Tuned, text: list[str] | None, image: str | None, label: list[str] | None, image_root: Path | None
 ) -> Reader:
-    from hubscout.cli.shared_options import split_list
     from hubscout.errors import InputError
     from hubscout.tasks.kinds import kind_of
     from hubscout.tasks.prediction_inputs import Reader
@@ -223,3 +233,45 @@ def _flat(record: dict[str, Any], separator: str) -> dict[str, Any]:
     if isinstance(record.get("label"), list | tuple):
         row["label"] = separator.join(map(str, record["label"]))
     return row
+
+
+SOUP_EXAMPLES = """Examples:
+
+hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
+
+
+@app.command(epilog=SOUP_EXAMPLES)
+@options.takes_data
+def soup(
+    data: options.Data,
+    models: Annotated[list[Path], typer.Argument(metavar="MODELS", help="Two or more --out folders of tune.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the averaged model; a new one in runs/.")
+    ] = None,
+    limit: options.LimitOption = None,
+    seed: options.SeedOption = 0,
+    allow_code: options.AllowCodeOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Average the weights of several tuned runs of one model, as long as validation does not fall.
+
+    One network of the same size and speed. Give the data, --limit and --seed that the runs were tuned with: their
+    validation split decides what goes in.
+    """
+    from hubscout.tuning import soup as run
+    from hubscout.tuning.model_soup import check_models
+    from hubscout.tuning.tuned_folder import opens_by_code
+
+    check_models(models)
+    options.check_amounts(limit=limit)
+    task = data.open(limit=limit, seed=seed, quiet=quiet)
+    with run_folder(out, f"{task.name}-soup", quiet=quiet) as place:
+        made = run(task, models, out=place, allow_code=allow_code)
+    for note in made.notes:
+        say(note, quiet=quiet)
+    if as_json:
+        print_json({**made.record(), "out": place})
+    else:
+        print_result(str(made))
+    say_saved(place, place, by_code=opens_by_code(made, place), quiet=quiet)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,7 @@ def test_a_folder_of_classes_is_measured(model: Path, picture_folder: Path, hubs
     result = hubscout("predict", model, picture_folder / "test")
     assert result.exit_code == 0, result.output
     assert "accuracy 0." in result.stdout
+    assert re.search(r"^Predicting for \d+ inputs with ", result.stderr, re.MULTILINE)
     for folder in (picture_folder / "test" / "left", next((picture_folder / "test" / "left").iterdir())):
         assert "accuracy" not in hubscout("predict", model, folder).stdout
 

@@ -1,0 +1,84 @@
+"""When should batch norms keep the statistics they came with? A rule chosen on some sets and judged on the others.
+
+The rule has one number: runs of fewer steps than that keep them. Runs that differ in nothing else are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+MOVING, FROZEN = "moving norm statistics", "frozen norm statistics"
+LIMITS = (0, 45, 100, math.inf)
+"""Of steps, between those that were run."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What kept statistics gave over moving ones, in points: of what training reached, and of the result on test."""
+
+    set_name: str
+    model: str
+    steps: int
+    reached: float
+    result: float
+
+
+def gains(records: Sequence[dict[str, Any]]) -> list[Gain]:
+    """One for each pair of runs."""
+    pairs: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for record in records:
+        if "reached" in record and record["variant"] in (MOVING, FROZEN):
+            key = tuple(record[name] for name in ("model", "set_name", "seed", "steps", "pixels", "rows"))
+            pairs[key][record["variant"]] = record
+    found = []
+    for pair in pairs.values():
+        if len(pair) == 2:
+            frozen, moving = pair[FROZEN], pair[MOVING]
+            reached = 100 * (frozen["reached"] - moving["reached"])
+            result = 100 * (frozen["result"]["test"] - moving["result"]["test"])
+            found.append(Gain(frozen["set_name"], frozen["model"], frozen["steps"], reached, result))
+    return found
+
+
+def by(found: Sequence[Gain], name: str) -> list[list[str]]:
+    """A row for each value of a field: pairs, in how many kept statistics were ahead, mean gains."""
+    rows = []
+    for value in sorted({getattr(gain, name) for gain in found}):
+        here = [gain for gain in found if getattr(gain, name) == value]
+        ahead = sum(gain.reached > 0 for gain in here)
+        means = [fmean(gain.reached for gain in here), fmean(gain.result for gain in here)]
+        rows.append([str(value), str(len(here)), str(ahead), *(f"{mean:+.1f}" for mean in means)])
+    return rows
+
+
+def worth(found: Sequence[Gain], limit: float, what: str = "reached") -> float:
+    """Mean gain of a rule over norms that always move."""
+    return fmean(getattr(gain, what) if gain.steps < limit else 0.0 for gain in found)
+
+
+def left_out(found: Sequence[Gain]) -> list[list[str]]:
+    """The limit that the other sets choose by what training reached, and what it gives on the set left out."""
+    rows, judged = [], []
+    for name in sorted({gain.set_name for gain in found}):
+        others, here = [g for g in found if g.set_name != name], [g for g in found if g.set_name == name]
+        limit = max(LIMITS, key=lambda limit: worth(others, limit))
+        judged.append((worth(here, limit), worth(here, limit, "result")))
+        rows.append([name, _told(limit), *(f"{value:+.1f}" for value in judged[-1])])
+    means = [fmean(values) for values in zip(*judged, strict=True)]
+    return [*rows, ["mean", "", *(f"{mean:+.1f}" for mean in means)]]
+
+
+def rules(found: Sequence[Gain]) -> list[list[str]]:
+    """Every rule on all sets."""
+    return [[_told(n), f"{worth(found, n):+.1f}", f"{worth(found, n, 'result'):+.1f}"] for n in LIMITS]
+
+
+def _told(limit: float) -> str:
+    if not limit:
+        return "never"
+    return "always" if math.isinf(limit) else f"below {limit:g} steps"
