@@ -61,11 +61,12 @@ def worth(found: Sequence[Gain], limit: float, what: str = "reached") -> float:
     return fmean(getattr(gain, what) if gain.steps < limit else 0.0 for gain in found)
 
 
-def left_out(found: Sequence[Gain]) -> list[list[str]]:
-    """The limit that the other sets choose by what training reached, and what it gives on the set left out."""
+def left_out(found: Sequence[Gain], field: str) -> list[list[str]]:
+    """The limit that the other sets (or models) choose by what training reached, and what it gives on that left out."""
     rows, judged = [], []
-    for name in sorted({gain.set_name for gain in found}):
-        others, here = [g for g in found if g.set_name != name], [g for g in found if g.set_name == name]
+    for name in sorted({getattr(gain, field) for gain in found}):
+        others = [gain for gain in found if getattr(gain, field) != name]
+        here = [gain for gain in found if getattr(gain, field) == name]
         limit = max(LIMITS, key=lambda limit: worth(others, limit))
         judged.append((worth(here, limit), worth(here, limit, "result")))
         rows.append([name, _told(limit), *(f"{value:+.1f}" for value in judged[-1])])

@@ -36,8 +36,9 @@ def main() -> None:
     for title, name in (("set", "set_name"), ("model", "model"), ("steps", "steps")):
         lines += [*markdown([title, "pairs", "ahead", "reached", "result"], norms.by(found, name)), ""]
     lines += ["Statistics are kept …", "", *markdown(["when", "reached", "result"], norms.rules(found)), ""]
-    lines += ["Chosen on the other sets by what training reached, judged on the set that was left out:", ""]
-    lines += markdown(["left out", "kept", "reached", "result"], norms.left_out(found))
+    for title, name in (("sets", "set_name"), ("models", "model")):
+        lines += [f"Chosen on the other {title} by what training reached, judged on the one left out:", ""]
+        lines += [*markdown(["left out", "kept", "reached", "result"], norms.left_out(found, name)), ""]
     (HERE / "table.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 

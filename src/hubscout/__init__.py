@@ -19,27 +19,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Backbone": "hubscout.hubs",
-    "DataCheck": "hubscout.checking",
-    "Evidence": "hubscout.evidence",
-    "LogMEClassifier": "hubscout.evidence",
-    "LogMERegressor": "hubscout.evidence",
-    "logme": "hubscout.evidence",
-    "check": "hubscout.checking",
-    "Race": "hubscout.racing",
-    "Ranking": "hubscout.ranking",
-    "Task": "hubscout.tasks",
-    "list_models": "hubscout.hubs",
-    "load": "hubscout.hubs",
-    "open_task": "hubscout.tasks",
-    "race": "hubscout.racing",
-    "rank": "hubscout.ranking",
-    "select_teachers": "hubscout.ranking",
-    "soup": "hubscout.tuning",
-    "tune": "hubscout.tuning",
-    "Tuned": "hubscout.tuning",
+_FOLDERS = {
+    "checking": "DataCheck check",
+    "evidence": "Evidence LogMEClassifier LogMERegressor logme",
+    "hubs": "Backbone list_models load",
+    "racing": "Race race",
+    "ranking": "Ranking rank select_teachers",
+    "tasks": "Task open_task",
+    "tuning": "Tuned soup tune",
 }
+_HOMES = {name: f"hubscout.{folder}" for folder, names in _FOLDERS.items() for name in names.split()}
 
 __all__ = [
     "Backbone",

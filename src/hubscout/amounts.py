@@ -8,27 +8,15 @@ import re
 from hubscout.errors import InputError
 
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
-_SECONDS = {
-    "": 1.0,
-    "ms": 1e-3,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "seconds": 1.0,
-    "m": 60.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "minutes": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-    "hours": 3600.0,
-    "d": 86400.0,
-    "day": 86400.0,
-    "days": 86400.0,
-    "w": 604800.0,
-    "week": 604800.0,
-    "weeks": 604800.0,
+_TIMES = {
+    1e-3: "ms",
+    1.0: "s sec second seconds",
+    60.0: "m min minute minutes",
+    3600.0: "h hour hours",
+    86400.0: "d day days",
+    604800.0: "w week weeks",
 }
+_SECONDS = {"": 1.0} | {name: seconds for seconds, names in _TIMES.items() for name in names.split()}
 _PART = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z]*)")
 
 

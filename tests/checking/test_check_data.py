@@ -109,7 +109,7 @@ def test_tagged_sentences(tmp_path: Path) -> None:
 
 def test_a_task_says_the_cheap_part_by_itself(folder: Path) -> None:
     notes = hs.open_task(folder).notes
-    assert any("2 inputs occur again" in note and "1 of test are in train too" in note for note in notes)
+    assert any("2 inputs occur again" in note and "1 of test is in train too" in note for note in notes)
     assert any("imbalanced" in note for note in notes)
 
 

@@ -76,6 +76,7 @@ RANK = typer.main.get_command(importlib.import_module("hubscout.cli.rank").app).
         ("frozen_norm_statistics=True helps", "--set frozen_norm_statistics=true helps"),
         ("hf/x?label=3 and a/seed=3 stay", "hf/x?label=3 and a/seed=3 stay"),
         ("the label of a model stays", "the label of a model stays"),
+        ("Say text=, image= or label= one of: a.", "Say --text, --image or --label one of: a."),
     ],
 )
 def test_arguments_become_options(said: str, wanted: str) -> None:

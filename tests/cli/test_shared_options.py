@@ -162,3 +162,12 @@ def test_no_option_is_ignored_without_a_word(hubscout: Callable[..., Any], line:
     result = hubscout(command, "nowhere/", *options)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_notes_on_the_data_speak_of_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from hubscout.cli.shared_options import Data
+
+    path = tmp_path / "tags.csv"
+    path.write_text("text,topics\n" + "a good camera,camera;good\nanother camera,camera\nnot good,good\n" * 10)
+    Data(str(path)).open()
+    assert "if they are, say --kind multilabel" in capsys.readouterr().err

@@ -213,3 +213,8 @@ def test_a_window_of_100_columns_keeps_the_gain_and_the_latency(make_row: Make, 
     assert lay_out(ranking, 80).heads == ("#", "model", "logme", "accuracy", "P(best)")
     assert "Latency with ~" in as_text(ranking, 100)
     assert "Latency with ~" not in as_text(ranking, 80)
+
+
+def test_a_single_model_has_no_chance_of_being_the_best(make_row: Make, make_ranking: Make) -> None:
+    assert "P(best)" not in columns(make_ranking(make_row("timm/x", 0.3)))
+    assert "P(best)" in columns(make_ranking(make_row("timm/x", 0.3), make_row("timm/y", 0.1, seed=1)))

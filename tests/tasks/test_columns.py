@@ -41,3 +41,9 @@ def test_columns_whose_names_hold_commas(write: Callable[..., Path]) -> None:
     assert Task.from_table(path, label="x, y").target_names == ("x, y",)
     frame = pd.DataFrame({"text": ["a", "b"] * 5, 7: ["u", "v"] * 5})
     assert Task.from_table(frame, label=7).target_names == ("u", "v")
+
+
+def test_a_table_of_numbers_is_told_what_there_is_for_it(write: Callable[..., Path]) -> None:
+    path = write("wine.csv", "alcohol,ash,cultivar\n" + "14.2,2.4,barolo\n12.1,2.1,barbera\n" * 10)
+    with pytest.raises(TaskError, match=r"numbers only.*hubscout\.logme\(X, y\)"):
+        Task.from_table(path)

@@ -202,6 +202,7 @@ def _renamed(message: str, name: str, option: str) -> str:
         return f"{option}{joint}{shlex.quote(value)}"
 
     message = re.sub(rf"{start}=(?:'(?P<quoted>[^']*)'|(?P<plain>-?[\w.+]*[\w+]))", valued, message)
+    message = re.sub(rf"{start}=(?=,)", option, message)
     message = re.sub(rf"{start}=(?=[\s.])\s?", f"{option} ", message)
     # A sentence that begins with a small letter begins with the name of an argument.
     return re.sub(rf"(?:(?<=[.:;] )|^){name}(?= (?:must|was|is empty)\b)", option, message)

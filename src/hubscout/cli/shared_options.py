@@ -6,6 +6,7 @@ Beside them what the shell offers for their values, and what they mean together.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -185,7 +186,8 @@ class Data:
             split=self.split,
             image_root=None if self.image_root is None else str(self.image_root),
         )
-        say(task.describe(), quiet=quiet)
+        # What notes say of arguments is said of options here.
+        say(re.sub(r"\b(kind|label|text|image|split)='([^']*)'", r"--\1 \2", task.describe()), quiet=quiet)
         return task if limit is None else task.subset(parse_limit(limit), seed)
 
 

@@ -157,7 +157,7 @@ def columns(ranking: Ranking) -> list[str]:
     heads += _expected_heads(ranking)
     if any(row.gain is not None for row in rows):
         heads.append("gain")
-    if any(row.p_best is not None for row in rows) and ranking.explains_labels is not False:
+    if len(rows) > 1 and any(row.p_best is not None for row in rows) and ranking.explains_labels is not False:
         heads.append("P(best)")
     heads += others
     if any(row.layers for row in rows):

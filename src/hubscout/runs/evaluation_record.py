@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.data_check import Sample
 from hubscout.runs.files import read_json, write_atomically
-from hubscout.runs.record_types import Migrations, check_types, in_version
+from hubscout.runs.record_types import Migrations, built, check_types, in_version
 from hubscout.runs.run_folder import EVALUATION
 
 if TYPE_CHECKING:
@@ -101,12 +101,8 @@ class EvaluationRecord:
         """The inverse of what `write_evaluation` puts into the file; a `RunError` names what is wrong."""
         known = {part.name for part in fields(cls)}
         values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
-        for name, kind in PARTS.items():
-            values[name] = _parts(values.get(name, []), kind, f"{origin}: {name}")
-        if isinstance(values.get("target_names"), list):
-            values["target_names"] = tuple(values["target_names"])
         try:
-            found = cls(**values)
+            found: EvaluationRecord = built(cls, values)
         except TypeError as error:
             raise RunError(f"{origin} cannot be read: {error}.") from error
         check_types(found, origin)
@@ -120,22 +116,6 @@ class EvaluationRecord:
         counts = [one for t in self.targets for one in (t.seen, t.said, t.right)] + [c.count for c in self.confusions]
         if min([*counts, self.samples, self.suspected]) < 0:
             raise RunError(f"{origin}: a count is below zero.")
-
-
-PARTS: Mapping[str, type] = {
-    "targets": TargetOutcome,
-    "confusions": Confusion,
-    "pairs": NumberPair,
-    "worst": Sample,
-    "suspects": Sample,
-}
-
-
-def _parts(records: Any, kind: type, origin: str) -> tuple[Any, ...]:
-    try:
-        return tuple(kind(**record) for record in records)
-    except TypeError as error:
-        raise RunError(f"{origin} cannot be read: {error}.") from error
 
 
 def write_evaluation(folder: Path, record: EvaluationRecord | None) -> None:

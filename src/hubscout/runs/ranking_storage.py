@@ -14,10 +14,9 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.files import parse_json, read_json, read_whole, write_atomically
-from hubscout.runs.profiler import Profile
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
-from hubscout.runs.record_types import Migrations, check_types, in_version, is_number
-from hubscout.runs.row import Convergence, Dropped, Expected, Failure, LayerScore, Row
+from hubscout.runs.record_types import Migrations, built, check_types, in_version, is_number
+from hubscout.runs.row import Failure, Row
 from hubscout.runs.run_folder import RANKING, SCORES
 
 FORM = "hubscout-ranking"
@@ -55,10 +54,10 @@ def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[
     """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
     record = in_version(record, FORM, VERSION, MIGRATIONS, origin=origin)
     try:
-        task = TaskSummary(**_tuples(TaskSummary, record["task"]))
+        task = built(TaskSummary, record["task"])
         rows = tuple(_row(entry) for entry in record["rows"])
-        failures = tuple(Failure(**entry) for entry in record["failures"])
-        stages = tuple(Stage(**_tuples(Stage, entry)) for entry in record["stages"])
+        failures = tuple(built(Failure, entry) for entry in record["failures"])
+        stages = tuple(built(Stage, entry) for entry in record["stages"])
         for part in (task, *rows, *failures, *stages):
             check_types(part, f"{origin}: {type(part).__name__.lower()}")
         if not allow_code:
@@ -98,22 +97,12 @@ def check_row(row: Row) -> None:
 
 
 def _row(entry: dict[str, Any]) -> Row:
-    values = _tuples(Row, {name: value for name, value in entry.items() if name != "best_layer"})
-    values["layers"] = tuple(LayerScore(**layer) for layer in values["layers"])
-    values["expected"] = tuple(Expected(**metric) for metric in values["expected"])
-    values["convergence"] = Convergence.from_json(entry["convergence"]) if entry.get("convergence") else None
-    values["dropped"] = Dropped(**values["dropped"]) if values["dropped"] else None
-    values["profile"] = Profile(**values["profile"]) if values.get("profile") else None
-    row = Row(**values)
+    row: Row = built(Row, {name: value for name, value in entry.items() if name != "best_layer"})
     if len(row.block_scores) != len(row.block_sizes):
         raise ValueError(f"{len(row.block_scores)} block_scores for {len(row.block_sizes)} block_sizes")
+    if row.convergence is not None:
+        row.convergence.check_lengths()
     return row
-
-
-def _tuples(kind: type, entry: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists only: turn them back where the dataclass says tuple."""
-    wanted = {part.name for part in fields(kind) if str(part.type).startswith("tuple")}
-    return {name: tuple(value) if name in wanted else value for name, value in entry.items()}
 
 
 def save_ranking(ranking: Ranking, folder: Path, *, more_to_come: bool = False) -> Path:

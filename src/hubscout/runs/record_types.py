@@ -40,6 +40,23 @@ def in_version(record: Any, form: str, version: int, migrations: Migrations, *, 
     return record
 
 
+def built(kind: Any, value: Any) -> Any:
+    """JSON as a type wants it: objects become dataclasses and lists tuples. What does not fit stays, for `check_types`.
+
+    >>> from hubscout.runs.row import Failure
+    >>> built(tuple[Failure, ...], [{"identifier": "a", "error": "b", "reason": "c"}])
+    (Failure(identifier='a', error='b', reason='c'),)
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType) and value is not None:
+        return built(inner[0], value)
+    if origin is tuple and isinstance(value, list):
+        return tuple(built(inner[0], one) for one in value)
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
+        return kind(**{name: built(_hints(kind).get(name), one) for name, one in value.items()})
+    return value
+
+
 def check_types(record: Any, place: str, *, kind: type | None = None) -> None:
     """Go through a dataclass and everything in it; the first value of a wrong type is named in a `RunError`.
 

@@ -21,20 +21,12 @@ class Convergence:
     mapped: tuple[tuple[float, ...], ...]
     fixed_points: tuple[float | None, ...]
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Convergence:
-        """The inverse of `dataclasses.asdict` after a way through JSON."""
-        found = cls(
-            targets=tuple(record["targets"]),
-            t=tuple(record["t"]),
-            mapped=tuple(tuple(line) for line in record["mapped"]),
-            fixed_points=tuple(record["fixed_points"]),
-        )
-        if {len(line) for line in found.mapped} - {len(found.t)} or not (
-            len(found.targets) == len(found.mapped) == len(found.fixed_points)
+    def check_lengths(self) -> None:
+        """A `ValueError` where the parts do not belong together."""
+        if {len(line) for line in self.mapped} - {len(self.t)} or not (
+            len(self.targets) == len(self.mapped) == len(self.fixed_points)
         ):
             raise ValueError("the parts of convergence differ in length")
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)

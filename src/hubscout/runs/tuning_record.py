@@ -13,7 +13,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
 from hubscout.runs.files import append_line, read_json, read_lines, write_atomically, write_lines
-from hubscout.runs.record_types import Migrations, check_types, in_version, is_number
+from hubscout.runs.record_types import Migrations, built, check_types, in_version, is_number
 from hubscout.runs.run_folder import CURVES, TRIALS, TUNING
 
 FORM = "hubscout-tuning"
@@ -76,13 +76,10 @@ class TuningRecord:
         """The inverse of what `write_tuning` puts into the file; a `RunError` names what is wrong."""
         known = {part.name for part in fields(cls)}
         values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
-        for name in ("teachers", "notes"):
-            if isinstance(values.get(name), list):
-                values[name] = tuple(values[name])
         for name in ("metrics", "merged_metrics"):
             if values.get(name) is not None:
                 values[name] = read_metrics(values[name], origin=f"{origin}: {name}")
-        found = cls(**values)
+        found: TuningRecord = built(cls, values)
         check_types(found, origin)
         return found
 

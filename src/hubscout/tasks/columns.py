@@ -174,6 +174,13 @@ def _guess_inputs(table: Table, taken: set[str | None]) -> tuple[str, tuple[str,
     longest = max(samples, key=lambda name: _mean_words(samples[name]), default=None)
     if longest is not None and _mean_words(samples[longest]) >= 3:
         return "text", (longest,)
+    # The label may be a name.
+    if len(samples) > 1 and sum(_is_number(values[0]) for values in samples.values()) >= len(samples) - 1:
+        raise TaskError(
+            f"{table.origin}: there are numbers only, and no pre-trained model reads a table of numbers. For features "
+            "of your own there are hubscout.logme(X, y) and LogMEClassifier in Python. If a column holds texts or "
+            "paths of images all the same, say text= or image= its name."
+        )
     raise TaskError(
         f"{table.origin}: cannot tell which column holds the inputs. Say text=, image=, audio= or tokens= one of: "
         f"{shortened(table.columns)}."
@@ -201,6 +208,13 @@ def _is_sound(value: Any) -> bool:
 def _is_sound_bytes(data: bytes) -> bool:
     is_wave = data[:4] in (b"RIFF", b"RIFX", b"RF64") and data[8:12] == b"WAVE"
     return is_wave or data[:4] in (b"fLaC", b"OggS") or data[:3] == b"ID3"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, bytes) and float(value) is not None
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_text(values: Sequence[Any]) -> bool:
