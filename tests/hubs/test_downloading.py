@@ -83,7 +83,7 @@ def test_a_terminal_shows_a_bar(hub, images, tmp_path):
 
 @pytest.mark.slow
 def test_a_tuning_tells_of_its_downloads(hub, images, tmp_path):
-    options = ["--set", "epochs=1", "--set", "batch_size=8"]
+    options = ["--epochs", "1", "--batch-size", "8"]
     said = run_command(
         hub,
         tmp_path / "home",

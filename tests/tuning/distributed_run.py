@@ -25,7 +25,7 @@ def main(
         settings |= {"learning_rate": learning_rate, "head_learning_rate": learning_rate}
     if budget is not None:
         settings |= {"steps": None, "budget": budget, "mixup": 0.2, "ema": 0.9}
-    teachers = [perceptron(1), perceptron(2, width=24)]
+    teachers = [] if method == "fine-tune" else [perceptron(1), perceptron(2, width=24)]
     tuned = tune(make_task(n=50), perceptron(0), teachers, method=method, out=out, resume=resume, **settings)
     rank = os.environ.get("RANK", "0")
     weights = [value.tolist() for value in tuned.head.parameters()]

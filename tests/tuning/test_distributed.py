@@ -75,7 +75,7 @@ def test_two_processes_end_with_their_budget_at_the_same_step(tmp_path):
 
 LAUNCH = """
 import sys
-from hubscout.hubs.torchvision_compat import prepare_torchvision
+from hubscout.hubs import prepare_torchvision
 prepare_torchvision()  # accelerate's own command imports transformers
 from accelerate.commands.accelerate_cli import main
 sys.argv[0] = "accelerate"

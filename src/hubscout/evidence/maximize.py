@@ -211,11 +211,12 @@ def assemble(
     if settings.center:
         feature_mean = to_host(means[0])
         intercept = target_mean - whole_weights @ feature_mean
-        gains, ratios, constant = per_target - null, solution.ratio, np.zeros(spectrum.rank)
-    elif apart is None:
-        constant = constant_of(spectrum, means[0]) if constant is None else constant
-        gains, ratios = over_base_rates(spectrum, constant, target_mean[scored], to_host(squares)[scored])
     if apart is None:
+        if settings.center:
+            gains, ratios, constant = per_target - null, solution.ratio, np.zeros(spectrum.rank)
+        else:
+            constant = constant_of(spectrum, means[0]) if constant is None else constant
+            gains, ratios = over_base_rates(spectrum, constant, target_mean[scored], to_host(squares)[scored])
         kept = spectrum if settings.keep_spectrum else None
         apart = OverBaseRates(spread(gains, 0.0), spread(ratios, np.inf), target_mean, constant, feature_mean, kept)
     score = float(per_target.mean())

@@ -238,8 +238,8 @@ class Contest:
                     yield look
                 if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, anew=anew):
                     missed = len(jobs) - count
-                    arms = "1 arm was" if missed == 1 else f"{missed} arms were"
-                    self.notes.append(f"time was short: {arms} not looked at after {rung.steps} steps")
+                    told = "1 arm was" if missed == 1 else f"{missed} arms were"
+                    self.notes.append(f"time was short: {told} not looked at after {rung.steps} steps")
                     return
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextmanager
@@ -139,9 +138,7 @@ class _Count:
 class LineDisplay:
     """A line when a model starts and ends, one every ten seconds between, at every validation, and every message."""
 
-    def __init__(
-        self, stream: TextIO, models: int = 0, title: str = "", *, seconds_between: float = _SECONDS_BETWEEN_LINES
-    ) -> None:
+    def __init__(self, stream: TextIO, models: int = 0, title: str = "", *, seconds_between: float = 10.0) -> None:
         self._stream = stream
         self._models = models
         self._title = title

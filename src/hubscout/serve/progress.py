@@ -227,7 +227,7 @@ def _tuning_header(runs: Mapping[str, list[dict[str, Any]]]) -> Markup:
     done = before = steps = samples = 0
     best: tuple[float, str] | None = None
     for kept in runs.values():
-        started = next((line for line in reversed(kept) if line.get("event") == "started"), {})
+        started: dict[str, Any] = next((line for line in reversed(kept) if line.get("event") == "started"), {})
         last = max((int(line["step"]) for line in kept if is_number(line.get("step"))), default=0)
         done += last
         if all(is_number(started.get(key)) for key in ("time", "step", "steps", "batch_size")):
@@ -237,8 +237,9 @@ def _tuning_header(runs: Mapping[str, list[dict[str, Any]]]) -> Markup:
             samples += last * int(started["batch_size"])
         for line in kept:
             metrics = as_dict(line.get("metrics")) if line.get("event") == "validation" else {}
-            name, value = next(iter(metrics.items()), ("", None))
-            if is_number(value) and (best is None or value > best[0]):
+            name = next(iter(metrics), "")
+            value = as_number(metrics.get(name))
+            if value is not None and (best is None or value > best[0]):
                 best = (float(value), str(name))
     elapsed = max(0.0, time.time() - min(began)) if began else None
     return _header(

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, Batch
-from hubscout.tuning.batches import mixed_seed
+from hubscout.tuning.batches import BatchPlan, mixed_seed
 from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.rates import rates_of
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
-    from hubscout.tuning.batches import BatchPlan
     from hubscout.tuning.companions import Penalty
     from hubscout.tuning.methods.method import Method
+    from hubscout.tuning.single_run import SingleRun
 
 
 SHORT_RUN = 300
@@ -172,6 +173,25 @@ def has_statistics(module: nn.Module) -> bool:
 def has_batch_norm(module: nn.Module) -> bool:
     """Whether outputs in training mode depend on the rest of the batch."""
     return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
+
+
+def keeps_norm_statistics(run: SingleRun) -> bool:
+    """As it was asked for; else in short runs, at rates that networks with norms that stay were seen to bear."""
+    asked, body = run.asked, run.model.module
+    if asked.frozen_norm_statistics is not None:
+        return asked.frozen_norm_statistics
+    assert asked.learning_rate is not None
+    assert body is not None
+    per_epoch = BatchPlan(len(run.task.train), asked.batch_size, asked.seed).batches_per_epoch
+    short = asked.budget is None and asked.length(per_epoch) <= SHORT_RUN
+    slow = asked.learning_rate <= rates_of(asked.optimizer, run.task.modality).default
+    if not (short and slow and has_statistics(body)) or run.method.moves_norms:
+        return False
+    run.note(
+        f"Batch norms keep the statistics they came with, as in every run of at most {SHORT_RUN} steps; "
+        "frozen_norm_statistics=False lets them move."
+    )
+    return True
 
 
 def check_batches(network: Network, plan: BatchPlan, processes: int) -> None:

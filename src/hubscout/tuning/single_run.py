@@ -35,18 +35,17 @@ from hubscout.tuning.losses import Rows, TaskLoss, check_trainable
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import (
-    SHORT_RUN,
     Network,
     check_batches,
     check_width,
-    has_statistics,
+    keeps_norm_statistics,
     new_head,
     posterior_head,
     silence_unused,
 )
 from hubscout.tuning.opened_models import feature_width, fingerprint, open_model_to_tune, open_teacher
 from hubscout.tuning.processes import end_run, make_accelerator, share_from_main, start_trackers
-from hubscout.tuning.rates import RateChoice, rates_of
+from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.readable import find_unreadable, without
 from hubscout.tuning.teacher_answers import answers_of_views
 
@@ -198,29 +197,11 @@ class SingleRun:
         for note in self.method.notes:
             self.note(note)
         frozen.forget()
-        network = Network(model, head, loss, self.method, frozen_norm_statistics=self._keeps_norm_statistics())
+        network = Network(model, head, loss, self.method, frozen_norm_statistics=keeps_norm_statistics(self))
         network.to(device)
         if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
-
-    def _keeps_norm_statistics(self) -> bool:
-        """As it was asked for; else in short runs, at rates that networks with norms that stay were seen to bear."""
-        asked, body = self.asked, self.model.module
-        if asked.frozen_norm_statistics is not None:
-            return asked.frozen_norm_statistics
-        assert asked.learning_rate is not None
-        assert body is not None
-        per_epoch = BatchPlan(len(self.task.train), asked.batch_size, asked.seed).batches_per_epoch
-        short = asked.budget is None and asked.length(per_epoch) <= SHORT_RUN
-        slow = asked.learning_rate <= rates_of(asked.optimizer, self.task.modality).default
-        if not (short and slow and has_statistics(body)) or self.method.moves_norms:
-            return False
-        self.note(
-            f"Batch norms keep the statistics they came with, as in every run of at most {SHORT_RUN} steps; "
-            "frozen_norm_statistics=False lets them move."
-        )
-        return True
 
     def batches_of(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
         """Batches of a split, in the views of some preprocessings."""

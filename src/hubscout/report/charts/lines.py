@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
 from hubscout.report.charts.label_placement import spread, text_width
@@ -55,19 +56,13 @@ def lines(
     named = [curve for curve in curves if curve.named]
     longest, widest = _longest(named, frame)
     frame = replace(frame, right=widest + 22 if named else frame.right)
-    area = frame.area
-    wanted = 4 if frame.narrow else 6
     across = [value for curve in curves for value in curve.x]
     heights = [*shared_y, *curve_heights(curves)]
-    if logarithmic_axes:
-        x = logarithmic(across, area.left, area.right, padding=0.02, wanted=wanted)
-        y = logarithmic(heights, area.bottom, area.top, padding=0.05, wanted=5)
-    else:
-        x = linear(across, area.left, area.right, padding=0.02, wanted=wanted, whole=whole_x)
-        y = linear(heights, area.bottom, area.top, padding=0.05, wanted=5)
+    make_x = logarithmic if logarithmic_axes else partial(linear, whole=whole_x)
+    make_y = logarithmic if logarithmic_axes else linear
+    y = make_y(heights, frame.area.bottom, frame.area.top, padding=0.05, wanted=5)
     frame = with_room(frame, y, y_format)
-    area = frame.area
-    x = replace(x, start=area.left)
+    x = make_x(across, frame.area.left, frame.area.right, padding=0.02, wanted=4 if frame.narrow else 6)
     parts: list[Markup] = []
     if diagonal:
         low, high = max(x.low, y.low), min(x.high, y.high)
