@@ -25,7 +25,7 @@ REASONS = {
     "torch": "runs the network",
     "timm": "builds the network",
     "torchvision": "timm imports it",
-    "sympy": "torch's meta device, on which operations are counted",
+    "sympy": "torch's compiler, which torchvision and timm import",
     "mpmath": "sympy imports it",
     "numpy": "arrays",
     "scipy": "error bars and P(best)",
