@@ -15,6 +15,7 @@ from hubscout.features import extract
 from hubscout.ranking import rank
 from hubscout.ranking.layer_scores import MARGIN, POINTS, convergence_of
 from hubscout.report.sections.provenance import repeat_code
+from hubscout.runs.record_types import built
 from hubscout.runs.row import Convergence
 from hubscout.tasks import Task
 
@@ -110,7 +111,7 @@ def test_the_best_and_the_worst_explained_target_are_among_them(features: tuple[
 
 def test_it_survives_json(features: tuple[np.ndarray, np.ndarray]) -> None:
     found = convergence_of(logme(*features))
-    assert Convergence.from_json(json.loads(json.dumps(asdict(found)))) == found
+    assert built(Convergence, json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_nothing_without_a_spectrum_or_without_a_finite_t(features: tuple[np.ndarray, np.ndarray]) -> None:

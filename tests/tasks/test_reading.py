@@ -59,7 +59,9 @@ BAD = {
     "mixed.jsonl": (b'{"text": "a", "label": "x"}\n{"text": "b", "label": 3}\n', {}, "mixed types"),
     "infinite.csv": (b"text,y\na b c,1.5\na b c,inf\n", {}, "finite"),
     "words.csv": (b"text,y\na,1.5\nb,two\n", {"kind": "regression", "text": "text"}, "'two'"),
-    "noinput.csv": (b"p,q\n1,2\n", {}, "Say text=, image="),
+    "noinput.csv": (b"p,q\none,2\n", {}, "Say text=, image="),
+    "numbers.csv": (b"p,q\n1,2\n", {}, "numbers only"),
+    "features.csv": (b"p,q,species\n1,2,setosa\n", {}, "numbers only"),
     "notarget.csv": (b"text\na b\n", {}, "no column left"),
     "single.csv": (b"text,label\na,x\nb,x\n", {}, "one class 'x'"),
     "both.csv": (ROWS.encode(), {"text": "text", "image": "text"}, "Say one of"),
@@ -128,7 +130,7 @@ def test_a_million_columns_are_refused_at_once(tmp_path: Path) -> None:
 def test_many_columns_are_read_and_errors_stay_short(tmp_path: Path) -> None:
     (tmp_path / "wide.csv").write_text(",".join(f"c{i}" for i in range(50_000)) + "\n" + "0," * 49_999 + "0\n")
     assert len(read_table(tmp_path / "wide.csv").columns) == 50_000
-    for options in ({}, {"text": "d1"}, {"text": "c1"}):
+    for options in ({"text": "d1"}, {"text": "c1"}):
         with pytest.raises(TaskError, match=r"and 49,9\d\d more") as caught:
             Task.from_table(tmp_path / "wide.csv", **options)
         assert len(str(caught.value)) < 1000

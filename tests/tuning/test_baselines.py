@@ -34,6 +34,15 @@ def test_the_probe_is_kept_where_validation_never_reaches_it(kind, tmp_path):
     assert plain.metric("validation").value < tuned.metric("validation").value
 
 
+def test_the_probe_that_is_kept_is_as_sure_as_it_is_right():
+    """A posterior that fits its own samples well is no reason to be sure of others."""
+    task = make_task(n=200, shape=(64,))
+    tuned = tune(task, perceptron(0, inputs=64, width=1024), **SLOW)
+    assert tuned.best_step == 0
+    confidence = tuned.predict(task.test.inputs).probabilities.max(axis=1).mean()
+    assert abs(confidence - tuned.metric("test").value) < 0.1
+
+
 def test_the_probe_is_the_best_linear_fit_of_the_frozen_features():
     task, model = make_task("regression", n=600), perceptron(0)
     own = tune(task, model, **SLOW).tuning_run().probes["model"]

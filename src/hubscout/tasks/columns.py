@@ -174,8 +174,8 @@ def _guess_inputs(table: Table, taken: set[str | None]) -> tuple[str, tuple[str,
     longest = max(samples, key=lambda name: _mean_words(samples[name]), default=None)
     if longest is not None and _mean_words(samples[longest]) >= 3:
         return "text", (longest,)
-    # The label may be a name.
-    if len(samples) > 1 and sum(_is_number(values[0]) for values in samples.values()) >= len(samples) - 1:
+    words = sum(not all(map(_is_number, values)) for values in samples.values())
+    if len(samples) > 1 and (words == 0 or (words == 1 and len(samples) > 2)):  # the one may be the label
         raise TaskError(
             f"{table.origin}: there are numbers only, and no pre-trained model reads a table of numbers. For features "
             "of your own there are hubscout.logme(X, y) and LogMEClassifier in Python. If a column holds texts or "

@@ -80,8 +80,7 @@ def measure_probes(run: SingleRun) -> None:
     network, train_state, frozen_features = run.loop.network, run.loop.train_state, run.frozen_features
 
     def measured() -> tuple[Probe, list[Probe], dict[str, torch.Tensor]]:
-        posterior, features = frozen_features.posterior(run.model), frozen_features.features(run.model)
-        head = posterior_head(posterior, features, run.loop.rows.targets, network.loss)
+        head = posterior_head(frozen_features, run.model, run.loop.rows.targets, network.loss)
         own, *others = (probe(frozen_features, backbone) for backbone in (run.model, *run.teachers))
         return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
 

@@ -16,8 +16,8 @@ from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.rates import rates_of
 
 if TYPE_CHECKING:
-    from hubscout.evidence import Evidence
     from hubscout.tuning.companions import Penalty
+    from hubscout.tuning.frozen_features import FrozenFeatures
     from hubscout.tuning.methods.method import Method
     from hubscout.tuning.single_run import SingleRun
 
@@ -37,20 +37,21 @@ def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
     return _linear(weight, torch.zeros(loss.outputs))
 
 
-def posterior_head(evidence: Evidence, features: np.ndarray, targets: Tensor, loss: TaskLoss) -> nn.Linear:
+def posterior_head(frozen: FrozenFeatures, backbone: Backbone, targets: Tensor, loss: TaskLoss) -> nn.Linear:
     """A head at the posterior weights m of frozen features.
 
     m predicts the targets themselves: for regression it is the head, in the units of the loss. For classes fᵀm lies
-    near 0 and 1, far too flat for logits, so it is centred and stretched by the factor that the train split likes best.
+    near 0 and 1, far too flat for logits, so it is centred and stretched by the factor that explains the train split
+    best, each sample predicted from the others: of samples that it was fitted to, m is far too sure.
     """
+    evidence = frozen.posterior(backbone)
     weights = torch.as_tensor(evidence.weights, dtype=torch.float64)
-    values = torch.as_tensor(np.asarray(features, dtype=np.float64))
     bias = torch.as_tensor(evidence.intercept, dtype=torch.float64)
     if loss.offset is not None and loss.scale is not None:
         weights = weights / torch.as_tensor(loss.scale)[:, None]
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
-    bias = bias - loss.likelihood.middle
-    stretch = 1.0 if loss.likelihood.to_values is None else best_stretch(values @ weights.T + bias, targets.cpu(), loss)
+    left_out = evidence.predict_left_out(frozen.features(backbone), frozen.labels())
+    bias, stretch = bias - loss.likelihood.middle, best_stretch(left_out, targets, loss)
     return _linear(stretch * weights, stretch * bias)
 
 
@@ -62,8 +63,14 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
     return head
 
 
-def best_stretch(outputs: Tensor, targets: Tensor, loss: TaskLoss) -> float:
-    """The factor with the least loss on a grid: the loss is convex in it."""
+def best_stretch(left_out: np.ndarray, targets: Tensor, loss: TaskLoss) -> float:
+    """The factor under which predictions for samples left out have the least loss; 1 for numbers.
+
+    On a grid: the loss is convex in it.
+    """
+    if loss.likelihood.to_values is None:
+        return 1.0
+    outputs, targets = torch.as_tensor(left_out) - loss.likelihood.middle, targets.cpu()
     grid = np.geomspace(1.0, 64.0, 49)
     return float(min(grid, key=lambda factor: float(loss(factor * outputs, targets).mean())))
 

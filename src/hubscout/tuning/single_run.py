@@ -179,9 +179,7 @@ class SingleRun:
         if arguments.head_init == "random":
             head = new_head(feature_width(model, self.task), loss, arguments.seed)
         else:
-            head = self.shared(
-                lambda: posterior_head(frozen.posterior(model), frozen.features(model), rows.targets, loss)
-            )
+            head = self.shared(lambda: posterior_head(frozen, model, rows.targets, loss))
         self.method.prepare(
             Preparation(
                 self.task,

@@ -35,8 +35,9 @@ class JointAnswers:
 
         def study() -> tuple[np.ndarray, float]:
             left_out = panel.cached_predictions(left_out=True)
+            stretch = best_stretch(left_out, Rows.of(preparation.task.train, loss).targets, loss)
             fitted = preparation.arguments.teacher_targets == "cached"
-            return panel.cached_predictions() if fitted else left_out, _stretch(left_out, preparation, loss)
+            return panel.cached_predictions() if fitted else left_out, stretch
 
         answers, self.stretch = preparation.frozen_features.shared(study)
         self._cached = torch.as_tensor(answers, dtype=torch.float32).to(preparation.device)
@@ -110,7 +111,7 @@ class SeparateAnswers:
                 outputs.append(heads[-1](torch.as_tensor(features)))
                 continue
             left_out = evidence.predict_left_out(features, labels)
-            stretch = _stretch(left_out, preparation, self.loss)
+            stretch = best_stretch(left_out, Rows.of(preparation.task.train, self.loss).targets, self.loss)
             weight, bias = torch.as_tensor(evidence.weights), torch.as_tensor(evidence.intercept)
             heads.append(TeacherHead(weight, bias, self.loss, stretch))
             if preparation.arguments.teacher_targets == "left-out":
@@ -139,14 +140,6 @@ class SeparateAnswers:
         values = (shares * likelihood.to_values(flat).view_as(stacked)).sum(dim=0)
         tiny = torch.finfo(values.dtype).eps
         return self.temperature * likelihood.to_outputs(values.clamp(tiny, 1 - tiny))
-
-
-def _stretch(left_out: np.ndarray, preparation: Preparation, loss: TaskLoss) -> float:
-    """The factor under which predictions for samples left out explain the labels best; 1 for numbers."""
-    if loss.likelihood.to_values is None:
-        return 1.0
-    outputs = torch.as_tensor(left_out) - loss.likelihood.middle
-    return best_stretch(outputs, Rows.of(preparation.task.train, loss).targets, loss)
 
 
 def answers_of_views(
