@@ -211,7 +211,7 @@ def test_a_worker_killed_in_the_middle_of_a_shard(
     assert same_sums(killed, sums_of(engine, task, name(zoo, "0-4")))
 
 
-@pytest.mark.parametrize("fault", ["", "kill_once", "kill_always"])
+@pytest.mark.parametrize("fault", ["", "kill_once", pytest.param("kill_always", marks=pytest.mark.slow)])
 def test_a_model_in_slices(
     task: Task, zoo: Path, engine: RayEngine, undisturbed: Ranking, tmp_path: Path, fault: str
 ) -> None:

@@ -27,7 +27,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize(
+    "folder", [pytest.param(one, marks=[pytest.mark.slow] if one == "adaptation" else []) for one in FOLDERS]
+)
 def test_the_table_is_what_the_results_give(folder: str, copy: Path) -> None:
     made = copy / folder / "table.md"
     committed = (EXPERIMENTS / folder / "table.md").read_text(encoding="utf-8")

@@ -151,7 +151,8 @@ def test_every_status_has_its_own_words(client, hub, status, headers, kind, said
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(403, "denies you access"), (429, "too often"), (503, "fault of its own")]
+    ("status", "said"),
+    [(403, "denies you access"), pytest.param(429, "too often", marks=pytest.mark.slow), (503, "fault of its own")],
 )
 def test_so_has_one_that_comes_with_a_file(client, hub, status, said):
     with hub.fault("/storage/", status=status):

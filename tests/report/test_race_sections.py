@@ -13,6 +13,7 @@ from hubscout.racing import Race, race
 from hubscout.report import open_run, render
 from hubscout.tasks import Task
 
+pytestmark = pytest.mark.xdist_group("race of the report")  # one race for all of them
 ARMS = ("name=digits", "name=wide&width=128", "name=narrow&width=8", "name=untrained&steps=0")
 
 
