@@ -6,6 +6,7 @@ import copy
 import json
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -74,6 +75,19 @@ def test_a_run_that_spoils_the_average_is_left_out(task):
     assert "Left out, since validation fell with them: run 1." in made.notes[0]
     for name, value in weights_of(good.backbone).items():
         assert torch.equal(weights_of(made.backbone)[name], value)
+
+
+def test_the_details_of_a_soup_are_its_own(task):
+    first, other = runs_of(task, seeds=(0, 1), epochs=20, learning_rate=1e-2)
+    for run in (first, other):
+        with torch.no_grad():
+            run.head.weight.mul_(-1)
+    made = soup(task, [first, other])
+    predicted = made.predict(task.test.inputs).values.argmax(axis=1)
+    told = {(one.true, one.predicted): one.count for one in made.evaluation.confusions}
+    assert told == Counter(zip(task.test.targets.tolist(), predicted.tolist(), strict=True))
+    assert not first.warning
+    assert "worse than guessing" in made.warning
 
 
 def test_numbers_are_averaged_in_their_own_units():

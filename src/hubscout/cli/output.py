@@ -99,3 +99,14 @@ def _make(stem: str) -> Path:
     except OSError as error:
         raise InputError(f"No folder can be made in runs/ here ({error.strerror}): say where with --out.") from error
     raise AssertionError("unreachable")
+
+
+def warn_and_exit(warnings: list[str]) -> None:
+    """Say what is worse than guessing, even to those who want to hear nothing, and end with a status that shows it."""
+    from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING
+
+    found = [warning for warning in warnings if warning]
+    for warning in found:
+        say(f"Warning: {warning}")
+    if found:
+        raise typer.Exit(EXIT_WORSE_THAN_GUESSING)

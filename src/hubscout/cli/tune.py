@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say, say_saved
+from hubscout.cli.output import (
+    JsonOption,
+    QuietOption,
+    print_json,
+    print_result,
+    run_folder,
+    say,
+    say_saved,
+    warn_and_exit,
+)
 from hubscout.cli.values import list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -180,7 +189,7 @@ def tune(
         else:
             chosen = {"seed": seed, "linear_probe": True, **chosen}
             warnings = _tune(task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet)
-    _warn(warnings)
+    warn_and_exit(warnings)
 
 
 def _tune(
@@ -215,17 +224,6 @@ def _tune(
         print_result(conclusion(tuned.tuning_run()))
     say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=quiet)
     return [tuned.warning]
-
-
-def _warn(warnings: list[str]) -> None:
-    """Say what is worse than guessing, even to those who want to hear nothing, and end with a status that shows it."""
-    from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING
-
-    found = [warning for warning in warnings if warning]
-    for warning in found:
-        say(f"Warning: {warning}")
-    if found:
-        raise typer.Exit(EXIT_WORSE_THAN_GUESSING)
 
 
 def _compare(

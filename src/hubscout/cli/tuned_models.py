@@ -19,6 +19,7 @@ from hubscout.cli.output import (
     run_folder,
     say,
     say_saved,
+    warn_and_exit,
 )
 from hubscout.cli.values import split_list
 
@@ -275,3 +276,4 @@ def soup(
     else:
         print_result(str(made))
     say_saved(place, place, by_code=opens_by_code(made, place), quiet=quiet)
+    warn_and_exit([made.warning])

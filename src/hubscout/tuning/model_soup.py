@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from hubscout.errors import InputError
 from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
-from hubscout.tuning.evaluator import Outcome
+from hubscout.tuning.baselines import guess_metric, worse_than_guessing
+from hubscout.tuning.evaluator import Outcome, details
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
 
@@ -76,16 +77,23 @@ def soup(
         f"{best:.4f}, against {alone[order[0]]:.4f} of the best of them alone."
         + (f" Left out, since validation fell with them: {left_out}." if left_out else "")
     )
-    splits = {name: task.splits[name] for name in ("validation", "test") if len(task.splits[name])}
+    outcomes = {
+        name: _outcome(made, task.splits[name], task) for name in ("validation", "test") if len(task.splits[name])
+    }
+    last = list(outcomes)[-1]
+    metrics = {name: outcome.with_intervals(made.arguments) for name, outcome in outcomes.items()}
+    guesses = {name: guess_metric(task, name) for name in metrics}
     made = replace(
         made,
         method="soup",
         task_name=task.name,
         task_fingerprint=task.fingerprint,
-        metrics={name: _outcome(made, split, task).with_intervals(made.arguments) for name, split in splits.items()},
+        metrics=metrics,
+        guess=guesses,
+        warning=worse_than_guessing(task, metrics, guesses),
+        evaluation=details(outcomes[last], last, made.arguments.shown_samples),
         curves=(),
         notes=(note,),
-        warning="",
         sizes={name: len(split) for name, split in task.splits.items()},
         environment=describe_environment(device=made.environment.get("device")),
         seconds=time.perf_counter() - began,
