@@ -55,7 +55,9 @@ def run_session(folder: Path) -> None:
     """Type the commands; what each prints goes to NAME.txt."""
     write_photographs(folder / "surfaces")
     cache = str(folder.resolve() / "cache")
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "dumb", "HUBSCOUT_CACHE": cache}
+    # Without a hub, as on a machine that has none: what is printed does not depend on the network.
+    offline = {"HF_HUB_OFFLINE": "1", "HUBSCOUT_CACHE": cache}
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "dumb", **offline}
     for name, command in SESSION.items():
         words = [sys.executable, "-m", *command.split()]
         done = subprocess.run(
