@@ -19,17 +19,12 @@ import numpy as np
 
 from hubscout.checking.samples import Samples
 from hubscout.errors import EvidenceWarning, ModelError
-from hubscout.runs.data_check import Finding
+from hubscout.runs.data_check import TRUSTED, Finding
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import TaskKind, kind_of
 from hubscout.tasks.sequences import Chained, Rows, derived_fingerprint
 from hubscout.tasks.task import Split
 
-TRUSTED = 0.75
-"""Below this accuracy most of those that a model suspects are hard and not wrong. Softmax models on frozen features,
-six image sets, 5% of the labels exchanged, one draw each: of the 24 suspected most, 62% to 79% were wrong at or above
-it (three sets came that far), 58% at most below it; of all that were suspected, 42% at most. With 2%
-exchanged, under half of the 24 were wrong at any accuracy. Chosen after seeing all six sets, judged on no other."""
 FAR = 5.0
 """A number is suspected when it is missed by so many robust standard deviations of all misses."""
 

@@ -204,7 +204,8 @@ def race(
         try:
             found = _run(contest)
         except (KeyboardInterrupt, InterruptedRunError) as error:
-            told = f"Stopped after {len(contest.journal.looks)} looks at arms."
+            looks = len(contest.journal.looks)
+            told = f"Stopped after {looks} {'look' if looks == 1 else 'looks'} at arms."
             if out is not None and (folder / RACE_WINNER).is_dir():
                 told += f" The best so far is in {folder / RACE_WINNER}."
             if out is not None:

@@ -10,7 +10,7 @@ from hubscout.report.charts.scale import linear
 from hubscout.report.markup import Markup, Section, breakable, details, join, scrolling, selector, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import evaluated, whose
-from hubscout.runs.data_check import Sample
+from hubscout.runs.data_check import TRUSTED, Sample
 from hubscout.runs.evaluation_record import EvaluationRecord, TargetOutcome
 from hubscout.runs.texts import shorten
 from hubscout.tasks.kinds import kind_of
@@ -29,8 +29,6 @@ UPRIGHT_UP_TO = 3
 NUMBERS_SHOWN = 12
 """Targets of a regression."""
 SQUARE = Frame(width=640, height=540)
-TRUSTED = 0.75
-"""Below this accuracy a model's certainty says little of a label (measured: `hubscout.checking.mislabelled`)."""
 SAMPLES_SHOWN = 12
 """Of each sort; the others are folded away."""
 Column = tuple[str, Callable[[TargetOutcome], object]]
