@@ -22,11 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -269,7 +272,6 @@ def opened(name: str, case: Case, *, trained: bool = True) -> str:
 
 def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
-    from hubscout.tuning.teacher_panel import TeacherPanel
 
     case, options = CASES[setting.case], dict(METHODS[setting.method])
     method, taught_by = options.pop("method"), options.pop("teachers", None)
@@ -280,10 +282,9 @@ def run_one(setting: Setting) -> dict[str, Any]:
     names: tuple[str, ...] = () if taught_by is None else case.teachers[:taught_by] or (case.student,)
     if setting.strength is not None:
         options["trade_off"] = setting.strength * (len(task.target_names) if options.pop("per_target", False) else 1)
-    if options.pop("shuffled", False):
-        shuffle_answers(TeacherPanel)
     start = time.perf_counter()
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
+    answers = shuffled_answers() if options.pop("shuffled", False) else nullcontext()
     try:
         tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)
         trained = not options.pop("untrained", False)
@@ -294,7 +295,8 @@ def run_one(setting: Setting) -> dict[str, Any]:
 
             tuned = soup(task, [tuned_run(*given, seed=100 * setting.seed + k, **options) for k in range(runs)])
         else:
-            tuned = tuned_run(*given, seed=setting.seed, **options)
+            with answers:
+                tuned = tuned_run(*given, seed=setting.seed, **options)
     except DivergedError as error:  # a result of the setting
         return {**result, "validation": -1.0, "test": None, "error": str(error)}
     values = {part: tuned.metric(part).value for part in ("validation", "test")}
@@ -368,17 +370,19 @@ def tuned_teacher(case: Case, name: str) -> Any:
     return max(runs, key=lambda run: run.metric("validation").value)
 
 
-def shuffle_answers(panel: Any) -> None:
+def shuffled_answers() -> AbstractContextManager[Any]:
     """Give each sample the answer for another one: what is left of a gain is not knowledge."""
     import numpy as np
 
-    given = panel.cached_predictions
+    from hubscout.tuning.teacher_panel import TeacherPanel
+
+    given = TeacherPanel.cached_predictions
 
     def shuffled(self: Any, *, left_out: bool = False) -> Any:
         answers = given(self, left_out=left_out)
         return answers if left_out else answers[np.random.default_rng(0).permutation(len(answers))]
 
-    panel.cached_predictions = shuffled
+    return patch.object(TeacherPanel, "cached_predictions", shuffled)
 
 
 def work(setting: Setting) -> dict[str, Any]:
@@ -447,27 +451,18 @@ def main() -> None:
     lines = [line for line in lines if '"failed"' not in line]  # is tried again
     plan = Plan({r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods)
     end = time.monotonic() + given.seconds
-    # Shuffled answers change a class: those runs have processes of their own.
-    context = multiprocessing.get_context("spawn")
-    pools = {
-        False: ProcessPoolExecutor(given.workers, context),
-        True: ProcessPoolExecutor(max(1, given.workers // 8), context),
-    }
-    running: dict[Any, bool] = {}
+    pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))
+    running: set[Future[dict[str, Any]]] = set()
     with given.out.open("a") as file:
         while True:
-            free = {kind: pool._max_workers - sum(v is kind for v in running.values()) for kind, pool in pools.items()}
             if time.monotonic() < end:
-                for setting in plan.ready():
-                    kind = bool(METHODS.get(setting.method, {}).get("shuffled"))
-                    if free[kind] > 0:
-                        free[kind] -= 1
-                        plan.begun.add(setting.key)
-                        running[pools[kind].submit(work, setting)] = kind
+                for setting in islice(plan.ready(), given.workers - len(running)):
+                    plan.begun.add(setting.key)
+                    running.add(pool.submit(work, setting))
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                del running[future]
+                running.remove(future)
                 record = future.result()
                 plan.done[record["key"]] = record
                 if "prepared" not in record:  # it lies in the cache of this machine alone
