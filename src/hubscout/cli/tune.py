@@ -136,7 +136,7 @@ def tune(
     from hubscout.features import FeatureCache
     from hubscout.runs.texts import short_names
     from hubscout.tuning.arguments import TuningArguments
-    from hubscout.tuning.tuning_run import check_choices
+    from hubscout.tuning.choices import check_choices
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
@@ -168,8 +168,8 @@ def tune(
     chosen["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
     options.check_amounts(limit=limit, budget=budget)
-    task = data.open(limit=limit, seed=seed, quiet=quiet)
     taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
+    task = data.open(limit=limit, seed=seed, quiet=quiet)
     if out is None and (resume or overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
     chosen |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
@@ -264,7 +264,9 @@ def _compare(
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, the best of a ranking where its folder is given, a tuned model where that one's is."""
+    from hubscout.errors import InputError
     from hubscout.file_identifiers import IdentifierFromFile
+    from hubscout.hubs.hub_registry import check_identifier
     from hubscout.ranking import Ranking
     from hubscout.runs.run_folder import RANKING, TUNING
 
@@ -276,6 +278,10 @@ def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> l
             folder = f"file:{value}"
             found.append(IdentifierFromFile(folder, value.origin) if isinstance(value, IdentifierFromFile) else folder)
         else:
+            try:
+                check_identifier(value)
+            except InputError as error:
+                raise InputError(f"--teachers {value}: no folder of a ranking or a tuned model. {error}") from error
             found.append(value)
     return list(dict.fromkeys(found))
 
