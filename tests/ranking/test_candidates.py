@@ -85,7 +85,7 @@ def test_what_is_no_model() -> None:
 
 
 def test_a_word_that_names_no_hub_is_refused_with_the_lists_there_are() -> None:
-    with pytest.raises(InputError, match="'smal' names no hub.*hubscout's own lists: small, base, large"):
+    with pytest.raises(InputError, match=r"'smal' names no hub.*hubscout's own lists: small, base, large"):
         find_candidates(["pypi/alexnet-features", "smal"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,6 +135,7 @@ def tune(
     """
     from hubscout.errors import InputError
     from hubscout.features import FeatureCache
+    from hubscout.optional import require_onnx
     from hubscout.runs.texts import short_names
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.choices import check_choices
@@ -168,6 +170,8 @@ def tune(
     chosen["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
     options.check_amounts(limit=limit, budget=budget)
+    if onnx:
+        require_onnx()  # said now, not after the training
     taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
     task = data.open(limit=limit, seed=seed, quiet=quiet)
     if out is None and (resume or overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
@@ -214,15 +218,15 @@ def _tune(
         tuned = run(task, model, teachers, method, out=out, observer=observer, **chosen)
     if not _is_main():
         return []
-    if onnx:
-        difference = tuned.export_onnx(out / "model.onnx")
-        say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
     if as_json:
         print_json({**tuned.record(), "out": out})
     else:
-        print_result(str(tuned))
+        print_result(str(replace(tuned, warning="")))  # it is the last word of the command
         print_result(conclusion(tuned.tuning_run()))
     say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=quiet)
+    if onnx:
+        difference = tuned.export_onnx(out / "model.onnx")
+        say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
     return [tuned.warning]
 
 

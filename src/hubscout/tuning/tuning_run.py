@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import DivergedError, InputError
+from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
 from hubscout.hubs.model_objects import is_model
 from hubscout.runs.display import showing
