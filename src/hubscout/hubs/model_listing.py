@@ -167,7 +167,7 @@ _IMAGE: _Lists = {
         "timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k": "28M; windows of attention, ImageNet-22k; MIT",
         "timm/tf_efficientnetv2_s.in21k_ft_in1k": "20M; quick to train, ImageNet-21k; Apache-2.0",
         # At 224 pixels: its own 518 are five times as many patches.
-        "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224": "22M; without labels, on 142M images; Apache-2.0",
+        "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224": "22M; no labels, 142M images; Apache-2.0",
         "timm/vit_base_patch16_224.augreg2_in21k_ft_in1k": "86M; the usual transformer, ImageNet-21k; Apache-2.0",
         "timm/vit_base_patch16_clip_quickgelu_224.openai": "86M; images with their captions; Apache-2.0",
     },
@@ -177,7 +177,7 @@ _IMAGE: _Lists = {
         "timm/vit_large_patch16_224.augreg_in21k": "303M; the usual transformer, ImageNet-21k; Apache-2.0",
         "timm/beitv2_large_patch16_224.in1k_ft_in22k": "303M; masked patches, then ImageNet-22k; Apache-2.0",
         "timm/vit_large_patch14_clip_quickgelu_224.openai": "303M; images with their captions; Apache-2.0",
-        "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224": "304M; without labels, on 142M images; Apache-2.0",
+        "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224": "304M; no labels, 142M images; Apache-2.0",
     },
 }
 _TEXT: _Lists = {
