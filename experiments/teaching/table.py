@@ -263,6 +263,7 @@ def draw_sizes(tests: Tests) -> None:
                 means, halves = zip(*found, strict=True)
                 panel.errorbar(moved, means, yerr=halves, color=colour, marker="o", capsize=3, label=method)
         panel.set_xscale("log")
+        panel.set_xlim(0.8 * min(sizes), 1.25 * max(sizes))
         panel.set_xticks(list(sizes), [str(size) for size in sizes])
         panel.minorticks_off()
         panel.set_title(name, fontsize=10)
