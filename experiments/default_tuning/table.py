@@ -34,8 +34,14 @@ def main() -> None:
             lines += whole_sweep([record for record in found if record["variant"] == "defaults"])
             continue
         lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
-    found = norms.gains(records)
     lines += ["## Norms that keep the statistics they came with, less norms that move", ""]
+    whole = [gain for gain in norms.gains(records) if not gain.steps]
+    if whole:
+        lines += ["20 passes over the train split; points of validation that training reached and of test.", ""]
+        for title, name in (("set", "set_name"), ("model", "model")):
+            lines += [*markdown([title, "pairs", "ahead", "reached", "result"], norms.by(whole, name)), ""]
+        lines += ["Runs of a number of steps:", ""]
+    found = [gain for gain in norms.gains(records) if gain.steps]
     lines += ["Points of validation that training reached, and of test of what `tune` gives; pairs of runs.", ""]
     for title, name in (("set", "set_name"), ("model", "model"), ("steps", "steps")):
         lines += [*markdown([title, "pairs", "ahead", "reached", "result"], norms.by(found, name)), ""]
@@ -55,10 +61,10 @@ def whole_sweep(records: list[dict[str, Any]]) -> list[str]:
     for model in models:
         cells = [gaps.get((model, name), "–") for name in sets]
         rows.append([model, *(cell if isinstance(cell, str) else f"{cell:+.1f}" for cell in cells)])
-    lines = ["Points of test over the linear probe, by model and set (0: the probe was kept):", ""]
+    lines = ["Points of test over the linear probe, by model and set (about 0 where the probe was kept):", ""]
     lines += [*markdown(["model", *sets], rows), ""]
     below = sorted((gap, cell) for cell, gap in gaps.items() if not isinstance(gap, str) and gap < 0)
-    kept = sum(gap == 0 for gap in gaps.values())
+    kept = sum(any("the result is that probe" in note for note in record.get("notes", ())) for record in records)
     lines += [f"The probe was kept in {kept} of {len(gaps)} cells; below it on test in {len(below)}:", ""]
     lines += [*markdown(["model", "set", "points"], [[*cell, f"{gap:+.1f}"] for gap, cell in below]), ""]
     rates = Counter((record["modality"], record["learning_rate"]) for record in map(with_modality, records) if record)
