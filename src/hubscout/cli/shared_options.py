@@ -140,7 +140,7 @@ def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
 
 
 def command_began(ctx: typer.Context) -> float | None:
-    """When the command began, by `time.perf_counter()`, which its `--budget` counts from; None where that is unknown."""
+    """When the command began, by `time.perf_counter()`, which its `--budget` counts from; None if unknown."""
     return (ctx.obj or {}).get("began")
 
 
