@@ -111,7 +111,9 @@ class RaceRecord:
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
         elif event == "look":
-            self.looks = (*self.looks, look_of(line))
+            self.looks = (*self.looks, look := look_of(line))
+            if look.arm not in self.arms:  # a rate that is tried for the winner alone
+                self.arms = (*self.arms, look.arm)
         elif event == "rung":
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
