@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHOWN = 12
 """Of more targets than this, the best and the worst explained ones are shown."""
 NOTABLE_ROUNDING = 1e-5
-"""Nats a sample, from where on rounding is worth a remark."""
+"""Nats per sample from which rounding is worth a note."""
 HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
 
 
@@ -99,9 +99,9 @@ class Evidence:
         return bool(self.per_target_converged.all())
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What must be said beside the score; nothing, as a rule."""
-        return tuple(remarks(self))
+        return tuple(notes(self))
 
     @property
     def convergence_guaranteed(self) -> np.ndarray:
@@ -228,7 +228,7 @@ def cells(evidence: Evidence) -> list[tuple[str, ...]]:
     return lines
 
 
-def remarks(evidence: Evidence) -> list[str]:
+def notes(evidence: Evidence) -> list[str]:
     """What must be said below the table."""
     lines = []
     if evidence.unscored:
@@ -265,8 +265,8 @@ def as_table(evidence: Evidence) -> Table:
         table.add_column(head, justify="left" if head == "target" else "right")
     for line in cells(evidence):
         table.add_row(*(Text(cell) for cell in line))
-    if remarks(evidence):
-        table.caption = Text(" ".join(remarks(evidence)))
+    if notes(evidence):
+        table.caption = Text(" ".join(notes(evidence)))
         table.caption_justify = "left"
     return table
 
@@ -275,6 +275,6 @@ def as_html(evidence: Evidence) -> str:
     """For a notebook. Every name is escaped."""
     head = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
     body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in line) + "</tr>" for line in cells(evidence))
-    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(evidence))
+    foot = "".join(f"<p>{escape(note)}</p>" for note in notes(evidence))
     caption = f"<caption>{escape(title(evidence))}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"

@@ -260,7 +260,7 @@ def assemble(
 
 
 def warned(evidence: Evidence) -> Evidence:
-    """The same evidence, after warnings of what its remarks say."""
+    """The same evidence, after warnings of what its notes say."""
     for line in caveats(evidence):
         warnings.warn(line, UnboundedEvidenceWarning if evidence.unbounded else RoundingWarning, stacklevel=3)
     return evidence

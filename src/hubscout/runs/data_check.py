@@ -28,7 +28,7 @@ class Sample:
     row: int
     name: str
     label: str = ""
-    remark: str = ""
+    note: str = ""
     thumbnail: str = field(default="", repr=False)
     """A small picture as a data URL; empty for other inputs than images."""
 
@@ -116,5 +116,5 @@ def _plain(sample: Sample) -> dict[str, Any]:
 
 
 def _line(sample: Sample) -> str:
-    said = ", ".join(part for part in (sample.split, sample.label, sample.remark) if part)
+    said = ", ".join(part for part in (sample.split, sample.label, sample.note) if part)
     return f"{sample.name} ({said})"

@@ -52,7 +52,7 @@ class Look:
     log_likelihoods: tuple[float, ...]
     seconds: float
     seconds_per_step: float
-    judging_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
 
@@ -145,7 +145,7 @@ class RaceRecord:
             return "beaten"
         return "racing" if seen else "waiting"
 
-    def standing(self) -> list[Arm]:
+    def leaderboard(self) -> list[Arm]:
         """All arms, those that came furthest first, then by what was last seen of them."""
 
         def place(arm: Arm) -> tuple[Any, ...]:
@@ -230,7 +230,7 @@ def race_table(record: RaceRecord, most: int = MOST_ARMS) -> Table:
     table = Table(header_style="bold", title=title, title_justify="left", title_style="")
     for head in ("model", "rate", *rungs, "state"):
         table.add_column(head, justify="left" if head in ("model", "state") else "right", no_wrap=head != "model")
-    order = record.standing()
+    order = record.leaderboard()
     models = list(dict.fromkeys(arm.model for arm in order))
     names = dict(zip(models, short_names(models), strict=True))
     for arm in order[:most]:
