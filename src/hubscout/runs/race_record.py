@@ -31,6 +31,7 @@ class Arm:
 
     model: str
     learning_rate: float
+    """That it is tuned with."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.learning_rate:g}"
@@ -51,7 +52,9 @@ class Look:
     metric: float | None
     log_likelihoods: tuple[float, ...]
     seconds: float
+    """Of this look, with opening and training."""
     seconds_per_step: float
+    """Of training."""
     evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
