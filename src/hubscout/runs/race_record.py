@@ -31,6 +31,7 @@ class Arm:
 
     model: str
     learning_rate: float
+    """That it is tuned with."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.learning_rate:g}"
@@ -51,8 +52,10 @@ class Look:
     metric: float | None
     log_likelihoods: tuple[float, ...]
     seconds: float
+    """Of this look, with opening and training."""
     seconds_per_step: float
-    judging_seconds: float = 0.0
+    """Of training."""
+    evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
 
@@ -147,7 +150,7 @@ class RaceRecord:
             return "beaten"
         return "racing" if seen else "waiting"
 
-    def standing(self) -> list[Arm]:
+    def leaderboard(self) -> list[Arm]:
         """All arms, those that came furthest first, then by what was last seen of them."""
 
         def place(arm: Arm) -> tuple[Any, ...]:
@@ -232,7 +235,7 @@ def race_table(record: RaceRecord, most: int = MOST_ARMS) -> Table:
     table = Table(header_style="bold", title=title, title_justify="left", title_style="")
     for head in ("model", "rate", *rungs, "state"):
         table.add_column(head, justify="left" if head in ("model", "state") else "right", no_wrap=head != "model")
-    order = record.standing()
+    order = record.leaderboard()
     models = list(dict.fromkeys(arm.model for arm in order))
     names = dict(zip(models, short_names(models), strict=True))
     for arm in order[:most]:
