@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from hubscout.errors import UnknownMethodError
-from hubscout.registry import Registry
+from hubscout.tuning.choices import METHODS
 
 if TYPE_CHECKING:
     import torch
@@ -166,9 +165,6 @@ class TaughtMethod(Method):
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
         """The teachers' mixed answer for each row."""
         return {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
-
-
-METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")
 
 
 @METHODS.register("fine-tune")
