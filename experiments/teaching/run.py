@@ -229,7 +229,7 @@ def opened(name: str, case: Case, *, trained: bool = True) -> str:
 
 def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
-    from hubscout.tuning.teacher_panel import TeacherPanel
+    from hubscout.tuning.teacher_answers import TeacherPanel
 
     case, options = CASES[setting.case], dict(METHODS[setting.method])
     method, taught_by = options.pop("method"), options.pop("teachers", None)
