@@ -75,11 +75,16 @@ def open_set(name: str) -> Task:
 
 
 def smaller(task: Task, rows: int, seed: int = 0) -> Task:
-    """At most so many rows of every split, drawn at random; `Task.subset` cuts train alone."""
+    """At most so many rows of every split, drawn at random; `Task.subset` cuts train alone. Train has every class."""
     generator = np.random.default_rng(seed)
     parts = {}
     for name, split in task.splits.items():
-        kept = split.take(np.sort(generator.permutation(len(split))[:rows]))
+        order = generator.permutation(len(split))
+        targets = np.asarray(split.targets) if name == "train" and task.kind == "classification" else np.zeros(0)
+        if len(targets) and len(np.unique(targets[order[:rows]])) < len(task.target_names):
+            firsts = order[np.unique(targets[order], return_index=True)[1]]
+            order = np.concatenate([firsts, order[~np.isin(order, firsts)]])
+        kept = split.take(np.sort(order[:rows]))
         parts[name] = (list(kept.inputs), kept.targets)
     return Task.from_arrays(
         *parts["train"],

@@ -1,11 +1,13 @@
 """Does `tune` without a single knob diverge, or end below the linear probe that it starts from?
 
-    python experiments/default_tuning/run.py --workers 12                      # goes on where it stopped
+    python experiments/default_tuning/run.py --workers 16 --variants defaults  # goes on where it stopped
+    python experiments/default_tuning/run.py --workers 16 --steps 300 --seconds 200
     python experiments/default_tuning/run.py --pixels 64 --rows 500 --steps 100 --models cifar10_resnet20 --seeds 0 1
     python experiments/default_tuning/table.py                                 # table.md
 
 Seventeen vision models on five sets and four text encoders on four: each with the defaults, and with the defaults that
-could take their place. Every finished run is a line of JSON; what has a line is not run again.
+could take their place. `--steps 0`, which is what this is without `--steps`, is what a user gets who says nothing: 20
+passes over the train split. Every finished run is a line of JSON; what has a line is not run again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ class Cell:
     variant: str
     seed: int
     steps: int
+    """0: as many as `tune` has by itself."""
     pixels: int | None
     rows: int | None
 
@@ -55,9 +58,10 @@ class Cell:
 
 
 def cells(given: argparse.Namespace) -> list[Cell]:
-    """In the order of their worth: a seed of everything before the next seed."""
-    pairs = [(model, name, given.pixels) for model in shared_hub.VISION for name in CLASSIFICATION]
-    pairs += [(model, name, None) for model in shared_hub.TEXT for name in TEXT_SETS]
+    """In the order of their worth: a seed of everything before the next, and set by set, so that the long runs of the
+    large models do not come last."""
+    pairs = [(model, name, None) for name in TEXT_SETS for model in shared_hub.TEXT]
+    pairs += [(model, name, given.pixels) for name in CLASSIFICATION for model in reversed(shared_hub.VISION)]
     return [
         Cell(model, name, variant, seed, given.steps, pixels, given.rows)
         for seed in given.seeds
@@ -88,18 +92,25 @@ def run_one(cell: Cell) -> dict[str, Any]:
     from hubscout.tuning import tune
 
     warnings.simplefilter("ignore")
-    task, start = open_task(cell.set_name, cell.rows), time.process_time()
+    task = open_task(cell.set_name, cell.rows)
+    started, start = time.perf_counter(), time.process_time()
+    length = {}
+    if cell.steps:
+        length = {
+            "steps": cell.steps,
+            "validate_every_epochs": max(1.0, cell.steps / 5 / -(-len(task.train) // 48)),
+        }
     result: dict[str, Any] = {"key": cell.key, **asdict(cell)}
     try:
         tuned = tune(
             task,
             identifier(cell),
-            steps=cell.steps,
+            **length,
             seed=cell.seed,
             linear_probe=True,
             data_in_memory=task.modality != "text",
+            workers=0 if task.modality == "text" else None,
             bootstrap_resamples=2,
-            validate_every_epochs=max(1.0, cell.steps / 5 / -(-len(task.train) // 48)),
             **VARIANTS[cell.variant],
         )
     except DivergedError as error:
@@ -113,14 +124,22 @@ def run_one(cell: Cell) -> dict[str, Any]:
         "result": {split: tuned.metric(split).value for split in ("validation", "test")},
         "learning_rate": tuned.arguments.learning_rate,
         "restarts": sum("starts anew" in note for note in tuned.notes),
+        "notes": list(tuned.notes),
+        "seconds": round(time.perf_counter() - started, 1),
         "processor_seconds": round(time.process_time() - start, 1),
     }
+
+
+def run_in_time(until: float, cell: Cell) -> dict[str, Any] | None:
+    """None after that moment (of `time.time`)."""
+    return run_one(cell) if time.time() < until else None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=0, help="0: as `tune` has by itself.")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so long.")
     parser.add_argument("--pixels", type=int, default=96)
     parser.add_argument("--rows", type=int, default=None, help="At most so many of each split.")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
@@ -133,9 +152,10 @@ def main() -> None:
     done = {json.loads(line)["key"] for line in lines}
     waiting = [cell for cell in cells(given) if cell.key not in done]
     with given.out.open("a") as file:
-        for _, record in run_jobs(run_one, waiting, given.workers):
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+        for _, record in run_jobs(partial(run_in_time, time.time() + given.seconds), waiting, given.workers):
+            if record is not None:
+                file.write(json.dumps(record) + "\n")
+                file.flush()
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ FEW = {"pets-few": ("pets", 5), "cifar10-few": ("cifar10", 20)}
 FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,),), "races": ((3,),)}
 """Folds that belong together, those worth more first. Races have a fold that no choice was made on."""
 SHARES = (0.1, 0.03)
+RACED_BY = ("steps", "seconds")
 SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot", *FEW)
 OPTIONS = {"steps": STEPS, "batch_size": 64, "data_in_memory": True, "workers": 2, "evaluation_batch_size": 256}
 
@@ -231,19 +232,21 @@ def best_rate(set_name: str, model: str, schedule: str) -> float:
     return max(rates, key=accuracy)
 
 
-def places(what: Sequence[str], sets: Sequence[str], models: Sequence[str], until: float) -> list[Place]:
+def places(
+    what: Sequence[str], sets: Sequence[str], models: Sequence[str], until: float, by: Sequence[str] = RACED_BY
+) -> list[Place]:
     """In the order given, and by model: a process that has compiled the kernels of an architecture uses them again."""
     found: list[Place] = []
     for kind in what:
         for folds in ((0,),) if kind in ("arms", "truth") else FOLD_GROUPS[kind]:
             for share in SHARES if kind == "races" else (0.0,):
-                for model in {"races": ("steps", "seconds"), "evidence": ("",)}.get(kind, tuple(reversed(models))):
+                for model in {"races": tuple(by), "evidence": ("",)}.get(kind, tuple(reversed(models))):
                     found += [Place(kind, name, model, fold, share, until) for fold in folds for name in sets]
     return found
 
 
-def scatter(out: Path) -> None:
-    """The runs that `gather` put together, as files again: they are not run again."""
+def scatter(out: Path, anew: Sequence[str] = ()) -> None:
+    """The runs that `gather` put together, as files again: they are not run again, but for races by what is `anew`."""
     for set_name in SETS:
         if not (out / f"{set_name}.npz").exists():
             continue
@@ -259,7 +262,11 @@ def scatter(out: Path) -> None:
     if (out / "product.json").exists():
         (CACHE / "product").mkdir(parents=True, exist_ok=True)
         for name, record in json.loads((out / "product.json").read_text()).items():
-            (CACHE / "product" / f"{name}.json").write_text(json.dumps(record))
+            file = CACHE / "product" / f"{name}.json"
+            if name.startswith("race-") and name.endswith(tuple(anew)):
+                file.unlink(missing_ok=True)
+            else:
+                file.write_text(json.dumps(record))
 
 
 def gather(out: Path) -> None:
@@ -287,11 +294,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=shared_hub.VISION)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so many")
+    parser.add_argument("--by", nargs="*", default=RACED_BY, choices=RACED_BY, help="what races are counted by")
+    parser.add_argument("--anew", action="store_true", help="run races again that are in `--out`")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     until = time.time() + given.seconds
-    scatter(given.out)
-    for _ in run_jobs(work, places(given.what, given.sets, given.models, until), given.workers):
+    scatter(given.out, given.by if given.anew else ())
+    for _ in run_jobs(work, places(given.what, given.sets, given.models, until, given.by), given.workers):
         pass
     gather(given.out)
 

@@ -6,8 +6,10 @@
 
 For each case (a set, how many of its train samples, a student, its teachers by LogME) and each method: four settings,
 judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
-have four learning rates, methods with teachers two rates and two strengths. Every finished run is a line of JSON.
-Teachers that are tuned themselves are tuned once per case, at the better of two rates, and kept in the cache.
+have four learning rates, methods with teachers two rates and two strengths. What only varies a method (`same_as`), and
+every method on a medium number of samples, takes over the setting that was found for it and has no search of its own.
+`WORTH` says what is run, and in which order. Every finished run is a line of JSON. Teachers that are tuned themselves
+are tuned once per case, at two rates, and the better one by validation is kept in the cache.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ import json
 import multiprocessing
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -33,6 +38,7 @@ from data_sets import MODEL_OPTIONS, REGRESSION, open_set, smaller  # noqa: E402
 from data_sets import TEXT as TEXT_SETS  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
+TEACHER = "tuned teacher: "
 SEARCH_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
 STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "300"))
 ROWS = int(os.environ["HUBSCOUT_EXPERIMENT_ROWS"]) if "HUBSCOUT_EXPERIMENT_ROWS" in os.environ else None
@@ -99,15 +105,22 @@ METHODS: dict[str, dict[str, Any]] = {
     "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
     "self-distillation": {"method": "logit-kd", "teachers": 0, "strengths": (1.0, 5.0)},
     "shuffled teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "shuffled": True},
-    "untrained teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "untrained": True},
+    "untrained teachers": {"method": "logit-kd", "same_as": "logit-kd, weak", "teachers": 3, "untrained": True},
+    "untrained b-tuning teachers": {
+        "method": "b-tuning",
+        "same_as": "b-tuning",
+        "teachers": 3,
+        "per_target": True,
+        "untrained": True,
+    },
     "label smoothing": {"method": "fine-tune", "label_smoothing": 0.1},
     "head from the posterior": {"method": "fine-tune", "head_init": "posterior"},
     "l2-sp": {"method": "fine-tune", "l2_sp": 0.01},
     "twice the steps": {"method": "fine-tune", "steps": 2 * STEPS},
     "b-tuning, views": {
         "method": "b-tuning",
+        "same_as": "b-tuning",
         "teachers": 3,
-        "strengths": (1.0, 10.0),
         "per_target": True,
         "teacher_targets": "views",
         "teacher_views": 4,
@@ -115,8 +128,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "logit-kd, weak": {"method": "logit-kd", "teachers": 3, "strengths": (0.1, 0.3)},
     "logit-kd, views": {
         "method": "logit-kd",
+        "same_as": "logit-kd, weak",
         "teachers": 3,
-        "strengths": (0.3, 1.0),
         "teacher_targets": "views",
         "teacher_views": 4,
     },
@@ -125,35 +138,35 @@ METHODS: dict[str, dict[str, Any]] = {
     "distill-weighted": {"method": "distill-weighted", "teachers": 3, "strengths": (0.3, 1.0)},
     "distill-weighted, uniform": {
         "method": "distill-weighted",
+        "same_as": "distill-weighted",
         "teachers": 3,
-        "strengths": (0.3, 1.0),
         "teacher_weights": "uniform",
     },
     "b-tuning, uniform": {
         "method": "b-tuning",
+        "same_as": "b-tuning",
         "teachers": 3,
-        "strengths": (1.0, 10.0),
         "per_target": True,
         "teacher_weights": "uniform",
     },
     "b-tuning, precision": {
         "method": "b-tuning",
+        "same_as": "b-tuning",
         "teachers": 3,
-        "strengths": (1.0, 10.0),
         "per_target": True,
         "teacher_weights": "precision",
     },
     "b-tuning, left out": {
         "method": "b-tuning",
+        "same_as": "b-tuning",
         "teachers": 3,
-        "strengths": (1.0, 10.0),
         "per_target": True,
         "teacher_targets": "left-out",
     },
     "b-tuning with mixup and ema": {
         "method": "b-tuning",
+        "same_as": "b-tuning",
         "teachers": 3,
-        "strengths": (1.0, 10.0),
         "per_target": True,
         "mixup": 0.2,
         "ema": 0.99,
@@ -170,6 +183,31 @@ UNFIT: dict[str, set[str]] = {
 }
 """Methods that a kind of data has nothing for: texts have no views and cannot be mixed; the numbers here say where
 something is, so that their images are not cropped; numbers are no labels."""
+
+
+CORE = ("fine-tune", "b-tuning", "feature kd", "logit-kd, weak")
+"""What every case needs: the base, the default, and the two baselines that cost the same."""
+UPPER = "the best teacher itself, tuned"
+FEW = ("pets-370/mobilenetv2_coral_in1k", "cifar10-500/mobilenetv2_coral_in1k")
+MEDIUM = {"pets-1110/mobilenetv2_coral_in1k": FEW[0], "cifar10-1500/mobilenetv2_coral_in1k": FEW[1]}
+"""Cases without a search of their own, and the one whose settings they take over."""
+WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k"), CORE),
+    (FEW, ("logit-kd, weak", UPPER)),
+    (("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20"), CORE),
+    (("pet-heads-500/mobilenetv2_coral_in1k",), ("fine-tune", "b-tuning", "feature kd")),
+    (FEW, ("untrained teachers", "logit-kd, tuned teachers", "b-tuning, views")),
+    (tuple(MEDIUM), CORE),
+    (("omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-L3-v2"), (*CORE, UPPER)),
+    (("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k"), (UPPER,)),
+    (("fashion-mnist-500/cifar10_resnet20", "pet-heads-500/mobilenetv2_coral_in1k"), (UPPER,)),
+    (FEW, ("distill-weighted", "ema", "mixup", "untrained b-tuning teachers", "b-tuning, uniform")),
+    (FEW, ("b-tuning, left out", "b-tuning, precision", "logit-kd, views", "b-tuning with mixup and ema")),
+    (FEW, ("logit-kd, one tuned teacher", "distill-weighted, uniform", "soup of four runs")),
+    (("sick-siamese-1000/paraphrase-MiniLM-L3-v2",), ("fine-tune", "b-tuning", "feature kd")),
+    (tuple(CASES), tuple(METHODS)),
+)
+"""What is run, cases and their methods, what answers most first."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +248,11 @@ def search(case: str, method: str) -> list[Setting]:
     return [Setting(case, method, rate, strength, SEARCH_SEED) for rate in rates[1:3] for strength in strengths]
 
 
+def searched_as(case: str, method: str) -> list[Setting]:
+    """The search whose outcome a method takes on a case: its own, or that of what it varies, or of fewer samples."""
+    return search(MEDIUM.get(case, case), METHODS[method].get("same_as", method))
+
+
 @cache
 def open_task(set_name: str, train_samples: int | None) -> Any:
     task = open_set(set_name)
@@ -229,21 +272,19 @@ def opened(name: str, case: Case, *, trained: bool = True) -> str:
 
 def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
-    from hubscout.tuning.teacher_answers import TeacherPanel
 
     case, options = CASES[setting.case], dict(METHODS[setting.method])
     method, taught_by = options.pop("method"), options.pop("teachers", None)
-    for name in ("strengths", "rate_factor"):
+    for name in ("strengths", "rate_factor", "same_as"):
         options.pop(name, None)
     task = open_task(case.set_name, case.train_samples)
     student = case.teachers[0] if options.pop("of_teacher", False) else case.student
     names: tuple[str, ...] = () if taught_by is None else case.teachers[:taught_by] or (case.student,)
     if setting.strength is not None:
         options["trade_off"] = setting.strength * (len(task.target_names) if options.pop("per_target", False) else 1)
-    if options.pop("shuffled", False):
-        shuffle_answers(TeacherPanel)
     start = time.perf_counter()
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
+    answers = shuffled_answers() if options.pop("shuffled", False) else nullcontext()
     try:
         tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)
         trained = not options.pop("untrained", False)
@@ -254,7 +295,8 @@ def run_one(setting: Setting) -> dict[str, Any]:
 
             tuned = soup(task, [tuned_run(*given, seed=100 * setting.seed + k, **options) for k in range(runs)])
         else:
-            tuned = tuned_run(*given, seed=setting.seed, **options)
+            with answers:
+                tuned = tuned_run(*given, seed=setting.seed, **options)
     except DivergedError as error:  # a result of the setting
         return {**result, "validation": -1.0, "test": None, "error": str(error)}
     values = {part: tuned.metric(part).value for part in ("validation", "test")}
@@ -297,38 +339,50 @@ def tuned_run(
     )
 
 
-def tuned_teacher(case: Case, name: str) -> Any:
-    """A teacher that was tuned on the case's own train split, at the better of two rates; made once and kept."""
-    import fcntl
+def teacher_folder(case: Case, name: str, rate: float) -> Path:
+    """Where a teacher is kept that was tuned on the case's own train split."""
+    size = "all" if case.train_samples is None else case.train_samples
+    return CACHE / "tuned-teachers" / f"{case.set_name}-{size}-{name}-{rate:g}-{STEPS}-{ROWS or 'all'}"
 
+
+def tune_teacher(setting: Setting) -> None:
+    """Tune a teacher at a rate and keep it; one that diverges leaves an empty folder."""
     from hubscout.errors import DivergedError
+
+    case, name = CASES[setting.case], setting.method.removeprefix(TEACHER)
+    folder = teacher_folder(case, name, setting.learning_rate)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        half = Path(scratch) / "tuned"
+        try:
+            tuned_run(case, name, [], "fine-tune", setting.learning_rate, seed=setting.seed).save(half)
+        except DivergedError:
+            half.mkdir()
+        half.rename(folder)
+
+
+def tuned_teacher(case: Case, name: str) -> Any:
+    """The better by validation of those that `tune_teacher` kept."""
     from hubscout.tuning import Tuned
 
-    size = "all" if case.train_samples is None else case.train_samples
-    folder = CACHE / "tuned-teachers" / f"{case.set_name}-{size}-{name}-{STEPS}-{ROWS or 'all'}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:  # the first of several processes makes it
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "tuning.json").is_file():
-            runs = []
-            for rate in rates_of_teacher(case)[:2]:
-                with suppress(DivergedError):
-                    runs.append(tuned_run(case, name, [], "fine-tune", rate, seed=SEARCH_SEED))
-            max(runs, key=lambda run: run.metric("validation").value).save(folder)
-    return Tuned.load(folder, allow_code=True)
+    folders = [teacher_folder(case, name, rate) for rate in rates_of_teacher(case)[:2]]
+    runs = [Tuned.load(folder, allow_code=True) for folder in folders if (folder / "tuning.json").is_file()]
+    return max(runs, key=lambda run: run.metric("validation").value)
 
 
-def shuffle_answers(panel: Any) -> None:
+def shuffled_answers() -> AbstractContextManager[Any]:
     """Give each sample the answer for another one: what is left of a gain is not knowledge."""
     import numpy as np
 
-    given = panel.cached_predictions
+    from hubscout.tuning.teacher_answers import TeacherPanel
+
+    given = TeacherPanel.cached_predictions
 
     def shuffled(self: Any, *, left_out: bool = False) -> Any:
         answers = given(self, left_out=left_out)
         return answers if left_out else answers[np.random.default_rng(0).permutation(len(answers))]
 
-    panel.cached_predictions = shuffled
+    return patch.object(TeacherPanel, "cached_predictions", shuffled)
 
 
 def work(setting: Setting) -> dict[str, Any]:
@@ -336,30 +390,49 @@ def work(setting: Setting) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     try:
+        if setting.method.startswith(TEACHER):
+            tune_teacher(setting)
+            return {"key": setting.key, **asdict(setting), "prepared": True}
         return run_one(setting)
     except Exception as error:
         return {"key": setting.key, **asdict(setting), "failed": f"{type(error).__name__}: {error}"[:300]}
 
 
 class Plan:
-    """What is to be run next: the searches of a case, then the fresh seeds of each method that is searched."""
+    """What is to be run next: the searches, then the fresh seeds of each method that is searched."""
 
     def __init__(self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str]) -> None:
         self.done, self.begun = done, set(done)
-        self.pairs = [(case, method) for case in cases for method in methods if fits(case, method)]
+        pairs = [(case, method) for many, worth in WORTH for case in many for method in worth if fits(case, method)]
+        self.pairs = [(c, m) for c, m in dict.fromkeys(pairs) if c in cases and m in methods]
 
     def ready(self) -> Iterator[Setting]:
         for case, method in self.pairs:
-            searched = search(case, method)
+            if (waiting := self._teachers(case, method)) is not None:
+                yield from waiting
+                continue
+            searched = searched_as(case, method)
             if ROWS is not None:
-                yield from (s for s in searched[:1] if s.key not in self.begun)
+                first = replace(searched[0], case=case, method=method)
+                yield from [] if first.key in self.begun else [first]
                 continue
             yield from (s for s in searched if s.key not in self.begun)
             found = [self.done[s.key] for s in searched if s.key in self.done]
             if len(found) == len(searched) and (good := [r for r in found if "failed" not in r]):
                 best = max(good, key=lambda r: (r["validation"], -r["learning_rate"]))
                 chosen = next(s for s in searched if s.key == best["key"])
-                yield from (s for seed in SEEDS if (s := replace(chosen, seed=seed)).key not in self.begun)
+                fresh = [replace(chosen, case=case, method=method, seed=seed) for seed in SEEDS]
+                yield from (s for s in fresh if s.key not in self.begun)
+
+    def _teachers(self, case: str, method: str) -> list[Setting] | None:
+        """Teachers that have to be tuned first and are not begun; None: there are all that the method needs."""
+        if not METHODS[method].get("tuned"):
+            return None
+        names, rates = CASES[case].teachers[: METHODS[method]["teachers"]], rates_of_teacher(CASES[case])[:2]
+        wanted = [(name, rate) for name in names for rate in rates]
+        missing = [pair for pair in wanted if not teacher_folder(CASES[case], *pair).exists()]
+        settings = [Setting(case, TEACHER + name, rate, None, SEARCH_SEED) for name, rate in missing]
+        return [s for s in settings if s.key not in self.begun] if missing else None
 
 
 def main() -> None:
@@ -375,33 +448,26 @@ def main() -> None:
         settings = {"HUBSCOUT_EXPERIMENT_ROWS": "48", "HUBSCOUT_EXPERIMENT_STEPS": "2"}
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **settings})
     lines = given.out.read_text().splitlines() if given.out.is_file() else []
+    lines = [line for line in lines if '"failed"' not in line]  # is tried again
     plan = Plan({r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods)
     end = time.monotonic() + given.seconds
-    # Shuffled answers change a class: those runs have processes of their own.
-    context = multiprocessing.get_context("spawn")
-    pools = {
-        False: ProcessPoolExecutor(given.workers, context),
-        True: ProcessPoolExecutor(max(1, given.workers // 8), context),
-    }
-    running: dict[Any, bool] = {}
+    pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))
+    running: set[Future[dict[str, Any]]] = set()
     with given.out.open("a") as file:
         while True:
-            free = {kind: pool._max_workers - sum(v is kind for v in running.values()) for kind, pool in pools.items()}
             if time.monotonic() < end:
-                for setting in plan.ready():
-                    kind = bool(METHODS[setting.method].get("shuffled"))
-                    if free[kind] > 0:
-                        free[kind] -= 1
-                        plan.begun.add(setting.key)
-                        running[pools[kind].submit(work, setting)] = kind
+                for setting in islice(plan.ready(), given.workers - len(running)):
+                    plan.begun.add(setting.key)
+                    running.add(pool.submit(work, setting))
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                del running[future]
+                running.remove(future)
                 record = future.result()
                 plan.done[record["key"]] = record
-                file.write(json.dumps(record) + "\n")
-                file.flush()
+                if "prepared" not in record:  # it lies in the cache of this machine alone
+                    file.write(json.dumps(record) + "\n")
+                    file.flush()
                 print(
                     record["case"],
                     record["method"],
