@@ -101,13 +101,10 @@ def predict_split(
     Each process takes a range of them: nothing is padded, so nothing is counted twice.
     """
     own = np.array_split(np.arange(samples), accelerator.num_processes)[accelerator.process_index]
-    was_training = network.training
-    network.eval()
     outputs = []
-    with torch.no_grad(), accelerator.autocast():
+    with network.evaluating(), torch.no_grad(), accelerator.autocast():
         for share in batches.evaluate(own, batch_size):
             outputs.append(network.predict(share.to(accelerator.device).views[MODEL]).double())
-    network.train(was_training)
     part = network.loss.decode(torch.cat(outputs)) if outputs else None
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 

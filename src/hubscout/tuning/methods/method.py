@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.frozen_features import FrozenFeatures
-    from hubscout.tuning.teacher_panel import TeacherPanel
+    from hubscout.tuning.teacher_answers import TeacherPanel
 
 
 def _no_views(*arguments: Any) -> Tensor:
