@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import typer.main
 
 from hubscout import __version__
+from hubscout.cli import main
 from hubscout.cli.app import COMMANDS, in_options
 
 Run = Callable[..., Any]
@@ -111,3 +113,11 @@ def test_arguments_become_options(said: str, wanted: str) -> None:
 
 def test_what_the_command_does_not_have_stays() -> None:
     assert in_options("budget must be: optimizer='adam'", RANK) == "--budget must be: optimizer='adam'"
+
+
+def test_the_command_says_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, float]] = []
+    monkeypatch.setattr("hubscout.cli.app.app", lambda obj: told.append(obj))
+    before = time.perf_counter()
+    main()
+    assert before <= told[0]["began"] <= time.perf_counter()

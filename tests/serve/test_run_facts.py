@@ -27,15 +27,26 @@ def test_seeds_are_averaged_and_what_differs_between_them_is_named() -> None:
     assert found.settings == {"rate": "1, 2", "seed": "0, 1"}
 
 
+def test_a_seed_without_a_finite_score_spoils_no_page() -> None:
+    (found,) = results("run", Run(tuning=(tuned(0, 0.5), tuned(1, float("nan")))))
+    assert found.cells[-2:] == ("nan", "nan")
+
+
 def result(run: str, task: str, score: float | None, **settings: str) -> Result:
     return Result(run=run, kind="tuning", task=task, data="", model="m", metric="a", score=score, settings=settings)
 
 
 def test_the_order_is_by_task_then_score_and_runs_without_one_come_last() -> None:
     found = sorted_results(
-        [result("a", "x", None), result("b", "y", 0.9), result("c", "x", 0.1), result("d", "x", 0.2)]
+        [
+            result("a", "x", None),
+            result("n", "x", float("nan")),
+            result("b", "y", 0.9),
+            result("c", "x", 0.1),
+            result("d", "x", 0.2),
+        ]
     )
-    assert [one.run for one in found] == ["d", "c", "a", "b"]
+    assert [one.run for one in found] == ["d", "c", "a", "n", "b"]
 
 
 def test_settings_that_only_some_runs_have_differ() -> None:

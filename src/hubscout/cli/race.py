@@ -35,6 +35,7 @@ Run the same command with the same --out again to resume a race that was stopped
 @options.takes_data
 def race(
     data: options.Data,
+    ctx: typer.Context,
     models: options.ModelsOption = None,
     out: Annotated[
         Path | None,
@@ -116,6 +117,7 @@ def race(
             task,
             candidates.models,
             budget=budget,
+            began=options.command_began(ctx),
             out=place,
             resume=resume,
             overwrite=overwrite,

@@ -41,6 +41,7 @@ All other arguments: hubscout tune --list-arguments"""
 @options.takes_data
 def tune(
     data: options.Data,
+    ctx: typer.Context,
     model: Annotated[
         str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=options.complete_models)
     ],
@@ -191,7 +192,7 @@ def tune(
                 quiet=quiet,
             )
         else:
-            chosen = {"seed": seed, "linear_probe": True, **chosen}
+            chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
             warnings = _tune(task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet)
     warn_and_exit(warnings)
 

@@ -57,9 +57,7 @@ class TransformerBackbone(Backbone):
     """
 
     module: nn.Module
-    settled_options = frozenset(
-        {"pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", "revision", "pickle"}
-    )
+    settled_options = frozenset({"pooling", "words", "pairs", "max_length", "tower", "head", "revision", "pickle"})
 
     def __init__(
         self,

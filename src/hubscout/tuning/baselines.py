@@ -88,8 +88,8 @@ def measure_probes(run: SingleRun) -> None:
     frozen_features.forget()
     train_state.probes = {"model": asdict(own)}
     if others:
-        judge = "validation" if len(run.task.validation) else "test"
-        best = max(others, key=lambda one: -np.inf if (value := one.metric(judge)) is None else value)
+        split = "validation" if len(run.task.validation) else "test"
+        best = max(others, key=lambda one: -np.inf if (value := one.metric(split)) is None else value)
         train_state.probes["teacher"] = asdict(best)
     value = own.metric("validation")
     # A mixture is not the model alone, not even before its first step.

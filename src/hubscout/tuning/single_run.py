@@ -153,7 +153,7 @@ class SingleRun:
         for note in restrict(network, arguments, unused, accelerator.device):
             self.note(note)
         self.validation = self.batches_of(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
-        judged = len(self.task.validation) > 0
+        validates = len(self.task.validation) > 0
         self.loop = Loop(
             network,
             train,
@@ -162,7 +162,7 @@ class SingleRun:
             arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
-            (lambda: self.outcome(self.validation, self.task.validation).values()) if judged else None,
+            (lambda: self.outcome(self.validation, self.task.validation).values()) if validates else None,
             served,
             null_loss(self.task, loss, rows),
             self._checkpoints(),

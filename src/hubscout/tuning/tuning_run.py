@@ -49,6 +49,7 @@ def tune(
     cache: FeatureCache | None = None,
     observer: Observer | None = None,
     progress: bool = True,
+    began: float | None = None,
     arguments: TuningArguments | None = None,
     **options: Any,
 ) -> Tuned:
@@ -71,6 +72,7 @@ def tune(
         cache: where frozen features are looked up and kept.
         observer: hears of progress in place of the display; see `hubscout.runs.events`.
         progress: show progress in a terminal or a notebook; False shows nothing.
+        began: the moment, by `time.perf_counter()`, that a `budget` counts from; None is this call.
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
@@ -89,7 +91,7 @@ def tune(
         `tune("flowers/", "timm/resnet18.a1_in1k", teachers=ranking.top(3), epochs=10, out="my-model")`
 
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
