@@ -29,6 +29,13 @@ def test_help_lists_every_command_and_each_has_examples(hubscout: Run) -> None:
         assert f"hubscout {name} " in hubscout(name, "--help").stdout.split("Examples:")[1]
 
 
+def test_paragraphs_of_the_help_are_as_wide_as_the_terminal(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = hubscout("tune", "--help").stdout
+    told = text[text.index("Trains on") : text.index("the exit status is 4.")].splitlines()
+    assert all(len(line.rstrip()) > 85 for line in told[:-1]), told
+
+
 def test_version_and_unknown_command(hubscout: Run) -> None:
     assert hubscout("--version").stdout == f"hubscout {__version__}\n"
     unknown = hubscout("rnak")

@@ -67,6 +67,8 @@ class Commands(typer.core.TyperGroup):
         found: Any = typer.main.get_command(module.app)
         command = found.commands[cmd_name] if cmd_name in getattr(found, "commands", ()) else found
         command.name = cmd_name
+        # Lines of a docstring are as long as the code's; the terminal breaks paragraphs to its own width.
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
