@@ -54,6 +54,13 @@ def test_help_is_light() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_an_option_of_another_command_is_told_so(hubscout: Run) -> None:
+    result = hubscout("rank", "flowers/", "--max-latency", "20ms")
+    assert result.exit_code == 2
+    assert "No such option: --max-latency. It is an option of race and select." in " ".join(result.stderr.split())
+    assert "an option of" not in hubscout("rank", "flowers/", "--max-latencies", "20ms").stderr
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
