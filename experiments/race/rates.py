@@ -156,7 +156,7 @@ def lower() -> list[list[str]]:
 
 
 def far_and_few() -> list[list[str]]:
-    """Twenty images of each class: a network's log-likelihood after 110 and 300 steps and its test accuracy, by rate."""
+    """Twenty images of each class: log-likelihood after 110 and 300 steps and test accuracy of a network, by rate."""
     rows = []
     for name in ("cifar10-few", "fashion-few", "omniglot-few", "sign-few"):
         if not (RESULTS / f"{name}.npz").exists():
