@@ -163,6 +163,21 @@ METHODS: dict[str, dict[str, Any]] = {
         "per_target": True,
         "teacher_targets": "left-out",
     },
+    "b-tuning, tuned teachers": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "tuned": True,
+    },
+    "b-tuning, one teacher": {"method": "b-tuning", "teachers": 1, "strengths": (1.0, 10.0), "per_target": True},
+    "b-tuning, one tuned teacher": {
+        "method": "b-tuning",
+        "teachers": 1,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "tuned": True,
+    },
     "b-tuning with mixup and ema": {
         "method": "b-tuning",
         "same_as": "b-tuning",
