@@ -219,6 +219,7 @@ WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (FEW, ("distill-weighted", "ema", "mixup", "untrained b-tuning teachers", "b-tuning, uniform")),
     (FEW, ("b-tuning, left out", "b-tuning, precision", "logit-kd, views", "b-tuning with mixup and ema")),
     (FEW, ("logit-kd, one tuned teacher", "distill-weighted, uniform", "soup of four runs")),
+    (FEW, ("b-tuning, one teacher", "b-tuning, one tuned teacher", "b-tuning, tuned teachers")),
     (("sick-siamese-1000/paraphrase-MiniLM-L3-v2",), ("fine-tune", "b-tuning", "feature kd")),
     (tuple(CASES), tuple(METHODS)),
 )
@@ -389,7 +390,7 @@ def shuffled_answers() -> AbstractContextManager[Any]:
     """Give each sample the answer for another one: what is left of a gain is not knowledge."""
     import numpy as np
 
-    from hubscout.tuning.teacher_panel import TeacherPanel
+    from hubscout.tuning.teacher_answers import TeacherPanel
 
     given = TeacherPanel.cached_predictions
 

@@ -47,6 +47,32 @@ def test_help_is_light() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tune nowhere --model x", "'x' names no hub"),
+        ("tune nowhere --model timm/x", "There is no "),
+        ("tune nowhere --model timm/x --method kdd", "Did you mean 'kd'?"),
+        ("tune nowhere --model timm/x --teachers run", "--teachers run: no folder of a ranking or a tuned model. "),
+        ("race nowhere -m timm/x", "There is no "),
+        ("rank nowhere -m timm/x", "There is no "),
+        ("check nowhere", "There is no "),
+        ("predict nowhere a.jpg", "nowhere is no folder of a tuned model"),
+        ("report nowhere", "There is no nowhere"),
+    ],
+)
+def test_a_refusal_does_not_wait_for_torch(line: str, said: str) -> None:
+    """A mistyped command line is told so in a fraction of a second."""
+    code = (
+        "import sys\nfrom hubscout.cli.app import app\n"
+        f"try:\n    app({line.split()!r})\nexcept SystemExit as end:\n    status = end.code\n"
+        "print(status, sorted({'torch', 'timm', 'transformers', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert said in done.stderr
+    assert done.stdout.splitlines()[-1] in ("1 []", "2 []")
+
+
 def test_python_m_hubscout() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hubscout", "rank", "/nowhere", "-m", "x/y"], capture_output=True, text=True, timeout=120

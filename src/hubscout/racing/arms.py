@@ -96,7 +96,7 @@ class Climb:
         with run.loop.cooled_down(rung.steps - rung.stable):
             trained = time.perf_counter()
             metric, values = evaluate_arm(run, self.rows)
-            judged = time.perf_counter()
+            evaluated = time.perf_counter()
             if metric > self.keep_above:
                 snapshot(run).save(self.runner.folder / BEST)
         return Look(
@@ -107,7 +107,7 @@ class Climb:
             log_likelihoods=tuple(round(float(value), 4) for value in values),
             seconds=time.perf_counter() - started,
             seconds_per_step=pace,
-            judging_seconds=judged - trained,
+            evaluation_seconds=evaluated - trained,
         )
 
 

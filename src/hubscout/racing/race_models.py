@@ -16,7 +16,7 @@ from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.features.options import check_acceleration
-from hubscout.features.precision import pick_device
+from hubscout.features.precision import check_device
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
@@ -266,7 +266,7 @@ def check_wishes(
     check_choices((), engine=engine, engine_options=engine_options)
     check_acceleration(accelerate)
     if engine == "local":
-        pick_device(device)
+        check_device(device)
     if deploy is not None:
         check_identifier(deploy)
 

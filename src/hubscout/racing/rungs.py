@@ -191,7 +191,7 @@ class Pace:
         if not seen:
             return None
         beside = [look.seconds - look.seconds_per_step * steps_of(look, looks) for look in seen]
-        rows = [look.judging_seconds / max(1, len(look.log_likelihoods)) for look in seen]
+        rows = [look.evaluation_seconds / max(1, len(look.log_likelihoods)) for look in seen]
         return cls(median(look.seconds_per_step for look in seen), max(0.0, median(beside[-5:])), median(rows))
 
 

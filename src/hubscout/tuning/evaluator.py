@@ -101,13 +101,10 @@ def predict_split(
     Each process takes a range of them: nothing is padded, so nothing is counted twice.
     """
     own = np.array_split(np.arange(samples), accelerator.num_processes)[accelerator.process_index]
-    was_training = network.training
-    network.eval()
     outputs = []
-    with torch.no_grad(), accelerator.autocast():
+    with network.evaluating(), torch.no_grad(), accelerator.autocast():
         for share in batches.evaluate(own, batch_size):
             outputs.append(network.predict(share.to(accelerator.device).views[MODEL]).double())
-    network.train(was_training)
     part = network.loss.decode(torch.cat(outputs)) if outputs else None
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 
@@ -128,8 +125,8 @@ def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
     kind, samples = kind_of(task.kind), Samples(task)
     first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
 
-    def described(row: int, remark: str, *, labelled: bool = True) -> Sample:
-        sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
+    def described(row: int, note: str, *, labelled: bool = True) -> Sample:
+        sample = samples.describe(first + row, note, longest=LONGEST_TEXT)
         return sample if labelled else replace(sample, label="")
 
     found = [] if outcome.groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
@@ -145,9 +142,9 @@ def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
         targets=tuple(_targets(outcome)),
         confusions=tuple(_confusions(predicted, targets)) if kind.has_classes else (),
         pairs=tuple(_pairs(predicted, targets)) if kind.is_real_valued else (),
-        # The remark on a number has the true one too.
+        # The note on a number has the true one too.
         worst=tuple(described(*one, labelled=not kind.is_real_valued) for one in islice(worst, shown)),
-        suspects=tuple(described(one.row, one.remark) for one in suspects),
+        suspects=tuple(described(one.row, one.note) for one in suspects),
         suspected=len({one.row for one in found}),
     )
 
