@@ -54,6 +54,13 @@ def test_settings_that_only_some_runs_have_differ() -> None:
     assert differing_settings([result("a", "x", 1, **same), result("b", "x", 1, **same, rate="2")]) == ["rate"]
 
 
+def test_settings_that_another_kind_of_run_does_not_have_are_no_difference() -> None:
+    ranking = replace(result("r", "x", 1, layer="final", seed="0"), kind="ranking")
+    tunings = [result("a", "x", 1, batch="8", seed="0"), result("b", "x", 1, batch="8", seed="0", rate="2")]
+    assert differing_settings([ranking, *tunings]) == ["rate"]
+    assert differing_settings([replace(ranking, settings={"seed": "1"}), *tunings]) == ["seed", "rate"]
+
+
 def test_no_cell_of_a_table_becomes_a_formula() -> None:
     text = as_csv([result("=cmd()", "@x", -0.5, note="-1")])
     line = next(csv.DictReader(io.StringIO(text)))

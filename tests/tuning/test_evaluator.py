@@ -17,6 +17,18 @@ from hubscout.tuning.evaluator import MOST_MISTAKES, MOST_PAIRS, Outcome, detail
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 5, "learning_rate": 1e-2}
 
 
+def test_log_likelihoods_by_kind():
+    def told(task, predicted, targets, groups=None, scale=None):
+        return Outcome(task, np.array(predicted), np.array(targets), groups).log_likelihoods(scale)
+
+    classes = told(make_task(), [[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [1, 2])
+    assert classes == pytest.approx([np.log(0.25), -6.0])  # one that it is surely wrong about does not decide
+    words = told(make_task(), [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], [0, 0, 1], np.array([0, 0, 1]))
+    assert words == pytest.approx([np.log(0.5) / 2, np.log(0.5)])
+    numbers = told(make_task("regression"), [[3.0, 1.0]], [[1.0, 1.0]], scale=np.array([2.0, 1.0]))
+    assert numbers == pytest.approx([-0.25])
+
+
 def test_a_run_keeps_what_its_report_shows(tmp_path):
     tuned = tune(make_task(), perceptron(0), out=tmp_path, **QUICK)
     found = read_evaluation(tmp_path)

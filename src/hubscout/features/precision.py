@@ -68,6 +68,12 @@ def pick_device(device: str = "auto") -> str:
     return device
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that is not here; "auto" and "cpu" always are, and cost no import of torch."""
+    if device not in ("auto", "cpu"):
+        pick_device(device)
+
+
 @dataclass(frozen=True)
 class Precision:
     """The number format of the forward pass. `checked` formats are compared with float32 on the first batch."""

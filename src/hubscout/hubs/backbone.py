@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import numbers
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -96,9 +94,9 @@ class ModelCard:
 
     def __post_init__(self) -> None:
         notes = list(self.notes)
-        for name, wanted in _FACTS.items():
+        for name, kind in _FACTS.items():
             said = getattr(self, name)
-            taken = None if said is None else wanted(said)
+            taken = _sensible(said, kind)
             if said is not None and taken is None:
                 notes.append(f"{name}: {said!r:.60} makes no sense and is left out")
             object.__setattr__(self, name, taken)
@@ -125,36 +123,25 @@ def check_modality(card: ModelCard, modality: str, *, called: str = "This model"
         )
 
 
-def _text(said: object) -> str | None:
-    """Text that every file format can hold; several texts, such as two licences, become one."""
-    if isinstance(said, list | tuple) and said and all(isinstance(part, str) for part in said):
-        said = ", ".join(said)
-    return said.encode("utf-8", "replace").decode() if isinstance(said, str) else None
-
-
-def _count(said: object) -> int | None:
-    try:
-        number = operator.index(said)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    return number if not isinstance(said, bool) and abs(number) < 1 << 63 else None
-
-
-def _number(said: object) -> float | None:
-    if not isinstance(said, numbers.Real) or isinstance(said, bool):
-        return None
-    return float(said) if math.isfinite(said) else None
-
-
-_FACTS: Mapping[str, Callable[[object], str | int | float | None]] = {
-    "architecture": _text,
-    "flops": _count,
-    "source_classes": _count,
-    "source_data": _text,
-    "source_accuracy": _number,
-    "licence": _text,
-    "downloads": _count,
+_FACTS: Mapping[str, Any] = {
+    "architecture": str,
+    "flops": int,
+    "source_classes": int,
+    "source_data": str,
+    "source_accuracy": float,
+    "licence": str,
+    "downloads": int,
 }
+
+
+def _sensible(said: Any, kind: Any) -> Any:
+    """A fact of this type that every file format can hold; several texts, such as two licences, become one."""
+    if kind is str:
+        if isinstance(said, list | tuple) and said and all(isinstance(part, str) for part in said):
+            said = ", ".join(said)
+        return said.encode("utf-8", "replace").decode() if isinstance(said, str) else None
+    number = isinstance(said, numbers.Integral if kind is int else numbers.Real) and not isinstance(said, bool)
+    return kind(said) if number and abs(said) < 1 << 63 else None
 
 
 @dataclass(frozen=True)

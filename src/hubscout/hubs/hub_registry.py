@@ -17,7 +17,7 @@ from hubscout.amounts import parse_count, parse_limit
 from hubscout.errors import CodeNotAllowedError, InputError, UnknownHubError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.model_listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.optional import uncollected
 from hubscout.registry import Registry
 
@@ -288,7 +288,6 @@ def list_models(
     pattern: str = "*",
     *,
     max_params: float | str | None = None,
-    min_params: float | str | None = None,
     limit: int | str | None = None,
 ) -> ModelListing:
     """The models of a hub that match a pattern, with what the hub tells of each.
@@ -297,7 +296,6 @@ def list_models(
         pattern: `hub/PATTERN` with shell wildcards, such as `timm/resnet*`; `*` asks every hub.
         max_params: no models with more parameters, a number or a text such as "10M". Models whose size the hub does not
             tell are left out.
-        min_params: the same for models with fewer.
         limit: how many models of the Hugging Face Hub to look at, the most downloaded first; 200 if not given.
 
     Returns:
@@ -314,7 +312,6 @@ def list_models(
 
     """
     most = None if limit is None else parse_limit(limit, least=1)
-    smallest = None if min_params is None else parse_count(min_params, "min_params")
     largest = None if max_params is None else parse_count(max_params, "max_params")
     hub_name, separator, name_pattern = pattern.partition("/")
     if ":" in hub_name or not separator:
@@ -324,12 +321,6 @@ def list_models(
         hub: Any = HUBS[name]
         bound = (most,) if getattr(hub, "takes_limit", False) else ()
         part = hub.list_models(name_pattern or "*", *bound)
-        found.extend(entry for entry in part if _fits(entry, smallest, largest))
+        found.extend(one for one in part if largest is None or (one.params is not None and one.params <= largest))
         found.notes += part.notes
     return found
-
-
-def _fits(entry: ModelEntry, min_params: float | None, max_params: float | None) -> bool:
-    if entry.params is None:
-        return min_params is None and max_params is None
-    return (min_params or 0) <= entry.params and (max_params is None or entry.params <= max_params)

@@ -65,7 +65,7 @@ class Race:
         p_best: dict[str, float] = {}
         last = max((look.rung for look in self.looks), default=-1)
         for rung in sorted({look.rung for look in self.looks}):
-            looks = [look for look in self.looks if look.rung == rung]
+            looks = [look for look in self.looks if look.rung == rung and not self._only_a_rate(look, rung)]
             for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
@@ -91,6 +91,11 @@ class Race:
                 )
             )
         return tuple(contestants)
+
+    def _only_a_rate(self, look: Look, rung: int) -> bool:
+        """Whether a look was there to find the winner's rate: who has more rates is not likelier to be the best."""
+        first = min(one.rung for one in self.looks)
+        return rung > first and look.arm.model == self.winner.model and look.arm != self.winner
 
     @property
     def _tried(self) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -114,9 +115,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
             latency = measure_latency(backbone, sample, device=extractions[0].device)
     card = extractions[0].card
     with step("score"):
-        layers, by_layer = _scan_layers(extractions, task, settings)
+        layers, found = _scan_layers(extractions, task, settings)
         chosen = _chosen_layer(layers, settings)
-        found = by_layer.get(chosen)
         evidence = found.evidence if found is not None else None
         scores, parts, notes = _score(extractions, chosen, evidence, task, settings)
         predicted = left_out(found.evidence, found.kept, task) if found is not None and found.kept is not None else None
@@ -218,13 +218,14 @@ def _without_cached(observer: Observer) -> Observer:
 
 def _scan_layers(
     extractions: Sequence[Extraction], task: Task, settings: Settings
-) -> tuple[tuple[LayerScore, ...], dict[str, LayerEvidence]]:
-    """The evidence of each layer, where a metric goes by it."""
+) -> tuple[tuple[LayerScore, ...], LayerEvidence | None]:
+    """LogME of each layer and the evidence of the chosen one, where a metric goes by it."""
     from hubscout.metrics import lookup
 
     if not any(lookup(name, task.kind).from_evidence for name in settings.metrics):
-        return (), {}
-    return scan_layers(extractions, task, center=settings.center, blocks=settings.extraction.blocks)
+        return (), None
+    choose = partial(_chosen_layer, settings=settings)
+    return scan_layers(extractions, task, choose, center=settings.center, blocks=settings.extraction.blocks)
 
 
 def _score(

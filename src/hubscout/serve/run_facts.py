@@ -182,9 +182,10 @@ def sorted_results(found: Iterable[Result]) -> list[Result]:
 
 
 def differing_settings(found: Sequence[Result]) -> list[str]:
-    """The settings that are not the same in all runs that have them."""
+    """The settings that are not the same in all runs that have them; rankings and tunings have different ones."""
     keys = dict.fromkeys(key for one in found for key in one.settings)
-    return [key for key in keys if len({one.settings.get(key) for one in found}) > 1]
+    having = {key: {one.kind for one in found if key in one.settings} for key in keys}
+    return [key for key in keys if len({one.settings.get(key) for one in found if one.kind in having[key]}) > 1]
 
 
 def as_csv(found: Sequence[Result]) -> str:

@@ -147,7 +147,7 @@ class TuningArguments:
     teacher_views: PositiveInt = 4
     """How many views of each image with `teacher_targets="views"`: so many passes of each teacher over the data."""
     teacher_weights: Literal["softmax", "bayes-factor", "precision", "uniform"] = "softmax"
-    """How teachers are mixed; `uniform`: all alike; see `hubscout.tuning.teacher_panel.mixing_weights`."""
+    """How teachers are mixed; `uniform`: all alike; see `hubscout.tuning.teacher_answers.mixing_weights`."""
     temperature: Positive = 0.1
     """Of the softmax over the teachers' LogME."""
     kd_temperature: Positive = 2.0

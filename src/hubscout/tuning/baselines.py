@@ -60,8 +60,8 @@ def worse_than_guessing(
     if not worse:
         return ""
     return (
-        f"This model is worse than guessing: {'; '.join(worse)}. Do not use it. Try another learning_rate, more "
-        "epochs, frozen_norm_statistics=True, or another model."
+        f"This model is worse than guessing: {'; '.join(worse)}. Do not use it. Try another learning rate, more "
+        "epochs, frozen norm statistics (frozen_norm_statistics), or another model."
     )
 
 

@@ -17,7 +17,7 @@ from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.run_folder import CURVES
+from hubscout.runs.run_folder import CHECKPOINTS, CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
@@ -25,7 +25,7 @@ from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
-from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
+from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches
 from hubscout.tuning.evaluator import Outcome, predict_split

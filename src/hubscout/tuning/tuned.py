@@ -15,7 +15,7 @@ from torch import nn
 from hubscout.errors import InputError
 from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.hooks import call
-from hubscout.runs.tuning_record import Interval, TuningRecord, TuningRun, plain_metrics, tuning_run
+from hubscout.runs.tuning_record import TuningRecord, TuningRun, plain_metrics, tuning_run
 from hubscout.tasks.images import Images, image_pixels
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.task_metrics import MetricValue
@@ -246,7 +246,7 @@ class Tuned:
             Split → metric → value.
 
         """
-        return plain_metrics(_intervals(self.metrics))
+        return plain_metrics(self.metrics)
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights and the curves, as plain values.
@@ -264,13 +264,7 @@ class Tuned:
             The record.
 
         """
-        merged = self.merged_metrics
-        changed = {
-            "task": self.task_name,
-            "metrics": _intervals(self.metrics),
-            "merged_metrics": None if merged is None else _intervals(merged),
-            "arguments": asdict(self.arguments),
-        }
+        changed = {"task": self.task_name, "arguments": asdict(self.arguments)}
         return TuningRecord(**{**common_fields(self, TuningRecord), **changed})
 
     def plot(self) -> Chart:
@@ -352,10 +346,6 @@ class Tuned:
         if self.warning:
             lines.append(f"  Warning: {self.warning}")
         return "\n".join(lines)
-
-
-def _intervals(metrics: Metrics) -> dict[str, dict[str, Interval]]:
-    return {split: {name: (m.value, m.low, m.high) for name, m in found.items()} for split, found in metrics.items()}
 
 
 def common_fields(source: Any, kind: Any) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from hubscout.errors import UnknownMethodError
-from hubscout.registry import Registry
+from hubscout.tuning.choices import METHODS
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.frozen_features import FrozenFeatures
-    from hubscout.tuning.teacher_panel import TeacherPanel
+    from hubscout.tuning.teacher_answers import TeacherPanel
 
 
 def _no_views(*arguments: Any) -> Tensor:
@@ -166,9 +165,6 @@ class TaughtMethod(Method):
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
         """The teachers' mixed answer for each row."""
         return {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
-
-
-METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")
 
 
 @METHODS.register("fine-tune")
