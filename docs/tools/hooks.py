@@ -34,7 +34,7 @@ MORE = {
         }.items()
     ],
     "ranking": ["hubscout.runs.paired_comparison.compare"],
-    "tuning": ["hubscout.tuning.teacher_panel.mixing_weights"],
+    "tuning": ["hubscout.tuning.teacher_answers.mixing_weights"],
 }
 """Functions that the docstrings point to and that are no public names."""
 

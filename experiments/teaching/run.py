@@ -374,7 +374,7 @@ def shuffled_answers() -> AbstractContextManager[Any]:
     """Give each sample the answer for another one: what is left of a gain is not knowledge."""
     import numpy as np
 
-    from hubscout.tuning.teacher_panel import TeacherPanel
+    from hubscout.tuning.teacher_answers import TeacherPanel
 
     given = TeacherPanel.cached_predictions
 

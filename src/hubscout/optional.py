@@ -26,6 +26,14 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         raise MissingDependencyError(package, extra, purpose) from error
 
 
+def require_onnx() -> tuple[ModuleType, ModuleType]:
+    """The packages `onnx` and `onnxruntime`: one writes a file, the other runs it for the check against torch."""
+    return (
+        require("onnx", extra="onnx", purpose="ONNX export"),
+        require("onnxruntime", extra="onnx", purpose="The check of the ONNX export"),
+    )
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """No garbage collection while large libraries are imported: they make objects by the hundred thousand, none of them

@@ -112,7 +112,6 @@ WRONG = [
     ("tune", "--model", "resnet18", "'resnet18' names no hub"),
     ("tune", "--model", "tim/resnet18", "'tim'. Did you mean 'timm'?"),
     ("reference", "-m", "timm/x", "--out", "ref", "--limit", "few", "--limit must be"),
-    ("reference", "-m", "timm/x", "--out", "ref", "--search", "random", "--search random: allowed are"),
     ("reference", "-m", "timm/x", "--out", "ref", "--learning-rates", "low", "--learning-rates must be numbers"),
     ("reference", "-m", "timm/x", "--out", "ref", "--set", "epoch=3", "Did you mean 'epochs'?"),
     ("reference", "-m", "timm/x", "--out", "ref", "--set", "weight_decay=0", "weight_decay is what the search is over"),
@@ -150,7 +149,6 @@ IGNORED = [
     (*TUNE, "--teachers", "timm/a", "--method", "all", "--seed", "3", "--seed is for a single method"),
     (*TUNE, "--cache", "here/", "--no-cache", "--cache and --no-cache exclude each other"),
     ("rank", "--time-limit", "1min", "--time-limit 1min is for --engine ray or for workers"),
-    ("reference", "-m", "timm/x", "--out", "ref", "--trials", "7", "--trials is for --search tpe"),
     ("check", "--limit", "100", "--limit is for --models"),
     ("race", "--set", "budget=60", "--budget is an option of its own"),
 ]

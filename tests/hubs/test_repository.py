@@ -46,6 +46,19 @@ def test_what_is_here_is_asked_for_once_and_not_fetched_again(client, hub):
     assert [request.partition("?")[0] for request in hub.requests] == ["GET /api/models/acme/bert"]
 
 
+def test_a_tuned_model_is_pooled_as_it_was_tuned(client, hub, repositories, tmp_path):
+    """Its head was trained on these features, and fits no others."""
+    tuned = shutil.copytree(repositories / "acme" / "bert", tmp_path / "tuned")
+    (tuned / "hubscout.json").write_text(json.dumps({"format": 1, "pooling": "cls", "kind": "classification"}))
+    hub.add("acme/tuned", tuned)
+    assert client.attempt("hf/acme/bert")["pooling"] == "mean"
+    assert client.attempt("hf/acme/tuned")["pooling"] == "cls"
+    assert client.attempt("hf/acme/tuned?pooling=mean")["pooling"] == "mean"
+    (tuned / "hubscout.json").write_text(json.dumps({"format": 1, "pooling": ["of", "my", "own"]}))
+    hub.add("acme/tuned", tuned)
+    assert "pooling must be one of " in client.attempt("hf/acme/tuned")["text"]
+
+
 def test_a_revision_is_pinned(client, hub, repositories, tmp_path):
     old = commit_of(repositories / "acme" / "renewed")
     newer = shutil.copytree(repositories / "acme" / "renewed", tmp_path / "newer")
@@ -78,9 +91,7 @@ def test_timm_repositories_open_under_either_name(client):
     by_hub, by_timm = client.attempt("hf/timm/test_resnet.r160_in1k"), client.attempt("timm/test_resnet.r160_in1k")
     assert by_hub["fingerprint"] == by_timm["fingerprint"]
     assert by_hub["commit"] == by_timm["commit"]
-    own, same = client.attempt("hf/acme/flowers"), client.attempt("timm/hf-hub:acme/flowers")
-    assert own["fingerprint"] == same["fingerprint"] != by_hub["fingerprint"]
-    assert own["commit"] == same["commit"]
+    assert client.attempt("hf/acme/flowers")["fingerprint"] != by_hub["fingerprint"]
 
 
 def test_where_the_weights_lay_is_no_part_of_a_timm_model(client):

@@ -8,7 +8,6 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.runs.files import read_lines
-from hubscout.runs.record_types import in_version
 from hubscout.runs.tuning_record import Curves, TuningRecord, read_tuning, tuning_run, write_tuning
 
 RECORD = TuningRecord(
@@ -65,17 +64,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], words: 
     with pytest.raises(RunError, match=words) as raised:
         read_tuning(tmp_path)
     assert str(tmp_path / "tuning.json") in str(raised.value)
-
-
-def test_older_versions_go_through_every_migration_in_turn() -> None:
-    steps = {
-        1: lambda record: {**record, "seen": [1]},
-        2: lambda record: {**record, "seen": [*record["seen"], 2]},
-    }
-    found = in_version({"format": "x", "version": 1}, "x", 3, steps, origin="it")
-    assert found == {"format": "x", "version": 3, "seen": [1, 2]}
-    with pytest.raises(RunError, match="version 0 of the format"):
-        in_version({"format": "x", "version": 0}, "x", 3, steps, origin="it")
 
 
 def test_what_is_announced_is_for_those_who_watch_and_no_part_of_the_curves(tmp_path: Path) -> None:

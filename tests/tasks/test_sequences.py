@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from hubscout.tasks.images import Images
-from hubscout.tasks.sequences import Chained, Pairs, Rows, content_digest, derived_fingerprint, join, row_digests
+from hubscout.tasks.sequences import Chained, Rows, content_digest, derived_fingerprint, join, row_digests
 
 
 def test_rows_of_rows_are_one_step_deep() -> None:
@@ -33,11 +33,9 @@ def test_chained() -> None:
     assert len(Chained([])) == 0
 
 
-def test_join_and_pairs() -> None:
+def test_join() -> None:
     assert join([[1], [2, 3]]) == [1, 2, 3]
     assert list(join(["a", "b"])) == ["a", "b"]
-    pairs = Pairs("abc", "xyz")
-    assert (len(pairs), pairs[1], list(pairs[1:])) == (3, ("b", "y"), [("b", "y"), ("c", "z")])
 
 
 values = st.recursive(
@@ -80,7 +78,6 @@ def test_rows_of_files_are_digested_in_order() -> None:
 def test_views_have_the_digests_of_what_they_show() -> None:
     texts = ["a", "b", "c"]
     assert list(row_digests(Rows(texts, [2, 0]))) == [content_digest("c"), content_digest("a")]
-    assert next(iter(row_digests(Pairs(texts, texts)))) == content_digest(("a", "a"))
 
 
 def test_derived_fingerprints() -> None:

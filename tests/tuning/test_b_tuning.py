@@ -11,7 +11,7 @@ from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.methods import METHODS, Preparation
 from hubscout.tuning.methods.b_tuning import b_tuning_loss
-from hubscout.tuning.teacher_panel import TeacherPanel, mixing_weights, precision_weights
+from hubscout.tuning.teacher_answers import TeacherPanel, mixing_weights, precision_weights
 
 
 def frozen_features(backbone, inputs):

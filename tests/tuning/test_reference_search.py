@@ -8,7 +8,7 @@ from tuning_networks import image_task
 from hubscout.errors import InputError, RunError, TuningError
 from hubscout.tasks import Task
 from hubscout.tuning import reference_search as reference_module
-from hubscout.tuning.reference_search import Grid, Trial, reference
+from hubscout.tuning.reference_search import Grid, reference
 
 MODELS = ["python:tuning_networks:images?seed=1", "python:tuning_networks:images?seed=2&width=12"]
 QUICK = {"epochs": 1, "batch_size": 8}
@@ -126,19 +126,6 @@ def test_divergence_is_a_result_and_a_broken_model_a_failure(tmp_path):
         found.best(models[1])
 
 
-def test_tpe_searches_the_range_and_resumes(tmp_path):
-    pytest.importorskip("optuna")
-    options = {"search": "tpe", "grid": Grid((0.1, 1e-3), (1e-3, 1e-6)), **QUICK}
-    first = reference(image_task(), MODELS[:1], out=tmp_path, trials=2, **options)
-    assert len(first.trials) == 2
-    more = reference(image_task(), MODELS[:1], out=tmp_path, trials=3, **options)
-    assert more.trials[:2] == first.trials
-    assert len(more.trials) == 3
-    assert all(1e-3 <= trial.learning_rate <= 0.1 and isinstance(trial, Trial) for trial in more.trials)
-
-
 def test_bad_arguments(tmp_path):
-    with pytest.raises(InputError, match="allowed are 'grid' and 'tpe'"):
-        reference(image_task(), MODELS, out=tmp_path, search="random")
     with pytest.raises(InputError, match="learning_rate is what the search is over"):
         reference(image_task(), MODELS, out=tmp_path, learning_rate=0.1)

@@ -10,7 +10,7 @@ from tuning_networks import image_task, make_task, perceptron, weights_of
 from hubscout.errors import InputError
 from hubscout.tuning import tune
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.methods.logit_distillation import answer_divergence
+from hubscout.tuning.methods.distillation import answer_divergence
 
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3}
 ONE_STEP = {**QUICK, "epochs": 1, "batch_size": 96}
@@ -136,7 +136,7 @@ def test_the_views_come_back_in_turn(held):
 
 
 def test_the_teachers_run_once_per_view_and_not_during_training(monkeypatch):
-    from hubscout.tuning.teacher_panel import TeacherPanel
+    from hubscout.tuning.teacher_answers import TeacherPanel
 
     seen = []
     live = TeacherPanel.live_features

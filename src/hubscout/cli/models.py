@@ -32,7 +32,6 @@ def models(
         ),
     ] = "*",
     max_params: Annotated[str | None, typer.Option(help="At most so many parameters, such as 10M.")] = None,
-    min_params: Annotated[str | None, typer.Option(help="At least so many parameters.")] = None,
     limit: Annotated[
         str | None, typer.Option(help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]")
     ] = None,
@@ -46,7 +45,7 @@ def models(
     """
     from hubscout.hubs import list_models
 
-    found = list_models(pattern, max_params=max_params, min_params=min_params, limit=limit)
+    found = list_models(pattern, max_params=max_params, limit=limit)
     entries = [entry for entry in found if entry.on_this_machine or not local]
     for note in found.notes:
         say(note, quiet=quiet)
@@ -54,7 +53,7 @@ def models(
         print_json({"models": [asdict(entry) for entry in entries], "notes": list(found.notes)})
         return
     if not entries:
-        bounds = " with so many parameters" if max_params or min_params else ""
+        bounds = " with so many parameters" if max_params else ""
         say(f"No model matches {pattern!r}{bounds}.", quiet=quiet)
         return
     from hubscout.runs.texts import human_count

@@ -33,15 +33,11 @@ def reference(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of trials and table; run the same command again to resume.")
     ],
-    search: Annotated[str, typer.Option(help="grid, or tpe (Optuna, with pruning).")] = "grid",
     learning_rates: Annotated[
         str | None, typer.Option(help="Joined by commas; those that suit inputs and optimiser if not given.")
     ] = None,
     weight_decays: Annotated[
         str | None, typer.Option(help="Joined by commas; those that suit the optimiser if not given.")
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="With --search tpe: trials per model; 49 if not given.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the train split.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1)] = None,
@@ -72,9 +68,7 @@ def reference(
     arguments: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
     arguments |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     arguments |= read_settings(settings or [])
-    check_choices(search, out, arguments, resume=resume, overwrite=overwrite)
-    if search != "tpe":
-        options.only_for("--search tpe", trials=trials)
+    check_choices(out, arguments, resume=resume, overwrite=overwrite)
     rates = _numbers(learning_rates, "--learning-rates") if learning_rates else None
     decays = _numbers(weight_decays, "--weight-decays") if weight_decays else None
     options_of_engine = options.engine_options(engine, address)
@@ -92,8 +86,6 @@ def reference(
             wanted,
             out=out,
             grid=grid,
-            search=search,
-            trials=trials or 49,
             resume=resume,
             overwrite=overwrite,
             skip_bad=skip_bad,

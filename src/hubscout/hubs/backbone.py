@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import numbers
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,11 +32,24 @@ class Preprocessing(Protocol):
         ...
 
     def collate(self, samples: Sequence[Any]) -> Batch:
-        """A batch out of prepared inputs."""
+        """A batch out of prepared inputs.
+
+        Args:
+            samples: what preprocessing gave, one for each input.
+
+        Returns:
+            The batch: name → tensor.
+
+        """
         ...
 
     def augmented(self) -> Preprocessing:
-        """The same with the random augmentation that is standard for the model; itself where there is none."""
+        """The same with the random augmentation that is standard for the model; itself where there is none.
+
+        Returns:
+            The preprocessing for training.
+
+        """
         ...
 
 
@@ -66,21 +77,26 @@ class ModelCard:
     source_classes: int | None = None
     """Size of the source head; None for a model without one."""
     source_data: str | None = None
+    """What it was pre-trained with, in words."""
     source_accuracy: float | None = None
+    """On that data."""
     licence: str | None = None
+    """As the hub names it."""
     downloads: int | None = None
+    """As the hub counted them."""
     commit: str | None = None
     """What the Hugging Face Hub calls the version of the repository that the weights are from."""
     weights_fingerprint: str = ""
+    """A hash of the weights."""
     code_fingerprint: str = ""
     """Of the user's own source that makes the model; "" where only installed packages do."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         notes = list(self.notes)
-        for name, wanted in _FACTS.items():
+        for name, kind in _FACTS.items():
             said = getattr(self, name)
-            taken = None if said is None else wanted(said)
+            taken = _sensible(said, kind)
             if said is not None and taken is None:
                 notes.append(f"{name}: {said!r:.60} makes no sense and is left out")
             object.__setattr__(self, name, taken)
@@ -107,36 +123,25 @@ def check_modality(card: ModelCard, modality: str, *, called: str = "This model"
         )
 
 
-def _text(said: object) -> str | None:
-    """Text that every file format can hold; several texts, such as two licences, become one."""
-    if isinstance(said, list | tuple) and said and all(isinstance(part, str) for part in said):
-        said = ", ".join(said)
-    return said.encode("utf-8", "replace").decode() if isinstance(said, str) else None
-
-
-def _count(said: object) -> int | None:
-    try:
-        number = operator.index(said)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    return number if not isinstance(said, bool) and abs(number) < 1 << 63 else None
-
-
-def _number(said: object) -> float | None:
-    if not isinstance(said, numbers.Real) or isinstance(said, bool):
-        return None
-    return float(said) if math.isfinite(said) else None
-
-
-_FACTS: Mapping[str, Callable[[object], str | int | float | None]] = {
-    "architecture": _text,
-    "flops": _count,
-    "source_classes": _count,
-    "source_data": _text,
-    "source_accuracy": _number,
-    "licence": _text,
-    "downloads": _count,
+_FACTS: Mapping[str, Any] = {
+    "architecture": str,
+    "flops": int,
+    "source_classes": int,
+    "source_data": str,
+    "source_accuracy": float,
+    "licence": str,
+    "downloads": int,
 }
+
+
+def _sensible(said: Any, kind: Any) -> Any:
+    """A fact of this type that every file format can hold; several texts, such as two licences, become one."""
+    if kind is str:
+        if isinstance(said, list | tuple) and said and all(isinstance(part, str) for part in said):
+            said = ", ".join(said)
+        return said.encode("utf-8", "replace").decode() if isinstance(said, str) else None
+    number = isinstance(said, numbers.Integral if kind is int else numbers.Real) and not isinstance(said, bool)
+    return kind(said) if number and abs(said) < 1 << 63 else None
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,13 @@ class Backbone(ABC):
 
     `module` is the network, to be moved, frozen or trained; None for a model that torch does not run (ONNX).
     `forward` is differentiable and leaves the choice of gradients, autocast and train or eval mode to its caller.
+
+    Example:
+        >>> backbone = hubscout.load("timm/resnet18.a1_in1k")  # doctest: +SKIP
+        >>> batch = backbone.preprocessing.collate([backbone.preprocessing(image)])  # doctest: +SKIP
+        >>> backbone(batch).features.shape  # doctest: +SKIP
+        torch.Size([1, 512])
+
     """
 
     card: ModelCard

@@ -17,7 +17,7 @@ from hubscout.amounts import parse_count, parse_limit
 from hubscout.errors import CodeNotAllowedError, InputError, UnknownHubError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.model_listing import ModelEntry, ModelListing
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.optional import uncollected
 from hubscout.registry import Registry
 
@@ -74,11 +74,27 @@ class Identifier:
         return cls(found["hub"], found["name"], options, getattr(text, "origin", None))
 
     def with_options(self, **options: Any) -> Identifier:
-        """The same model with more options, the new ones winning."""
+        """The same model with more options, the new ones winning.
+
+        Args:
+            options: name → value.
+
+        Returns:
+            A new identifier.
+
+        """
         return replace(self, options={**self.options, **options})
 
     def check_options(self, allowed: Iterable[str]) -> None:
-        """Refuse an option that is not one of these."""
+        """Refuse an option that is not one of these.
+
+        Args:
+            allowed: the names that are known.
+
+        Raises:
+            InputError: there is another one.
+
+        """
         unknown = sorted(self.options.keys() - set(allowed))
         if unknown:
             raise InputError(f"'{self}' has the unknown option {unknown[0]!r}; allowed: {', '.join(allowed)}.")
@@ -156,14 +172,37 @@ class Hub(Protocol):
 
     A hub with more models than anybody lists sets `takes_limit`: its `list_models` has a second argument, how many to
     look at at most, or None for its own bound.
+
+    Example:
+        See "a hub" in the page on plug-ins.
+
     """
 
     def load(self, identifier: Identifier) -> Backbone:
-        """Open a model in eval mode on the CPU; `identifier` goes into its card."""
+        """Open a model in eval mode on the CPU.
+
+        Args:
+            identifier: its name and options; goes into its card.
+
+        Returns:
+            The backbone.
+
+        Raises:
+            ModelNotFoundError: there is no such model.
+
+        """
         ...
 
     def list_models(self, pattern: str) -> ModelListing:
-        """The models whose name, without the hub, matches a shell pattern."""
+        """The models whose name, without the hub, matches a shell pattern.
+
+        Args:
+            pattern: such as "resnet*".
+
+        Returns:
+            The models.
+
+        """
         ...
 
 
@@ -249,7 +288,6 @@ def list_models(
     pattern: str = "*",
     *,
     max_params: float | str | None = None,
-    min_params: float | str | None = None,
     limit: int | str | None = None,
 ) -> ModelListing:
     """The models of a hub that match a pattern, with what the hub tells of each.
@@ -258,7 +296,6 @@ def list_models(
         pattern: `hub/PATTERN` with shell wildcards, such as `timm/resnet*`; `*` asks every hub.
         max_params: no models with more parameters, a number or a text such as "10M". Models whose size the hub does not
             tell are left out.
-        min_params: the same for models with fewer.
         limit: how many models of the Hugging Face Hub to look at, the most downloaded first; 200 if not given.
 
     Returns:
@@ -275,7 +312,6 @@ def list_models(
 
     """
     most = None if limit is None else parse_limit(limit, least=1)
-    smallest = None if min_params is None else parse_count(min_params, "min_params")
     largest = None if max_params is None else parse_count(max_params, "max_params")
     hub_name, separator, name_pattern = pattern.partition("/")
     if ":" in hub_name or not separator:
@@ -285,12 +321,6 @@ def list_models(
         hub: Any = HUBS[name]
         bound = (most,) if getattr(hub, "takes_limit", False) else ()
         part = hub.list_models(name_pattern or "*", *bound)
-        found.extend(entry for entry in part if _fits(entry, smallest, largest))
+        found.extend(one for one in part if largest is None or (one.params is not None and one.params <= largest))
         found.notes += part.notes
     return found
-
-
-def _fits(entry: ModelEntry, min_params: float | None, max_params: float | None) -> bool:
-    if entry.params is None:
-        return min_params is None and max_params is None
-    return (min_params or 0) <= entry.params and (max_params is None or entry.params <= max_params)

@@ -17,7 +17,7 @@ from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
-from hubscout.hubs.saving import read_description
+from hubscout.hubs.saving import DESCRIPTION, read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["list_models", "load"]
 
-_OPTIONS = ("pooling", "words", "pairs", "max_length", "tower", "head", "subfolder", *PLACE_OPTIONS)
+_OPTIONS = ("pooling", "words", "pairs", "max_length", "tower", "head", *PLACE_OPTIONS)
 
 
 def load(identifier: Identifier) -> Backbone:
     """A model by its name on the Hugging Face Hub, from the local cache where it is there. timm's models open too."""
     repository = open_repository(identifier.name, identifier)
     options = identifier.options
-    subfolder = str(options.get("subfolder") or "")
-    config = repository.read_json(f"{subfolder}/config.json".lstrip("/"))
+    config = repository.read_json("config.json")
     if "architecture" in config and "model_type" not in config:
         return timm_hub.load_repository(repository, config, identifier)
     identifier.check_options(_OPTIONS)
@@ -47,15 +46,21 @@ def load(identifier: Identifier) -> Backbone:
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING
     if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
         raise needs_code(str(identifier))  # before its weights are fetched
-    folder = fetch_model(repository, options, [subfolder])
-    return open_model(folder, identifier, repository=repository)
+    described = repository.read_json(DESCRIPTION)
+    return open_model(
+        fetch_model(repository, options), identifier, repository=repository, saved_options=_saved_options(described)
+    )
 
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    described = read_description(folder)
-    saved: dict[str, Any] = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    saved = _saved_options(read_description(folder))
     return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
+
+
+def _saved_options(described: Mapping[str, Any]) -> dict[str, Any]:
+    """How hubscout tuned a model, of what it wrote beside the weights: its head fits no other features."""
+    return {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
 
 
 def open_model(
@@ -70,26 +75,24 @@ def open_model(
 
     Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese);
     `max_length` in tokens; `tower` (vision or text, of a two-tower model); `head=false` to leave out a source head;
-    `subfolder`; `trust_remote_code=true`, without which no code of a repository is run. Of the Hub also `revision`,
-    and `pickle=true` where there are no other weights.
+    `trust_remote_code=true`, without which no code of a repository is run. Of the Hub also `revision`, and
+    `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
     options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}
     identifier.check_options(_OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.
-    where: dict[str, Any] = {"trust_remote_code": is_allowed(options, "trust_remote_code")}
-    if options.get("subfolder"):
-        where["subfolder"] = str(options["subfolder"])
+    trust = {"trust_remote_code": is_allowed(options, "trust_remote_code")}
     try:
         with quiet(transformers):
-            config = transformers.AutoConfig.from_pretrained(source, **where)
-            whole, missing = _load_network(transformers, source, config, options, where)
+            config = transformers.AutoConfig.from_pretrained(source, **trust)
+            whole, missing = _load_network(transformers, source, config, options, trust)
             network = part_for_features(whole, options.get("tower"))
             modality = modality_of(network)
             _refuse_missing(whole, network, missing, identifier)
             pooling = check_pooling(options["pooling"]) if options.get("pooling") else None
-            preprocessing = open_preprocessing(transformers, source, network, modality, options, where, str(identifier))
+            preprocessing = open_preprocessing(transformers, source, network, modality, options, trust, str(identifier))
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     return TransformerBackbone(
@@ -133,14 +136,14 @@ _HEADS = {
 
 
 def _load_network(
-    transformers: Any, source: str, config: Any, options: dict[str, Any], where: dict[str, Any]
+    transformers: Any, source: str, config: Any, options: dict[str, Any], trust: dict[str, Any]
 ) -> tuple[nn.Module, set[str]]:
     """The whole network, and the names of parameters that the checkpoint does not have."""
     import torch
 
     automatic = transformers.AutoModel
     if options.get("pooling") == "head":
-        return _load_classifier(transformers, source, config, where)
+        return _load_classifier(transformers, source, config, trust)
     named = (getattr(config, "architectures", None) or [""])[0] or ""
     if options.get("head", True) and not getattr(config, "is_encoder_decoder", False):
         for suffix, candidates in _HEADS.items():
@@ -149,7 +152,7 @@ def _load_network(
                     automatic = getattr(transformers, candidate)
     # Shapes that differ are let through here, because the library's own error does not name them.
     arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    arguments |= where
+    arguments |= trust
     if (
         automatic is transformers.AutoModel
         and options.get("pooling") != "pooler"
@@ -171,7 +174,7 @@ def _load_network(
     return model.eval(), set(information["missing_keys"])
 
 
-def _load_classifier(transformers: Any, source: str, config: Any, where: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+def _load_classifier(transformers: Any, source: str, config: Any, trust: dict[str, Any]) -> tuple[nn.Module, set[str]]:
     """The architecture's sequence classifier; layers that the checkpoint does not have are drawn with a fixed seed."""
     import torch
 
@@ -181,7 +184,7 @@ def _load_classifier(transformers: Any, source: str, config: Any, where: dict[st
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, information = automatic.from_pretrained(
-            source, config=config, dtype=torch.float32, output_loading_info=True, **where
+            source, config=config, dtype=torch.float32, output_loading_info=True, **trust
         )
     return model.eval(), set(information["missing_keys"])
 

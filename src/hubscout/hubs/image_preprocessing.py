@@ -7,12 +7,11 @@ the size.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,10 @@ def prepare_torchvision() -> bool:
 
     Returns:
         Whether declarations were needed.
+
+    Example:
+        >>> _ = prepare_torchvision()
+        >>> import timm
 
     """
     global _declarations
@@ -162,9 +165,6 @@ class ImagePreprocessing:
 
     def augmented(self) -> ImagePreprocessing:
         return ImagePreprocessing(self.config, training=True)
-
-    def __reduce__(self) -> tuple[Callable[..., ImagePreprocessing], tuple[Any, ...]]:
-        return functools.partial(ImagePreprocessing, training=self.training), (self.config,)
 
 
 def check_image(sample: Any, *, channels: int = 3) -> Image.Image:

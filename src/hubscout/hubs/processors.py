@@ -28,25 +28,25 @@ def open_preprocessing(
     network: Any,
     modality: str,
     options: Mapping[str, Any],
-    where: Mapping[str, Any],
+    trust: Mapping[str, bool],
     identifier: str,
 ) -> Preprocessing:
     """How inputs are prepared for a network of transformers, as the files at `source` say."""
     if modality != "text":
-        return preprocessing_with(open_processor(transformers, source, modality, where), network, modality, options)
-    folders = [Path(source) / where.get("subfolder", "")]
+        return preprocessing_with(open_processor(transformers, source, modality, trust), network, modality, options)
+    folders = [Path(source)]
     try:
-        tokenizer = open_processor(transformers, source, modality, where)
+        tokenizer = open_processor(transformers, source, modality, trust)
     except Exception as error:
         raise missing_vocabulary(folders, identifier) or error from error
     check_vocabulary(tokenizer, network, folders, identifier)
     return preprocessing_with(tokenizer, network, modality, options)
 
 
-def open_processor(transformers: Any, source: str, modality: str, where: Mapping[str, Any]) -> Any:
+def open_processor(transformers: Any, source: str, modality: str, trust: Mapping[str, bool]) -> Any:
     """The tokenizer, the image processor or the feature extractor of a model."""
     automatic = {"image": "AutoImageProcessor", "audio": "AutoFeatureExtractor", "text": "AutoTokenizer"}[modality]
-    return getattr(transformers, automatic).from_pretrained(source, **where)
+    return getattr(transformers, automatic).from_pretrained(source, **trust)
 
 
 def preprocessing_with(processor: Any, network: Any, modality: str, options: Mapping[str, Any]) -> Preprocessing:
@@ -140,9 +140,6 @@ class _Augmented(ImagePreprocessing):
 
     def augmented(self) -> _Augmented:
         return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Augmented, (self.config,)
 
 
 class AudioPreprocessing:

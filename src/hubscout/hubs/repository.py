@@ -9,7 +9,6 @@ safetensors; pickles, and code, are fetched only where the user said so.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -199,16 +198,12 @@ def is_intact(path: Path) -> bool:
 @functools.cache
 def _has_hash(path: Path, expected: str, size: int, modified: int) -> bool:
     """Compared once per process and version of a file. Large files are known by SHA-256, small ones as git does."""
+    from huggingface_hub.utils.sha import git_hash, sha_fileobj
+
     if re.fullmatch(r"[0-9a-f]{64}", expected):
-        digest = hashlib.sha256()
-    elif re.fullmatch(r"[0-9a-f]{40}", expected):
-        digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-    else:
-        return True
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest() == expected
+        with path.open("rb") as file:
+            return sha_fileobj(file).hex() == expected
+    return git_hash(path.read_bytes()) == expected if re.fullmatch(r"[0-9a-f]{40}", expected) else True
 
 
 def _remove(path: Path) -> None:

@@ -28,6 +28,8 @@ SECOND = "second."
 """Before the keys of the second text of a pair, where the two are encoded apart."""
 
 Pairs = Literal["cross", "siamese"]
+_slow_tokenizers = threading.Lock()
+"""Held while one of those without a fast version works: they are not safe between threads."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,6 @@ class TextPreprocessing:
         self.words = words
         self.prompt = prompt
         self.pad_id = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
-        self._backend = getattr(tokenizer, "backend_tokenizer", None)
-        self._lock = threading.Lock()
         if self._backend is not None:
             # Set once: setting it at every call, as the tokenizer itself does, is not safe between threads.
             self._backend.enable_truncation(max_length=max_length)
@@ -123,13 +123,10 @@ class TextPreprocessing:
     def augmented(self) -> TextPreprocessing:
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_backend")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
-        self._backend = getattr(self.tokenizer, "backend_tokenizer", None)
+    @property
+    def _backend(self) -> Any:
+        """The library's fast tokenizer; None for those that are written in Python."""
+        return getattr(self.tokenizer, "backend_tokenizer", None)
 
     def _pad(self, samples: Sequence[Tokens]) -> Batch:
         batch = {
@@ -145,7 +142,7 @@ class TextPreprocessing:
         return self._tokens(self._backend.encode(text, pair))
 
     def _encode_slowly(self, text: str, pair: str | None) -> Tokens:
-        with self._lock:
+        with _slow_tokenizers:
             found = self.tokenizer(text, pair, truncation=True, max_length=self.max_length)
             whole = self.tokenizer(text, pair)
         types = found.get(TYPES, [0] * len(found[IDS]))

@@ -50,18 +50,12 @@ NO_OPTIONS = frozenset(
 """Arguments of timm that are not the network's own: they read weights from elsewhere, or make something else of it."""
 
 
-_ON_THE_HUB = ("hf-hub:", "hf_hub:")
-
-
 def load(identifier: Identifier) -> HalvesBackbone:
     """A timm model with its pre-trained weights; `pretrained=false` leaves them out.
 
     `revision` pins the version on the Hugging Face Hub. Other options go to timm.
     """
-    check_name(identifier.name, on_hub=True)
-    if identifier.name.startswith(_ON_THE_HUB):
-        repository = open_repository(identifier.name.partition(":")[2], identifier)
-        return load_repository(repository, repository.read_json("config.json"), identifier)
+    check_name(identifier.name)
     name = _repository(identifier.name)
     if identifier.options.get("pretrained", True) is False or name is None:
         if "revision" in identifier.options:
@@ -179,13 +173,11 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         )
 
 
-def check_name(name: str, *, on_hub: bool = False) -> None:
-    """Refuse a name that timm does not have, and offer the nearest one. With `on_hub`, `hf-hub:ID` is one too."""
+def check_name(name: str) -> None:
+    """Refuse a name that timm does not have, and offer the nearest one."""
     timm = import_timm()
     if name.startswith("local-dir:"):
         raise InputError(f"timm/{name}: a folder that timm saved is named file:{name.removeprefix('local-dir:')}.")
-    if on_hub and name.startswith(_ON_THE_HUB):
-        return
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
         hint = did_you_mean(architecture, timm.list_models(), "timm/")

@@ -70,7 +70,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Assessment:
-    """A row in the making: all but what depends on the other models. `parts` are those of zoo-level metrics."""
+    """An unfinished row: all but what depends on the other models. `parts` are those of zoo-level metrics."""
 
     row: Row
     parts: Mapping[str, Mapping[str, float]]
@@ -118,7 +118,7 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         layers, found = _scan_layers(extractions, task, settings)
         chosen = _chosen_layer(layers, settings)
         evidence = found.evidence if found is not None else None
-        scores, parts, remarks = _score(extractions, chosen, evidence, task, settings)
+        scores, parts, notes = _score(extractions, chosen, evidence, task, settings)
         predicted = left_out(found.evidence, found.kept, task) if found is not None and found.kept is not None else None
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
@@ -152,7 +152,7 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         card={name: ", ".join(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()},
         from_cache=all(extraction.from_cache for extraction in extractions),
         backend=extractions[0].backend,
-        notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
+        notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *notes])),
     )
     return Assessment(row, parts)
 
@@ -231,7 +231,7 @@ def _scan_layers(
 def _score(
     extractions: Sequence[Extraction], layer: str, evidence: Evidence | None, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str]]:
-    """The scores of a layer by metric, the parts of metrics that need the whole zoo, and remarks."""
+    """The scores of a layer by metric, the parts of metrics that need the whole zoo, and notes."""
     from hubscout.evidence.evidence import caveats
     from hubscout.metrics import lookup, score, score_parts
 
@@ -246,7 +246,7 @@ def _score(
     }
     scores: dict[str, Score] = {}
     parts: dict[str, dict[str, float]] = {}
-    remarks: list[str] = []
+    notes: list[str] = []
     for name in settings.metrics:
         entry = lookup(name, task.kind)
         try:
@@ -260,8 +260,8 @@ def _score(
             if name == settings.metrics[0]:
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
-            remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    return scores, parts, remarks if evidence is None else remarks + caveats(evidence)
+            notes.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
+    return scores, parts, notes if evidence is None else notes + caveats(evidence)
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:

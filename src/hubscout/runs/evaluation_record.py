@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.data_check import Sample
-from hubscout.runs.files import read_json, write_atomically
-from hubscout.runs.record_types import Migrations, built, check_types, in_version
+from hubscout.runs.files import read_json
+from hubscout.runs.record_types import in_version, record_of, write_record
 from hubscout.runs.run_folder import EVALUATION
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
 FORM = "hubscout-evaluation"
 VERSION = 1
-MIGRATIONS: Migrations = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +96,7 @@ class EvaluationRecord:
     @classmethod
     def from_json(cls, record: Any, *, origin: str = EVALUATION) -> EvaluationRecord:
         """The inverse of what `write_evaluation` puts into the file; a `RunError` names what is wrong."""
-        known = {part.name for part in fields(cls)}
-        values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
-        try:
-            found: EvaluationRecord = built(cls, values)
-        except TypeError as error:
-            raise RunError(f"{origin} cannot be read: {error}.") from error
-        check_types(found, origin)
+        found = record_of(cls, in_version(record, FORM, VERSION, origin=origin), origin)
         found._check_numbers(origin)
         return found
 
@@ -123,8 +114,7 @@ def write_evaluation(folder: Path, record: EvaluationRecord | None) -> None:
     if record is None:
         (folder / EVALUATION).unlink(missing_ok=True)
         return
-    text = json.dumps({"format": FORM, "version": VERSION, **asdict(record)}, ensure_ascii=False)
-    write_atomically(folder / EVALUATION, strip_credentials(text) + "\n")
+    write_record(folder / EVALUATION, FORM, VERSION, asdict(record))
 
 
 def read_evaluation(folder: Path) -> EvaluationRecord | None:

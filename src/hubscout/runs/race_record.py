@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.runs.files import read_json, read_lines, write_atomically
-from hubscout.runs.record_types import Migrations, check_types, in_version
+from hubscout.runs.files import read_json, read_lines
+from hubscout.runs.record_types import check_types, in_version, write_record
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 FORM = "hubscout-race"
 VERSION = 1
-MIGRATIONS: Migrations = {}
 MOST_RUNGS = 50
 
 
@@ -31,6 +28,7 @@ class Arm:
 
     model: str
     learning_rate: float
+    """That it is tuned with."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.learning_rate:g}"
@@ -51,8 +49,10 @@ class Look:
     metric: float | None
     log_likelihoods: tuple[float, ...]
     seconds: float
+    """Of this look, with opening and training."""
     seconds_per_step: float
-    judging_seconds: float = 0.0
+    """Of training."""
+    evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
 
@@ -111,7 +111,9 @@ class RaceRecord:
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
         elif event == "look":
-            self.looks = (*self.looks, look_of(line))
+            self.looks = (*self.looks, look := look_of(line))
+            if look.arm not in self.arms:  # a rate that is tried for the winner alone
+                self.arms = (*self.arms, look.arm)
         elif event == "rung":
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
@@ -145,7 +147,7 @@ class RaceRecord:
             return "beaten"
         return "racing" if seen else "waiting"
 
-    def standing(self) -> list[Arm]:
+    def leaderboard(self) -> list[Arm]:
         """All arms, those that came furthest first, then by what was last seen of them."""
 
         def place(arm: Arm) -> tuple[Any, ...]:
@@ -183,8 +185,7 @@ def _whole(value: Any) -> int:
 
 def write_race(folder: Path, record: Mapping[str, Any]) -> None:
     """The outcome of a race, beside its lines."""
-    text = json.dumps({"format": FORM, "version": VERSION, **record}, indent=1)
-    write_atomically(folder / RACE, strip_credentials(text) + "\n")
+    write_record(folder / RACE, FORM, VERSION, record, indent=1)
 
 
 def read_race(folder: Path) -> RaceRecord:
@@ -199,7 +200,7 @@ def read_race(folder: Path) -> RaceRecord:
         found.take(line)
     path = folder / RACE
     if found.complete and path.is_file():
-        told = in_version(read_json(path), FORM, VERSION, MIGRATIONS, origin=str(path))
+        told = in_version(read_json(path), FORM, VERSION, origin=str(path))
         try:
             found.order = tuple(Contestant(**one) for one in told["order"])
             found.notes, found.answer = tuple(told["notes"]), told["answer"]
@@ -230,7 +231,7 @@ def race_table(record: RaceRecord, most: int = MOST_ARMS) -> Table:
     table = Table(header_style="bold", title=title, title_justify="left", title_style="")
     for head in ("model", "rate", *rungs, "state"):
         table.add_column(head, justify="left" if head in ("model", "state") else "right", no_wrap=head != "model")
-    order = record.standing()
+    order = record.leaderboard()
     models = list(dict.fromkeys(arm.model for arm in order))
     names = dict(zip(models, short_names(models), strict=True))
     for arm in order[:most]:

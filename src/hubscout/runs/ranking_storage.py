@@ -14,14 +14,13 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.files import parse_json, read_json, read_whole, write_atomically
-from hubscout.runs.ranking import Ranking, Stage, TaskSummary
-from hubscout.runs.record_types import Migrations, built, check_types, in_version, is_number
-from hubscout.runs.row import Failure, Row
+from hubscout.runs.ranking import Ranking
+from hubscout.runs.record_types import built, check_types, hints, in_version, is_number
+from hubscout.runs.row import Row
 from hubscout.runs.run_folder import RANKING, SCORES
 
 FORM = "hubscout-ranking"
 VERSION = 2
-MIGRATIONS: Migrations = {}
 
 
 def to_json(ranking: Ranking) -> dict[str, Any]:
@@ -52,34 +51,24 @@ def from_json(record: Any, *, origin: str = "this record", allow_code: bool = Fa
 
 def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[str, Any]:
     """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
-    record = in_version(record, FORM, VERSION, MIGRATIONS, origin=origin)
+    record = in_version(record, FORM, VERSION, origin=origin)
     try:
-        task = built(TaskSummary, record["task"])
-        rows = tuple(_row(entry) for entry in record["rows"])
-        failures = tuple(built(Failure, entry) for entry in record["failures"])
-        stages = tuple(built(Stage, entry) for entry in record["stages"])
-        for part in (task, *rows, *failures, *stages):
-            check_types(part, f"{origin}: {type(part).__name__.lower()}")
-        if not allow_code:
-            rows = tuple(replace(row, identifier=IdentifierFromFile(row.identifier, origin)) for row in rows)
-            failures = tuple(replace(one, identifier=IdentifierFromFile(one.identifier, origin)) for one in failures)
-            stages = tuple(
-                replace(stage, models=tuple(IdentifierFromFile(name, origin) for name in stage.models))
-                for stage in stages
-            )
-        found = {
-            "task": task,
-            "metrics": tuple(record["metrics"]),
-            "rows": rows,
-            "failures": failures,
-            "stages": stages,
-        }
-        found |= {name: record[name] for name in ("settings", "environment", "seconds", "complete", "seed")}
+        found = {name: built(kind, record[name]) for name, kind in hints(Ranking).items() if name != "rows"}
+        found["rows"] = tuple(_row(entry) for entry in record["rows"])
         check_types(found, origin, kind=Ranking)
         if not found["metrics"]:
             raise RunError(f"{origin} names no metric.")
-        if len({row.identifier for row in rows}) < len(rows):
+        if len({row.identifier for row in found["rows"]}) < len(found["rows"]):
             raise RunError(f"{origin} has a model in two rows.")
+        if not allow_code:
+            for name in ("rows", "failures"):
+                found[name] = tuple(
+                    replace(one, identifier=IdentifierFromFile(one.identifier, origin)) for one in found[name]
+                )
+            found["stages"] = tuple(
+                replace(stage, models=tuple(IdentifierFromFile(model, origin) for model in stage.models))
+                for stage in found["stages"]
+            )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, HubscoutError):
             raise

@@ -1,36 +1,43 @@
-"""Whether a record read from a file is of a known version and holds what its dataclass says."""
+"""Records in files: with a format and a version, and holding what their dataclass says."""
 
 from __future__ import annotations
 
+import json
 import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
+from hubscout.runs.files import write_atomically
+
+T = TypeVar("T")
 
 MOST = 1e150
 """Larger numbers are nonsense that arithmetic overflows on."""
 DEEPEST = 50
 
-Migrations = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
-"""From the version of a record to the function that makes it a record of the next version."""
+MIGRATIONS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From the format and the version of a record to the function that makes it a record of the next version."""
 
 
-def in_version(record: Any, form: str, version: int, migrations: Migrations, *, origin: str) -> dict[str, Any]:
-    """The record as `version` has it.
+def write_record(path: Path, form: str, version: int, content: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write a record that `in_version` takes again."""
+    text = json.dumps({"format": form, "version": version, **content}, indent=indent, ensure_ascii=False)
+    write_atomically(path, strip_credentials(text) + "\n")
 
-    >>> older = {"format": "notes", "version": 1, "text": "a"}
-    >>> in_version(older, "notes", 2, {1: lambda record: record | {"lines": [record.pop("text")]}}, origin="it")
-    {'format': 'notes', 'version': 2, 'lines': ['a']}
-    """
+
+def in_version(record: Any, form: str, version: int, *, origin: str) -> dict[str, Any]:
+    """The record as `version` has it; a `RunError` where it is of another format or too old."""
     if not isinstance(record, dict) or record.get("format") != form:
         raise RunError(f"{origin} is not a saved {form.removeprefix('hubscout-')}.")
     found = record.get("version")
-    while isinstance(found, int) and found < version and found in migrations:
-        record = {**migrations[found](dict(record)), "version": found + 1}
+    while isinstance(found, int) and found < version and (form, found) in MIGRATIONS:
+        record = {**MIGRATIONS[form, found](dict(record)), "version": found + 1}
         found += 1
     if found != version or isinstance(found, bool):
         raise RunError(
@@ -38,6 +45,16 @@ def in_version(record: Any, form: str, version: int, migrations: Migrations, *, 
             "install the hubscout that wrote it."
         )
     return record
+
+
+def record_of(kind: type[T], told: Mapping[str, Any], origin: str) -> T:
+    """A dataclass out of a record; what is no field of it is left out, and a `RunError` names what is wrong."""
+    try:
+        found: T = built(kind, {name: value for name, value in told.items() if name in hints(kind)})
+    except TypeError as error:
+        raise RunError(f"{origin} cannot be read: {error}.") from error
+    check_types(found, origin)
+    return found
 
 
 def built(kind: Any, value: Any) -> Any:
@@ -53,7 +70,7 @@ def built(kind: Any, value: Any) -> Any:
     if origin is tuple and isinstance(value, list):
         return tuple(built(inner[0], one) for one in value)
     if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
-        return kind(**{name: built(_hints(kind).get(name), one) for name, one in value.items()})
+        return kind(**{name: built(hints(kind).get(name), one) for name, one in value.items()})
     return value
 
 
@@ -67,13 +84,13 @@ def check_types(record: Any, place: str, *, kind: type | None = None) -> None:
     Traceback (most recent call last):
     hubscout.errors.RunError: failure.reason must be str, not 3.
     """
-    hints = _hints(kind or type(record))
-    for name, wanted in hints.items():
+    for name, wanted in hints(kind or type(record)).items():
         _check(record[name] if kind is not None else getattr(record, name), wanted, f"{place}.{name}")
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def hints(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass, and the type of each."""
     return get_type_hints(kind)
 
 

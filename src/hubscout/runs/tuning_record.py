@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
-from hubscout.runs.files import append_line, read_json, read_lines, write_atomically, write_lines
-from hubscout.runs.record_types import Migrations, built, check_types, in_version, is_number
+from hubscout.runs.files import append_line, read_json, read_lines, write_lines
+from hubscout.runs.record_types import check_types, in_version, is_number, record_of, write_record
 from hubscout.runs.run_folder import CURVES, TRIALS, TUNING
 
 FORM = "hubscout-tuning"
 VERSION = 2
-MIGRATIONS: Migrations = {}
 
 Interval = tuple[float, float, float]
 """A value and the ends of its interval."""
@@ -74,14 +71,11 @@ class TuningRecord:
     @classmethod
     def from_json(cls, record: Any, *, origin: str = TUNING) -> TuningRecord:
         """The inverse of what `write_tuning` puts into the file; a `RunError` names what is wrong."""
-        known = {part.name for part in fields(cls)}
-        values = {k: v for k, v in in_version(record, FORM, VERSION, MIGRATIONS, origin=origin).items() if k in known}
+        told = dict(in_version(record, FORM, VERSION, origin=origin))
         for name in ("metrics", "merged_metrics"):
-            if values.get(name) is not None:
-                values[name] = read_metrics(values[name], origin=f"{origin}: {name}")
-        found: TuningRecord = built(cls, values)
-        check_types(found, origin)
-        return found
+            if told.get(name) is not None:
+                told[name] = read_metrics(told[name], origin=f"{origin}: {name}")
+        return record_of(cls, told, origin)
 
 
 def plain_metrics(metrics: Metrics) -> dict[str, Any]:
@@ -105,8 +99,7 @@ def read_metrics(record: Any, *, origin: str) -> dict[str, dict[str, Interval]]:
 
 def write_tuning(folder: Path, record: TuningRecord, curves: Iterable[Mapping[str, Any]]) -> None:
     """What was run and how it went, without the weights: what a report is made from."""
-    text = json.dumps({"format": FORM, "version": VERSION, **record.to_json()}, indent=1, ensure_ascii=False)
-    write_atomically(folder / TUNING, strip_credentials(text) + "\n")
+    write_record(folder / TUNING, FORM, VERSION, record.to_json(), indent=1)
     write_lines(folder / CURVES, curves)
 
 

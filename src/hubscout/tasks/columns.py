@@ -188,10 +188,11 @@ def _guess_inputs(table: Table, taken: set[str | None]) -> tuple[str, tuple[str,
 
 
 def _is_image(value: Any) -> bool:
+    """Whether a cell holds an encoded image."""
     stored = value.get("bytes") if isinstance(value, Mapping) else value
-    if isinstance(value, Mapping) and stored is None:
-        return _is_image_path(value.get("path"))
-    return isinstance(stored, bytes) and not _is_sound_bytes(stored)
+    if isinstance(stored, bytes):
+        return not _is_sound(stored)
+    return isinstance(value, Mapping) and stored is None and _is_image_path(value.get("path"))
 
 
 def _is_image_path(value: Any) -> bool:
@@ -199,15 +200,12 @@ def _is_image_path(value: Any) -> bool:
 
 
 def _is_sound(value: Any) -> bool:
+    """Whether a cell holds a sound, encoded or as numbers."""
     stored = value.get("bytes") if isinstance(value, Mapping) else value
-    if isinstance(value, Mapping) and stored is None:
-        return is_sound_path(value.get("path")) or "array" in value
-    return isinstance(stored, bytes) and _is_sound_bytes(stored)
-
-
-def _is_sound_bytes(data: bytes) -> bool:
-    is_wave = data[:4] in (b"RIFF", b"RIFX", b"RF64") and data[8:12] == b"WAVE"
-    return is_wave or data[:4] in (b"fLaC", b"OggS") or data[:3] == b"ID3"
+    if isinstance(stored, bytes):
+        is_wave = stored[:4] in (b"RIFF", b"RIFX", b"RF64") and stored[8:12] == b"WAVE"
+        return is_wave or stored[:4] in (b"fLaC", b"OggS") or stored[:3] == b"ID3"
+    return isinstance(value, Mapping) and stored is None and (is_sound_path(value.get("path")) or "array" in value)
 
 
 def _is_number(value: Any) -> bool:

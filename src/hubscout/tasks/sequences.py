@@ -106,23 +106,6 @@ class Mapped(LazyRows):
         return self.function(self.values[row])
 
 
-class Pairs(LazyRows):
-    """Two equally long sequences, row by row.
-
-    >>> Pairs(["a"], ["b"])[0]
-    ('a', 'b')
-    """
-
-    def __init__(self, first: Sequence[Any], second: Sequence[Any]) -> None:
-        self.first, self.second = first, second
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def read(self, row: int) -> tuple[Any, Any]:
-        return (self.first[row], self.second[row])
-
-
 def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """One sequence out of several; lists stay lists."""
     if len(parts) == 1:

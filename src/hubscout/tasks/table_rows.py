@@ -17,7 +17,7 @@ from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import KINDS, Encoded, TaskKind, kind_of
 from hubscout.tasks.labels import SEPARATORS, as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
-from hubscout.tasks.sequences import Pairs, Rows, join
+from hubscout.tasks.sequences import Rows, join
 from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.task import Split, Task
 
@@ -209,7 +209,7 @@ def inputs_of(columns: Columns, roles: Roles) -> Sequence[Any]:
         check_lists(values, f"words in {roles.inputs[0]!r}", "the data")
         return [[str(word) for word in row] for row in values]
     if roles.modality == "text-pair":
-        return Pairs(*([_text(value) for value in columns[name]] for name in roles.inputs))
+        return list(zip(*(map(_text, columns[name]) for name in roles.inputs), strict=True))
     return [_text(value) for value in values]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ Predicted = np.ndarray
 Statistic = Callable[[np.ndarray, np.ndarray], float]
 
 
-@dataclass(frozen=True)
-class MetricValue:
+class MetricValue(NamedTuple):
     """A metric's value on a split, with an interval over samples (sentences for tagging)."""
 
     value: float

@@ -11,7 +11,6 @@ for all views, so the teachers see what the model sees, at their own resolution 
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from hubscout.hubs import Batch, Preprocessing
+from hubscout.runs.environment import usable_cores
 
 MODEL = "model"
 """The name of the view of the model that is tuned."""
@@ -177,7 +177,7 @@ def default_workers(workers: int | None, samples: int, processes: int = 1) -> in
         return workers
     if samples < 512:
         return 0
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = usable_cores()
     return min(8 if available <= 8 else 16, max(available // processes, 1))
 
 

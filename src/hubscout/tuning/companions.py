@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, did_you_mean
 from hubscout.hubs import prepare_torchvision
 from hubscout.optional import require
 from hubscout.tasks import Task
@@ -116,12 +115,10 @@ def freeze(body: nn.Module, upto: str) -> int:
         inside = [place for place, name in enumerate(parameters) if name == upto or name.startswith(f"{upto}.")]
         if not inside:
             names = [name for name, module in body.named_modules() if name and any(True for _ in module.parameters())]
-            near = difflib.get_close_matches(upto, names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             top = ", ".join(name for name in names if "." not in name)
             raise InputError(
-                f"freeze={upto!r}: the model has no such layer with parameters.{hint} Allowed are 'all' and layers: "
-                f"{top}, …"
+                f"freeze={upto!r}: the model has no such layer with parameters.{did_you_mean(upto, names)} Allowed are "
+                f"'all' and layers: {top}, …"
             )
         frozen = list(parameters)[: inside[-1] + 1]
     for name in frozen:

@@ -32,6 +32,8 @@ MOST_MISTAKES = 200
 MOST_PAIRS = 1000
 LONGEST_TEXT = 400
 WORDS_NAMED = 6
+FLOOR = -6.0
+"""Log-likelihoods below count as this: one sample that a network is surely wrong about must not decide between two."""
 DECIDES = 0.5
 """The probability from which one of several labels is predicted."""
 
@@ -62,6 +64,22 @@ class Outcome:
         """The metric that validation goes by."""
         return next(iter(self.values().values()))
 
+    def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
+        """How well each sample was predicted, in nats; the higher the better.
+
+        Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean
+        over them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
+        """
+        kind, truth, predicted = kind_of(self.task.kind), np.asarray(self.targets), self.predicted
+        if kind.is_real_valued:
+            values = -0.5 * (((predicted - truth) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
+        elif kind.has_label_sets:
+            values = np.log(np.maximum(np.where(truth > 0, predicted, 1 - predicted), 1e-12)).mean(axis=1)
+        else:
+            values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
+        values = np.maximum(values, FLOOR)
+        return values if self.groups is None else np.bincount(self.groups, weights=values) / np.bincount(self.groups)
+
     def with_intervals(self, arguments: TuningArguments) -> dict[str, task_metrics.MetricValue]:
         """The metrics with their intervals."""
         return task_metrics.values_with_intervals(
@@ -83,13 +101,10 @@ def predict_split(
     Each process takes a range of them: nothing is padded, so nothing is counted twice.
     """
     own = np.array_split(np.arange(samples), accelerator.num_processes)[accelerator.process_index]
-    was_training = network.training
-    network.eval()
     outputs = []
-    with torch.no_grad(), accelerator.autocast():
+    with network.evaluating(), torch.no_grad(), accelerator.autocast():
         for share in batches.evaluate(own, batch_size):
             outputs.append(network.predict(share.to(accelerator.device).views[MODEL]).double())
-    network.train(was_training)
     part = network.loss.decode(torch.cat(outputs)) if outputs else None
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 
@@ -110,8 +125,8 @@ def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
     kind, samples = kind_of(task.kind), Samples(task)
     first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
 
-    def described(row: int, remark: str, *, labelled: bool = True) -> Sample:
-        sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
+    def described(row: int, note: str, *, labelled: bool = True) -> Sample:
+        sample = samples.describe(first + row, note, longest=LONGEST_TEXT)
         return sample if labelled else replace(sample, label="")
 
     found = [] if outcome.groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
@@ -127,9 +142,9 @@ def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
         targets=tuple(_targets(outcome)),
         confusions=tuple(_confusions(predicted, targets)) if kind.has_classes else (),
         pairs=tuple(_pairs(predicted, targets)) if kind.is_real_valued else (),
-        # The remark on a number has the true one too.
+        # The note on a number has the true one too.
         worst=tuple(described(*one, labelled=not kind.is_real_valued) for one in islice(worst, shown)),
-        suspects=tuple(described(one.row, one.remark) for one in suspects),
+        suspects=tuple(described(one.row, one.note) for one in suspects),
         suspected=len({one.row for one in found}),
     )
 

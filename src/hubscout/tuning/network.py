@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -162,6 +163,14 @@ class Network(nn.Module):
                     module.eval()
         return self
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """In eval mode for the time of the block."""
+        was_training = self.training
+        self.eval()
+        yield
+        self.train(was_training)
+
     def new_parameters(self) -> Iterator[nn.Parameter]:
         """Parameters that start from nothing and learn at the head's rate."""
         yield from self.head.parameters()
@@ -215,11 +224,8 @@ def check_batches(network: Network, plan: BatchPlan, processes: int) -> None:
 
 def check_width(network: Network, batch: Batch) -> None:
     """Refuse a model whose features on this task have another width than its card says, which heads are built by."""
-    was_training = network.training
-    network.eval()
-    with torch.no_grad():
+    with network.evaluating(), torch.no_grad():
         found = network.features(batch).shape[-1]
-    network.train(was_training)
     card, expected = network.backbone.card, getattr(network.head, "in_features", found)
     if found != expected:
         raise InputError(
@@ -234,17 +240,14 @@ def silence_unused(network: Network, batch: Batch) -> list[str]:
     Such parameters never get a gradient, and several processes would wait for it. One pass in eval mode tells, except
     of what a method put in, which may be at work in training only.
     """
-    was_training = network.training
     own = {id(parameter) for parameter in network.method.new_parameters(network.body)}
     wanted = {name: p for name, p in network.body.named_parameters() if p.requires_grad and id(p) not in own}
     if not wanted:
         return []
-    network.eval()
-    with torch.enable_grad():
+    with network.evaluating(), torch.enable_grad():
         total = network.features(batch).sum()
         gradients = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
     unused = [name for (name, _), gradient in zip(wanted.items(), gradients, strict=True) if gradient is None]
     for name in unused:
         wanted[name].requires_grad_(False)
-    network.train(was_training)
     return unused

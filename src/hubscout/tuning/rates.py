@@ -165,21 +165,22 @@ def steps_per_rate(steps: int) -> int:
 def search_rate(run: SingleRun) -> RateChoice:
     """Try the rates from the first step of a run, which stands there again afterwards.
 
-    The default is left only for a rate whose metric is ahead by more than its standard error: a small validation split
-    cannot tell the rates apart, and short runs flatter high ones.
+    The default is left only for a rate that is ahead by more than a standard error, in the metric and in the
+    log-likelihood of the same samples: a small validation split cannot tell the rates apart, and short runs flatter
+    high ones.
     """
     loop, arguments, names = run.loop, run.arguments, run.task.target_names
     steps = steps_per_rate(loop.steps)
     assert arguments.learning_rate is not None
     shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
     name = task_metrics.primary(run.task.kind, names)
-    values, predictions, told = {}, {}, []
+    found, values, told = {}, {}, []
     for factor in FACTORS:
         rate = round_rate(factor * arguments.learning_rate)
         with loop.branch([factor * height for height in shape]):
             outcome = run.outcome(run.validation, run.task.validation)
         if np.isfinite(outcome.predicted).all():
-            values[rate], predictions[rate] = outcome.primary, outcome.predicted
+            found[rate], values[rate] = outcome, outcome.primary
         told.append((rate, f"{values[rate]:.4f} at {rate:g}" if rate in values else f"divergence at {rate:g}"))
     tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(text for _, text in sorted(told))}."
     default = round_rate(arguments.learning_rate)
@@ -188,21 +189,38 @@ def search_rate(run: SingleRun) -> RateChoice:
         return RateChoice(lowest, f"{tried} The run goes on with the lowest.")
     best = max(values, key=lambda rate: values[rate])  # the default, where it is as good as the best
     if best != default and default in values:
+        scale = loop.network.loss.scale
+        gains = found[best].log_likelihoods(scale) - found[default].log_likelihoods(scale)
         error = task_metrics.difference_error(
             run.task.kind,
-            predictions[best],
-            predictions[default],
+            found[best].predicted,
+            found[default].predicted,
             outcome.targets,
             groups=outcome.groups,
             target_names=names,
         )
-        if values[best] - values[default] <= error:
-            return RateChoice(
-                default,
-                f"{tried} {best:g} is ahead by no more than the standard error of {error:.4f}: the run goes on with "
-                f"the default, learning_rate={default:g}.",
-            )
+        doubt = why_not_ahead(values[best] - values[default], error, gains)
+        if doubt:
+            text = f"{tried} {best:g} is {doubt}: the run goes on with the default, learning_rate={default:g}."
+            return RateChoice(default, text)
     return RateChoice(best, f"{tried} The run goes on with the best, learning_rate={best:g}.")
+
+
+def why_not_ahead(lead: float, error: float, gains: np.ndarray) -> str:
+    """Why a rate is not clearly ahead of another, in words; empty if it is.
+
+    `lead` is how far its metric is ahead, `error` the standard error of that, and `gains` what its log-likelihoods are
+    higher by, sample by sample.
+
+    >>> why_not_ahead(0.02, 0.01, np.array([0.1, 0.2, 0.3])), why_not_ahead(0.02, 0.01, np.array([-0.4, 0.1, 0.1]))
+    ('', 'ahead, but not clearly so in log-likelihood (-0.0667 ± 0.1361)')
+    """
+    if lead <= error:
+        return f"ahead by no more than the standard error of {error:.4f}"
+    gain, noise = float(gains.mean()), float(gains.std() / len(gains) ** 0.5)
+    if gain <= noise:
+        return f"ahead, but not clearly so in log-likelihood ({gain:+.4f} ± {noise:.4f})"
+    return ""
 
 
 def round_rate(rate: float) -> float:

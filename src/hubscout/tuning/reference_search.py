@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.engines import LocalEngine
 from hubscout.errors import DivergedError, InputError, TuningError
-from hubscout.optional import require
 from hubscout.ranking.jobs import TaskReference
-from hubscout.runs.events import Validated
 from hubscout.runs.files import write_atomically
 from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
 from hubscout.tasks.task_metrics import primary
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trial:
-    """One model fine-tuned once: hyper-parameters and the task's primary metric. A pruned trial has no test metric."""
+    """One model fine-tuned once: hyper-parameters and the task's primary metric; one that failed has none."""
 
     model: str
     learning_rate: float
@@ -102,8 +99,6 @@ def reference(
     *,
     out: Path | str,
     grid: Grid | Iterable[tuple[float, float]] | None = None,
-    search: str = "grid",
-    trials: int = 49,
     resume: bool = False,
     overwrite: bool = False,
     skip_bad: bool = False,
@@ -112,7 +107,7 @@ def reference(
     observer: Any = None,
     **options: Any,
 ) -> Reference:
-    """Fine-tune every model over a grid, or `trials` times by Optuna's TPE.
+    """Fine-tune every model over a grid.
 
     Args:
         task: chosen on `validation`, reported on `test`.
@@ -121,12 +116,10 @@ def reference(
             goes on where it stopped.
         grid: pairs of a learning rate (of the backbone; the head has ten times it) and a weight decay. None: those
             that suit the inputs and the optimiser, see `Grid.of`.
-        search: `grid`, or `tpe`: the same range searched by Optuna, with trials pruned that fall behind the median.
-        trials: for `tpe`, how many for each model.
         resume: refuse to start where `out` holds no trials to go on with.
         overwrite: start anew, and replace the trials that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
-        engine: where the trials run; `tpe` runs one after the other.
+        engine: where the trials run.
         engine_options: for the engine, such as `address`.
         observer: hears of each run's progress.
         options: fields of `TuningArguments` that all trials share.
@@ -135,7 +128,7 @@ def reference(
         The trials, and of each model the best.
 
     Raises:
-        InputError: an unknown search, or what is searched over among the options.
+        InputError: what is searched over is among the options.
         RunError: `out` holds trials of another search.
         TuningError: no trial finished.
 
@@ -144,20 +137,14 @@ def reference(
 
     """
     folder = Path(out)
-    check_choices(search, folder, options, resume=resume, overwrite=overwrite)
+    check_choices(folder, options, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer)
     if overwrite:
         (folder / TRIALS).unlink(missing_ok=True)
-    told = {"task": task.fingerprint, "search": search}
-    journal = TrialJournal(folder / TRIALS, Trial, "search", options, **told)
-    fitting = Grid.of(task, str(options.get("optimizer", "auto")))
-    if search == "tpe":
-        for model in models:
-            _search_tpe(task, model, journal, grid if isinstance(grid, Grid) else fitting, trials, observer, options)
-    else:
-        chosen = fitting if grid is None else grid
-        with trial_runner(task, engine, engine_options, observer, options) as run:
-            _search_grid(models, journal, chosen, run)
+    journal = TrialJournal(folder / TRIALS, Trial, "search", options, task=task.fingerprint, search="grid")
+    chosen = Grid.of(task, str(options.get("optimizer", "auto"))) if grid is None else grid
+    with trial_runner(task, engine, engine_options, observer, options) as run:
+        _search_grid(models, journal, chosen, run)
     wanted = set(models)
     result = Reference(
         task.name,
@@ -170,12 +157,8 @@ def reference(
     return result
 
 
-def check_choices(
-    search: str, folder: Path, options: Mapping[str, Any], *, resume: bool = False, overwrite: bool = False
-) -> None:
+def check_choices(folder: Path, options: Mapping[str, Any], *, resume: bool = False, overwrite: bool = False) -> None:
     """Refuse what can be refused before data are read, which can take long."""
-    if search not in ("grid", "tpe"):
-        raise InputError(f"search={search!r}: allowed are 'grid' and 'tpe'.")
     for name in ("learning_rate", "weight_decay"):
         if name in options:
             raise InputError(f"{name} is what the search is over: give grid= instead.")
@@ -232,57 +215,3 @@ def _trial(model: str, rate: float, decay: float, sent: TaskReference, options: 
         return Trial(model, rate, decay, None, None, time.perf_counter() - started, str(error))
     validation, test = tuned.metric("validation").value, tuned.metric("test").value
     return Trial(model, rate, decay, validation, test, time.perf_counter() - started)
-
-
-def _search_tpe(
-    task: Task,
-    model: str,
-    journal: TrialJournal[Trial],
-    grid: Grid,
-    trials: int,
-    observer: Any,
-    options: Mapping[str, Any],
-) -> None:
-    optuna = require("optuna", extra="tuning", purpose="The TPE search")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    rates = (*grid.learning_rates, *grid.beyond)
-    floats = optuna.distributions.FloatDistribution
-    space = {
-        "learning_rate": floats(min(rates), max(rates), log=True),
-        "weight_decay": floats(min(grid.weight_decays), max(grid.weight_decays), log=True),
-    }
-    here = TaskReference.of(task, LocalEngine())
-    past = [trial for trial in journal.trials if trial.model == model]
-    seed = int(options.get("seed", 0)) + len(past)
-    study = optuna.create_study(
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1),
-    )
-    for trial in past:
-        values = {"learning_rate": trial.learning_rate, "weight_decay": trial.weight_decay}
-        if trial.validation is not None and trial.test is not None:
-            study.add_trial(optuna.trial.create_trial(params=values, distributions=space, value=trial.validation))
-    for _ in range(trials - len(past)):
-        asked = study.ask(space)
-        rate, decay = asked.params["learning_rate"], asked.params["weight_decay"]
-
-        def watch(event: Any, asked: Any = asked) -> None:
-            if observer is not None:
-                observer(event)
-            if isinstance(event, Validated):
-                asked.report(next(iter(event.metrics.values())), event.step)
-                if asked.should_prune():
-                    raise optuna.TrialPruned
-
-        try:
-            trial = _trial(model, rate, decay, here, {**options, "observer": watch})
-        except optuna.TrialPruned:
-            study.tell(asked, state=optuna.trial.TrialState.PRUNED)
-            journal.add(Trial(model, rate, decay, None, None, 0.0, "pruned"))
-            continue
-        if trial.validation is None:
-            study.tell(asked, state=optuna.trial.TrialState.FAIL)
-        else:
-            study.tell(asked, trial.validation)
-        journal.add(trial)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hubscout.hubs import Batch
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
-from hubscout.tuning.teacher_panel import TeacherPanel
+from hubscout.tuning.teacher_answers import TeacherPanel
 
 
 @METHODS.register("b-tuning")

@@ -1,4 +1,4 @@
-"""Knowledge distillation in feature space."""
+"""Knowledge distillation: the model follows its teachers in the space of features, or of answers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.batches import mixed_seed
-from hubscout.tuning.methods.method import METHODS, Method, Preparation
+from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.methods.method import METHODS, Method, Preparation, TaughtMethod
 from hubscout.tuning.opened_models import feature_width
-from hubscout.tuning.teacher_panel import TeacherPanel
-
-DEFAULT_TRADE_OFF = 0.01
+from hubscout.tuning.teacher_answers import JointAnswers, SeparateAnswers, TeacherPanel
 
 
 @METHODS.register("kd")
@@ -43,7 +43,7 @@ class Distillation(Method):
     def prepare(self, preparation: Preparation) -> None:
         """The matrices W_k, and the teachers' features where they are cached."""
         arguments = preparation.arguments
-        self.trade_off = arguments.trade_off if arguments.trade_off is not None else DEFAULT_TRADE_OFF
+        self.trade_off = arguments.trade_off if arguments.trade_off is not None else 0.01
         self.panel = TeacherPanel(preparation)
         width, *widths = (feature_width(m, preparation.task) for m in (preparation.model, *preparation.teachers))
         self.extra = nn.ModuleList(nn.Linear(width, teachers, bias=False) for teachers in widths)
@@ -82,3 +82,107 @@ class Distillation(Method):
             (references[f"teacher-{k}"] - linear(features)).square().sum(dim=1) for k, linear in enumerate(extra)
         ]
         return {"teachers": self.trade_off * torch.stack(distances).mean(dim=0)}
+
+
+@METHODS.register("logit-kd")
+class LogitDistillation(TaughtMethod):
+    """Distillation of answers (Hinton et al., 2015) from frozen teachers with probed heads.
+
+    For: a model that fits the budget, and better-ranked teachers of any architecture.
+
+        loss = L_task + λ · T² · KL( p̄(x_i) ‖ softmax(z(x_i) / T) )
+        p̄ = softmax( s · (Σ_k π_k f_k(x_i)ᵀm_k) / T )
+
+    z are the outputs of the model's head, T is `kd_temperature`. The teachers have no head for these labels: theirs is
+    the posterior m on the train split, mixed as in `b-tuning`, and stretched by the one factor s under which
+    predictions for samples left out explain the labels best. Multi-label tasks compare each label's two
+    probabilities; regression compares the numbers themselves, squared, in deviations of the train split.
+
+    A teacher that was tuned for these targets (a `Tuned`, or its folder) answers with its own head. As soon as there
+    is one, each teacher answers for itself and the outputs are mixed, s being each probed teacher's own. Its
+    `.backbone` as the teacher is probed like any other.
+
+    Requirements: at least one teacher. `teacher_targets` as for `b-tuning`: with `"live"` and `"views"` model and
+    teachers see the same crop. The model itself may be the teacher, as it came or tuned before (self-distillation).
+
+    Beside `b-tuning` it compares what the two models answer, through the head that is trained, and not through a
+    posterior head of the model's frozen features. Beside `distill-weighted` it mixes outputs, not probabilities.
+
+    Example: `tune(task, model, teachers=ranking.top(3), method="logit-kd")`.
+    """
+
+    name = "logit-kd"
+
+    def prepare(self, preparation: Preparation) -> None:
+        """Posteriors of the teachers, and their answers where they are cached."""
+        arguments = preparation.arguments
+        self.trade_off = arguments.trade_off if arguments.trade_off is not None else 1.0
+        self.kd_temperature = arguments.kd_temperature
+        self.loss = TaskLoss.of(preparation.task)
+        self.panel = TeacherPanel(preparation)
+        self.panel.study()
+        answers = self.answers_of(preparation)
+        self.take_answers(preparation, answers.live, answers.cached)
+        own = [t.card.identifier for t, h in zip(self.panel.teachers, preparation.teacher_heads, strict=True) if h]
+        if own:
+            self.notes.append(f"Answering with the head that they were tuned with: {', '.join(own)}.")
+
+    def answers_of(self, preparation: Preparation) -> JointAnswers | SeparateAnswers:
+        """How the teachers' answers come about."""
+        kind = SeparateAnswers if any(preparation.teacher_heads) else JointAnswers
+        return kind(preparation, self.panel, self.loss)
+
+    def terms(
+        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """λ·T² times the divergence of the model's answer from the teachers'."""
+        divergence = answer_divergence(outputs, references["teachers"], self.loss, self.kd_temperature)
+        return {"teachers": self.trade_off * divergence}
+
+
+def answer_divergence(outputs: Tensor, teacher_outputs: Tensor, loss: TaskLoss, temperature: float) -> Tensor:
+    """(rows,) T²·KL of the model's answers from the teachers', both as head outputs (rows, C)."""
+    likelihood = loss.likelihood
+    if likelihood.to_values is None:
+        return (outputs - teacher_outputs).square().mean(dim=1)
+    ours, theirs = outputs / temperature, teacher_outputs.to(outputs.dtype) / temperature
+    if likelihood.takes_ids:
+        wanted = functional.log_softmax(theirs, dim=1)
+        found = functional.kl_div(functional.log_softmax(ours, dim=1), wanted, reduction="none", log_target=True)
+        return temperature**2 * found.sum(dim=1)
+    wanted = theirs.sigmoid()
+    crossed = functional.binary_cross_entropy_with_logits(ours, wanted, reduction="none")
+    own = functional.binary_cross_entropy_with_logits(theirs, wanted, reduction="none")
+    return temperature**2 * (crossed - own).mean(dim=1)
+
+
+@METHODS.register("distill-weighted")
+class DistillWeighted(LogitDistillation):
+    """Distillation of several teachers, each by its transferability (after DistillWeighted: Borup et al., ICCV 2023).
+
+    For: several teachers that see the task differently, and a model that fits the budget.
+
+        loss = L_task + λ · T² · Σ_k π_k KL( p_k(x_i) ‖ softmax(z(x_i) / T) )
+        p_k = softmax( s_k · f_k(x_i)ᵀm_k / T )
+
+    π_k comes from a metric of transferability, here LogME: softmax(LogME_k / temperature), or what `teacher_weights`
+    says, one number per teacher. From the paper is the idea: several source models are distilled into one small model,
+    each weighted by its relevance for the task. The rest is ours, so what the paper reports is not a promise for this
+    method: the paper is semi-supervised and learns the sources' pseudo-labels, here nothing but the labelled train
+    split is seen, and every teacher has a probed head for the task's own labels, stretched by its own s_k, or the head
+    that it was tuned with.
+
+    Requirements: at least one teacher; `teacher_targets` as for `b-tuning`. What is kept is one C-vector per row
+    whatever the number of teachers, since Σ_k π_k KL(p_k ‖ q) is KL(Σ_k π_k p_k ‖ q) and a constant, which is left out.
+
+    Beside `logit-kd`, which mixes outputs and so sharpens what teachers agree on, it mixes probabilities: where the
+    teachers disagree, the model learns to be undecided. With one probed teacher the two are the same.
+
+    Example: `tune(task, model, teachers=ranking.top(3), method="distill-weighted", teacher_weights="uniform")`.
+    """
+
+    name = "distill-weighted"
+
+    def answers_of(self, preparation: Preparation) -> SeparateAnswers:
+        """Each teacher answers for itself; probabilities are mixed."""
+        return SeparateAnswers(preparation, self.panel, self.loss, temperature=self.kd_temperature)

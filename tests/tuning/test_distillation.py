@@ -7,7 +7,7 @@ from tuning_networks import image_task, make_task, perceptron, weights_of
 
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.losses import TaskLoss
-from hubscout.tuning.methods.logit_distillation import answer_divergence
+from hubscout.tuning.methods.distillation import answer_divergence
 
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 10, "device": "cpu"}
 
