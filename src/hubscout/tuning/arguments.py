@@ -239,6 +239,11 @@ class TuningArguments:
         """The fields that decide what comes out: those in which a resumed run must agree with its checkpoint."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
 
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """How the intervals of reported metrics are made."""
+        return {"resamples": self.bootstrap_resamples, "confidence": self.confidence}
+
     def settled(self, modality: str, kind: str) -> TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite."""
         optimizer = self.optimizer if self.optimizer != "auto" else default_optimizer(modality, kind)

@@ -168,35 +168,28 @@ def search_rate(run: SingleRun) -> RateChoice:
     The default is left only for a rate whose metric is ahead by more than its standard error: a small validation split
     cannot tell the rates apart, and short runs flatter high ones.
     """
-    loop, arguments, names = run.loop, run.arguments, run.task.target_names
+    loop, arguments = run.loop, run.arguments
     steps = steps_per_rate(loop.steps)
     assert arguments.learning_rate is not None
     shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
-    name = task_metrics.primary(run.task.kind, names)
-    values, predictions, told = {}, {}, []
+    name = task_metrics.primary(run.task.kind, run.task.target_names)
+    found, told = {}, []
     for factor in FACTORS:
         rate = round_rate(factor * arguments.learning_rate)
         with loop.branch([factor * height for height in shape]):
             outcome = run.outcome(run.validation, run.task.validation)
         if np.isfinite(outcome.predicted).all():
-            values[rate], predictions[rate] = outcome.primary, outcome.predicted
-        told.append((rate, f"{values[rate]:.4f} at {rate:g}" if rate in values else f"divergence at {rate:g}"))
+            found[rate] = outcome
+        told.append((rate, f"{outcome.primary:.4f} at {rate:g}" if rate in found else f"divergence at {rate:g}"))
     tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(text for _, text in sorted(told))}."
     default = round_rate(arguments.learning_rate)
-    if not values:
+    if not found:
         lowest = min(rate for rate, _ in told)
         return RateChoice(lowest, f"{tried} The run goes on with the lowest.")
-    best = max(values, key=lambda rate: values[rate])  # the default, where it is as good as the best
-    if best != default and default in values:
-        error = task_metrics.difference_error(
-            run.task.kind,
-            predictions[best],
-            predictions[default],
-            outcome.targets,
-            groups=outcome.groups,
-            target_names=names,
-        )
-        if values[best] - values[default] <= error:
+    best = max(found, key=lambda rate: found[rate].primary)  # the default, where it is as good as the best
+    if best != default and default in found:
+        error = found[best].difference_error(found[default])
+        if found[best].primary - found[default].primary <= error:
             return RateChoice(
                 default,
                 f"{tried} {best:g} is ahead by no more than the standard error of {error:.4f}: the run goes on with "
