@@ -21,12 +21,6 @@ IMBALANCE = 10
 MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
 
 
-def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
-    """`value` is None or one of those allowed."""
-    if value is not None and value not in allowed:
-        raise TaskError(f"{name} must be one of {', '.join(allowed)}; it was {value!r}.")
-
-
 def check_fit(kind: str, modality: str) -> None:
     """Tags go with words, and words with tags."""
     if kind_of(kind).rows_are_words != (modality == "tokens"):
@@ -120,8 +114,6 @@ def assemble(
 ) -> Task:
     """A task with all three splits. `splits` has `train` at least; the sizes are fractions of the rows it then has."""
     asked = kind_of(kind)
-    check_choice("modality", modality, MODALITIES)
-    check_fit(kind, modality)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise TaskError(f"seed must be a whole number, 0 or more; it was {seed!r}.")
     said = list(notes)
@@ -132,6 +124,7 @@ def assemble(
     for split, part in parts.items():
         if len(part.inputs) != len(part.targets):
             raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
+        asked.check_lengths(part.inputs, part.targets, split)
     parts = _complete(parts, asked, said, validation_size=validation_size, test_size=test_size, seed=seed)
     _check_targets(name, asked, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:

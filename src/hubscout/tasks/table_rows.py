@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import assemble, check_choice, check_fit, unlabelled_rows
+from hubscout.tasks.assembly import assemble, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays, Sounds
 from hubscout.tasks.columns import Roles, find_roles
 from hubscout.tasks.images import Images
-from hubscout.tasks.kinds import KINDS, Encoded, TaskKind, kind_of
+from hubscout.tasks.kinds import Encoded, TaskKind, kind_of
 from hubscout.tasks.labels import SEPARATORS, as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import Rows, join
@@ -43,7 +43,6 @@ def task_from_tables(
     `options` are the others of `TABLE_OPTIONS`.
     """
     given = {role: options.pop(role, None) for role in _INPUT_ROLES}
-    check_choice("kind", kind, tuple(KINDS))
     if split is True:
         raise TaskError("split= takes the name of a column, or False to ignore such a column.")
     said = list(notes)
@@ -74,8 +73,6 @@ def task_from_tables(
             parts[part] = _take(parts[part], np.flatnonzero(~rows))
     names, targets = _targets(parts, roles, chosen, separator)
     splits = {part: Split(inputs_of(parts[part], roles), targets[part]) for part in parts}
-    for part, one in splits.items():
-        chosen.check_lengths(one.inputs, one.targets, part)
     return assemble(
         name=name,
         kind=kind,
