@@ -110,7 +110,8 @@ def guess_modality(inputs: Sequence[Any]) -> str:
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc":
         return "array"
     if isinstance(first, str):
-        return "image" if _are_image_files(inputs) else "text"
+        named = all(isinstance(value, str) and is_image_name(value) for value in inputs[:100])
+        return "image" if named and Path(first).is_file() else "text"
     if hasattr(first, "mode") and hasattr(first, "convert"):
         return "image"
     if isinstance(first, Path):
@@ -127,12 +128,6 @@ def guess_modality(inputs: Sequence[Any]) -> str:
     raise TaskError(
         f"Cannot tell what the inputs are from the first: {type(first).__name__} {first!r:.60}. "
         f"Say modality= one of {', '.join(MODALITIES)}."
-    )
-
-
-def _are_image_files(inputs: Sequence[Any]) -> bool:
-    return all(isinstance(value, str) and is_image_name(value) for value in inputs[:100]) and (
-        Path(inputs[0]).is_file()
     )
 
 
