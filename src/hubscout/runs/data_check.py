@@ -64,7 +64,7 @@ class DataCheck:
         """A pandas data frame with one line per sample of a finding; `group` numbers those that belong together."""
         pandas = require("pandas", extra="tables", purpose="DataCheck.to_frame")
         records = [
-            {"finding": finding.name, "group": number, **_plain(sample)}
+            {"finding": finding.name, "group": number, **_plain(asdict(sample))}
             for finding in self.findings
             for number, group in enumerate(finding.groups)
             for sample in group
@@ -73,21 +73,10 @@ class DataCheck:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the thumbnails, in plain values."""
-        return {
-            "task": self.task,
-            "rows": dict(self.rows),
-            "looked_for": list(self.looked_for),
-            "notes": list(self.notes),
-            "findings": [
-                {
-                    "name": finding.name,
-                    "words": finding.words,
-                    "count": finding.count,
-                    "groups": [[_plain(sample) for sample in group] for group in finding.groups],
-                }
-                for finding in self.findings
-            ],
-        }
+        record = asdict(self)
+        for finding in record["findings"]:
+            finding["groups"] = [[_plain(sample) for sample in group] for group in finding["groups"]]
+        return record
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page with the findings and thumbnails of the samples."""
@@ -111,8 +100,8 @@ class DataCheck:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def _plain(sample: Sample) -> dict[str, Any]:
-    return {name: value for name, value in asdict(sample).items() if name != "thumbnail"}
+def _plain(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sample.items() if name != "thumbnail"}
 
 
 def _line(sample: Sample) -> str:

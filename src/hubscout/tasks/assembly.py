@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, shortened
 from hubscout.tasks.kinds import Kind, TaskKind, kind_of
 from hubscout.tasks.labels import as_number
 from hubscout.tasks.sequences import fingerprints
@@ -181,7 +181,7 @@ def _check_targets(
         matrix = np.asarray(targets)
         constant = [column for column, values in zip(target_names, matrix.T, strict=True) if np.ptp(values) == 0]
         if constant:
-            notes.append(f"constant in train, so nothing can be learnt of it: {_some(constant)}")
+            notes.append(f"constant in train, so nothing can be learnt of it: {shortened(map(repr, constant), most=5)}")
         return
     counts = kind.target_counts(targets, len(target_names))
     if kind.has_classes and np.count_nonzero(counts) < 2:
@@ -193,9 +193,9 @@ def _check_targets(
     absent = [target for target, count in zip(target_names, counts, strict=True) if count == 0]
     single = [target for target, count in zip(target_names, counts, strict=True) if count == 1]
     if absent:
-        notes.append(f"not in train, though in another split: {_some(absent)}")
+        notes.append(f"not in train, though in another split: {shortened(map(repr, absent), most=5)}")
     if single:
-        notes.append(f"a single example in train: {_some(single)}")
+        notes.append(f"a single example in train: {shortened(map(repr, single), most=5)}")
     if not kind.rows_are_words and max(counts) >= IMBALANCE * max(min(counts[counts > 0], default=1), 1):
         frequent = target_names[int(np.argmax(counts))]
         notes.append(
@@ -221,8 +221,3 @@ def _say_duplicates(seen: Mapping[bytes, Counter[str]], notes: list[str]) -> Non
     if again:
         across = f", and {crossing:,} of test {'is' if crossing == 1 else 'are'} in train too" if crossing else ""
         notes.append(f"{again:,} inputs occur again, exactly the same{across}: see hubscout check")
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
