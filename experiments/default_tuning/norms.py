@@ -9,12 +9,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 MOVING, FROZEN = "moving norm statistics", "frozen norm statistics"
-LIMITS = (0, 45, 100, math.inf)
-"""Of steps, between those that were run."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +27,30 @@ class Gain:
     result: float
 
 
-def gains(records: Sequence[dict[str, Any]]) -> list[Gain]:
-    """One for each pair of runs."""
+def pairs_of(records: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Runs with norms that keep their statistics and with norms that move, which differ in nothing else."""
     pairs: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = defaultdict(dict)
     for record in records:
-        if "reached" in record and record["variant"] in (MOVING, FROZEN):
+        # In runs of 20 passes over the data norms moved by default.
+        variant = MOVING if record["variant"] == "defaults" and not record["steps"] else record["variant"]
+        if "reached" in record and variant in (MOVING, FROZEN):
             key = tuple(record[name] for name in ("model", "set_name", "seed", "steps", "pixels", "rows"))
-            pairs[key][record["variant"]] = record
-    found = []
-    for pair in pairs.values():
-        if len(pair) == 2:
-            frozen, moving = pair[FROZEN], pair[MOVING]
-            reached = 100 * (frozen["reached"] - moving["reached"])
-            result = 100 * (frozen["result"]["test"] - moving["result"]["test"])
-            found.append(Gain(frozen["set_name"], frozen["model"], frozen["steps"], reached, result))
-    return found
+            pairs[key][variant] = record
+    return [(pair[FROZEN], pair[MOVING]) for pair in pairs.values() if len(pair) == 2]
+
+
+def gains(records: Sequence[dict[str, Any]]) -> list[Gain]:
+    """One for each pair of runs."""
+    return [
+        Gain(
+            frozen["set_name"],
+            frozen["model"],
+            frozen["steps"],
+            100 * (frozen["reached"] - moving["reached"]),
+            100 * (frozen["result"]["test"] - moving["result"]["test"]),
+        )
+        for frozen, moving in pairs_of(records)
+    ]
 
 
 def by(found: Sequence[Gain], name: str) -> list[list[str]]:
@@ -56,6 +64,12 @@ def by(found: Sequence[Gain], name: str) -> list[list[str]]:
     return rows
 
 
+def limits(found: Sequence[Gain]) -> list[float]:
+    """Of steps, half-way between those that were run."""
+    steps = sorted({gain.steps for gain in found})
+    return [0, *((low + high) / 2 for low, high in pairwise(steps)), math.inf]
+
+
 def worth(found: Sequence[Gain], limit: float, what: str = "reached") -> float:
     """Mean gain of a rule over norms that always move."""
     return fmean(getattr(gain, what) if gain.steps < limit else 0.0 for gain in found)
@@ -67,7 +81,7 @@ def left_out(found: Sequence[Gain], field: str) -> list[list[str]]:
     for name in sorted({getattr(gain, field) for gain in found}):
         others = [gain for gain in found if getattr(gain, field) != name]
         here = [gain for gain in found if getattr(gain, field) == name]
-        limit = max(LIMITS, key=lambda limit: worth(others, limit))
+        limit = max(limits(found), key=lambda limit: worth(others, limit))
         judged.append((worth(here, limit), worth(here, limit, "result")))
         rows.append([name, _told(limit), *(f"{value:+.1f}" for value in judged[-1])])
     means = [fmean(values) for values in zip(*judged, strict=True)]
@@ -76,7 +90,7 @@ def left_out(found: Sequence[Gain], field: str) -> list[list[str]]:
 
 def rules(found: Sequence[Gain]) -> list[list[str]]:
     """Every rule on all sets."""
-    return [[_told(n), f"{worth(found, n):+.1f}", f"{worth(found, n, 'result'):+.1f}"] for n in LIMITS]
+    return [[_told(n), f"{worth(found, n):+.1f}", f"{worth(found, n, 'result'):+.1f}"] for n in limits(found)]
 
 
 def _told(limit: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,10 +28,20 @@ def main() -> None:
         "",
     ]
     for (steps, rows, pixels), found in sorted(by_size.items(), key=str):
-        lines += [f"## {steps} steps, {rows or 'all'} rows, {pixels} px", "", *table(found), ""]
+        length = f"{steps} steps" if steps else "20 passes over the train split, as without `--steps`"
+        lines += [f"## {length}, {rows or 'all'} rows, {pixels} px", "", *table(found), ""]
+        if not steps:
+            lines += whole_sweep([record for record in found if record["variant"] == "defaults"])
+            continue
         lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
-    found = norms.gains(records)
     lines += ["## Norms that keep the statistics they came with, less norms that move", ""]
+    whole = [gain for gain in norms.gains(records) if not gain.steps]
+    if whole:
+        lines += ["20 passes over the train split; points of validation that training reached and of test.", ""]
+        for title, name in (("set", "set_name"), ("model", "model")):
+            lines += [*markdown([title, "pairs", "ahead", "reached", "result"], norms.by(whole, name)), ""]
+        lines += ["Runs of a number of steps:", ""]
+    found = [gain for gain in norms.gains(records) if gain.steps]
     lines += ["Points of validation that training reached, and of test of what `tune` gives; pairs of runs.", ""]
     for title, name in (("set", "set_name"), ("model", "model"), ("steps", "steps")):
         lines += [*markdown([title, "pairs", "ahead", "reached", "result"], norms.by(found, name)), ""]
@@ -40,6 +50,36 @@ def main() -> None:
         lines += [f"Chosen on the other {title} by what training reached, judged on the one left out:", ""]
         lines += [*markdown(["left out", "kept", "reached", "result"], norms.left_out(found, name)), ""]
     (HERE / "table.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def whole_sweep(records: list[dict[str, Any]]) -> list[str]:
+    """By model and set what a user gets over the linear probe, on test; and where that is below it."""
+    sets = list(dict.fromkeys(record["set_name"] for record in records))
+    models = list(dict.fromkeys(record["model"] for record in records))
+    gaps = {(r["model"], r["set_name"]): result_over_probe(r) for r in records}
+    rows = []
+    for model in models:
+        cells = [gaps.get((model, name), "–") for name in sets]
+        rows.append([model, *(cell if isinstance(cell, str) else f"{cell:+.1f}" for cell in cells)])
+    lines = ["Points of test over the linear probe, by model and set (about 0 where the probe was kept):", ""]
+    lines += [*markdown(["model", *sets], rows), ""]
+    below = sorted((gap, cell) for cell, gap in gaps.items() if not isinstance(gap, str) and gap < 0)
+    kept = sum(any("the result is that probe" in note for note in record.get("notes", ())) for record in records)
+    lines += [f"The probe was kept in {kept} of {len(gaps)} cells; below it on test in {len(below)}:", ""]
+    lines += [*markdown(["model", "set", "points"], [[*cell, f"{gap:+.1f}"] for gap, cell in below]), ""]
+    rates = Counter((record["modality"], record["learning_rate"]) for record in map(with_modality, records) if record)
+    chosen = [[modality, f"{rate:g}", str(count)] for (modality, rate), count in sorted(rates.items())]
+    return [*lines, "Learning rates that the search chose:", "", *markdown(["data", "rate", "cells"], chosen), ""]
+
+
+def result_over_probe(record: dict[str, Any]) -> float | str:
+    if "reached" not in record:
+        return "diverged"
+    return 100 * (record["result"]["test"] - record["probe"]["test"])
+
+
+def with_modality(record: dict[str, Any]) -> dict[str, Any] | None:
+    return {**record, "modality": "text" if record["pixels"] is None else "images"} if "reached" in record else None
 
 
 def table(records: list[dict[str, Any]]) -> list[str]:

@@ -92,9 +92,12 @@ def judge(models: np.ndarray, accuracy: np.ndarray, score: np.ndarray) -> tuple[
 
 
 def product_race(
-    models: np.ndarray, accuracy: np.ndarray, seconds: np.ndarray, widths: Sequence[int]
+    models: np.ndarray, accuracy: np.ndarray, seconds: np.ndarray, widths: Sequence[int], *, again: bool = True
 ) -> tuple[np.ndarray, float]:
-    """As `halving`, with the rungs of the product and so many arms on each; a model goes on with its better arm."""
+    """As `halving`, with the rungs of the product and so many arms on each; a model goes on with its better arm.
+
+    The arms of the winner are compared `again` on the last rung, as the product does.
+    """
     alive = np.arange(len(models))
     score = np.full(len(models), -np.inf)
     spent, before = 0.0, 0
@@ -106,7 +109,13 @@ def product_race(
         order = alive[np.argsort(-value, kind="stable")]
         alive = np.array([arm for place, arm in enumerate(order) if models[arm] not in models[order[:place]]])
         before = rung.steps
-    return score, (spent + seconds[alive[0], before:].sum()) / seconds.sum()
+    winner = alive[0]
+    if again:
+        own = np.flatnonzero(models == models[winner])
+        spent += seconds[own, :before].sum() - seconds[winner, :before].sum()
+        winner = own[np.argmax(accuracy[own, before - 1])]
+        score[winner] = score.max() + 1.0
+    return score, (spent + seconds[winner, before:].sum()) / seconds.sum()
 
 
 def two_arms_each(models: np.ndarray, draw: np.random.Generator) -> np.ndarray:
@@ -134,6 +143,9 @@ def drawn(sets: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> list
             longest = [widths for widths in plans(count) if widths[0]]
             tried = {
                 "race, the longest plan": product_race(models, accuracy, seconds, longest[0]),
+                "race, the longest plan, rate of the first rung": product_race(
+                    models, accuracy, seconds, longest[0], again=False
+                ),
                 "race, two thirds of the models on the last rung": product_race(
                     models, accuracy, seconds, next(w for w in longest if w[2] <= round(2 * count / 3))
                 ),

@@ -21,7 +21,7 @@ from scipy.stats import weightedtau
 
 from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import better_rate, one_rate_each, scores
-from hubscout.racing.rungs import RATE_FACTORS, plans, rungs_of, work
+from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, plans, rungs_of, work
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("pets", "cifar10", "pets-few", "cifar10-few", "fashion-mnist", "sign-digits", "omniglot")
@@ -158,7 +158,8 @@ def race(
 ) -> Outcome:
     """A race at a share of brute force's steps, on a fold; with other `widths`, or judged otherwise.
 
-    With `rate_again`, the rates of the winner are compared once more where its model has won.
+    With `rate_again`, the rates of the winner are compared once more where its model has won, and with a higher one if
+    the higher leads there.
     """
     evidence = dict(zip(on.models, on.logme.tolist(), strict=True))
     known = evidence if prior else {}
@@ -186,8 +187,12 @@ def race(
     if rate_again and widths[0]:
         rates = [Arm(winner.model, FIRST_RATE * factor) for factor in factors]
         looks = [_look(on.arms[fold][arm.model, arm.learning_rate], arm, rung.number, rows, score) for arm in rates]
-        winner = better_rate(looks)
         cost += rung.steps + rows / BATCH / 3
+        winner = better_rate(looks)
+        higher = Arm(winner.model, FIRST_RATE * HIGHER_FACTOR)
+        if winner == rates[-1] and (kept := on.arms[fold].get((higher.model, higher.learning_rate))) is not None:
+            winner = better_rate([*looks, _look(kept, higher, rung.number, rows, score)])
+            cost += rung.steps + rows / BATCH / 3
     tau, lost = on.judge(np.array([place[model] for model in on.models]))
     tested = on.arms[0][winner.model, winner.learning_rate]["rung300_test"]
     return Outcome(tau, lost, (cost + STEPS - before) / on.whole, float(tested))
@@ -221,12 +226,17 @@ def _look(kept: Kept, arm: Arm, rung: int, rows: int, score: str) -> Look:
     )
 
 
-def whole_race(on: Measured, share: float, by: str, *, folds: Sequence[int] = ()) -> Outcome:
+def has_races(fold: int, by: str) -> bool:
+    """Whether all races on a fold were run."""
+    return all(f"race-{name}-fold{fold}-{share:g}-{by}" in product() for name in SETS for share in (0.03, 0.1))
+
+
+def whole_race(on: Measured, share: float, by: str, *, fold: int = 3, folds: Sequence[int] = ()) -> Outcome:
     """A race that was really run, on a fold that nothing was chosen on. Its cost is in steps, or in seconds.
 
     With `folds` its three leaders are judged again on what these showed of them, all together.
     """
-    record = product()[f"race-{on.name}-fold3-{share:g}-{by}"]
+    record = product()[f"race-{on.name}-fold{fold}-{share:g}-{by}"]
     order = [one["model"] for one in record["order"]]
     extra = 0.0
     if folds:
@@ -278,10 +288,11 @@ def top_k(on: Measured, score: np.ndarray, k: int, cost: float) -> Outcome:
 def after_steps(on: Measured, steps: int) -> tuple[np.ndarray, float]:
     """The best validation accuracy of a model over three rates after so many steps, and what that costs."""
     name, best = f"rung{steps}_right", dict.fromkeys(on.models, -1.0)
-    for (model, _), kept in on.arms[0].items():
+    arms = {arm: kept for arm, kept in on.arms[0].items() if arm[1] >= FIRST_RATE}
+    for (model, _), kept in arms.items():
         if name in kept:
             best[model] = max(best[model], float(kept[name].mean()))
-    rates = len({rate for _, rate in on.arms[0]})
+    rates = len({rate for _, rate in arms})
     cost = rates * len(on.models) * (steps + on.held_out / BATCH / 3) / on.whole
     return np.array([best[model] for model in on.models]), cost
 

@@ -2,7 +2,7 @@
 
     python experiments/race/run.py arms truth folds --workers 14 --out experiments/race/results
 
-`arms`: each model at three learning rates, trained with a constant rate; at each rung a branch is cooled down and
+`arms`: each model at four learning rates, trained with a constant rate; at each rung a branch is cooled down and
 judged on the same held-out fifth, sample by sample. `truth`: five learning rates with a cosine on the same fifth (brute
 force), then five fresh seeds at the rate that it chooses. `folds`: the arms again up to the last rung but the end, with
 another fifth held out: two rates on two folds, the model's better rate on the other two. `evidence`: LogME of the train
@@ -47,13 +47,14 @@ WHOLE_FOLDS = (1, 2)
 """Folds on which both rates run; on the others each model runs at the one that was better on the first fold."""
 COOLDOWN = 0.2
 WARMUP = 6 / STEPS
-ARM_RATES = (0.0005, 0.002, 0.008)
+ARM_RATES = (0.0005, 0.002, 0.008, 0.000125)
+"""The first two are those of a race, the third one that it may try for its winner; the last is still to be judged."""
 GRID = (0.0003, 0.001, 0.004, 0.016, 0.064)
 FRESH_SEEDS = (11, 12, 13, 14, 15)
 FOLDS = 5
 FEW = {"pets-few": ("pets", 5), "cifar10-few": ("cifar10", 20)}
 """Sets with so many images of each class, for training and validation together."""
-FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,),), "races": ((3,),)}
+FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,),), "races": ((3,), (4,))}
 """Folds that belong together, those worth more first. Races have a fold that no choice was made on."""
 SHARES = (0.1, 0.03)
 RACED_BY = ("steps", "seconds")

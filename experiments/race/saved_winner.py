@@ -16,17 +16,18 @@ PARTS = (
 )
 
 
-def parts(share: float) -> list[float]:
+def parts(share: float, fold: int) -> list[float]:
     """Points of each of `PARTS`, means over the sets; they add up to race less brute force.
 
     Both train for as many steps, on four fifths of train, and neither is fitted again on all of it.
     """
     found = []
     for name in SETS:
-        on, record = measured(name), product()[f"race-{name}-fold3-{share:g}-steps"]
+        on, record = measured(name), product()[f"race-{name}-fold{fold}-{share:g}-steps"]
         model, rate = record["winner"]["model"], record["winner"]["learning_rate"]
         assert record["winner"]["steps"] == STEPS
-        ends = {r: float(on.arms[0][model, r][f"rung{STEPS}_test"]) for r in (FIRST_RATE * f for f in RATE_FACTORS)}
+        rates = {rate, *(FIRST_RATE * factor for factor in RATE_FACTORS)}
+        ends = {one: float(on.arms[0][model, one][f"rung{STEPS}_test"]) for one in rates}
         truth = {"race": on.truth[on.models.index(model)], "brute force": on.truth[int(np.argmax(on.brute_force))]}
         found.append(
             [
@@ -40,8 +41,8 @@ def parts(share: float) -> list[float]:
     return (100 * np.mean(found, axis=0)).tolist()
 
 
-def lines() -> list[list[str]]:
-    """A row for each part, and their sum."""
-    columns = [parts(share) for share in (0.03, 0.1)]
+def lines(fold: int) -> list[list[str]]:
+    """A row for each part of the races on a fold, and their sum."""
+    columns = [parts(share, fold) for share in (0.03, 0.1)]
     rows = [[part, *(f"{one:+.2f}" for one in ones)] for part, *ones in zip(PARTS, *columns, strict=True)]
     return [*rows, ["together", *(f"{sum(ones):+.2f}" for ones in columns)]]

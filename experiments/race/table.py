@@ -13,19 +13,19 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import rates
 import saved_winner
 import ties
 from figure import draw
 from outcomes import table
 from replay import (
     FAR,
-    FIRST_RATE,
-    FLOOR,
     LOOKS_AT,
     SETS,
     Measured,
     Outcome,
     after_steps,
+    has_races,
     mean_of,
     measured,
     race,
@@ -95,6 +95,11 @@ def policies() -> dict[str, Policy]:
                     on, share, fold
                 )
     found["race at 10%, replayed on fold 0, rate of the first rung"] = lambda on: race(on, 0.1, rate_again=False)
+    if has_races(4, "steps"):
+        for share, by in itertools.product((0.03, 0.1), ("steps", "seconds")):
+            told = f"race at {100 * share:g}%" if by == "steps" else f"race in {100 * share:g}% of the seconds"
+            if has_races(4, by):
+                found[f"{told}, run on fold 4"] = lambda on, share=share, by=by: whole_race(on, share, by, fold=4)
     for share in (0.03, 0.1):
         name = f"race at {100 * share:g}%, run on fold 3"
         found[name] = lambda on, share=share: whole_race(on, share, "steps")
@@ -188,26 +193,6 @@ def differences(found: Found) -> list[list[str]]:
     return lines
 
 
-def rate_choice() -> list[list[str]]:
-    """Points of test accuracy that are lost at the end by taking the rate that leads at a rung."""
-    low, high = FIRST_RATE, 4 * FIRST_RATE
-
-    def lost(on: Measured, model: str, steps: int, what: str) -> float:
-        arms = [on.arms[0][model, rate] for rate in (low, high)]
-        seen = [np.maximum(arm[f"rung{steps}_{what}"].astype(float), FLOOR).mean() for arm in arms]
-        tests = [float(arm["rung300_test"]) for arm in arms]
-        return 100 * (max(tests) - tests[int(seen[1] > seen[0])])
-
-    lines = []
-    for steps in LOOKS_AT:
-        line = [f"{steps} steps"]
-        for what, count in itertools.product(("right", "loglik"), (17, 5)):
-            best = [(on, on.models[place]) for on in map(measured, SETS) for place in np.argsort(-on.truth)[:count]]
-            line.append(f"{np.mean([lost(on, model, steps, what) for on, model in best]):.2f}")
-        lines.append(line)
-    return lines
-
-
 def public() -> tuple[list[list[str]], list[list[str]]]:
     """Halving by eta and first rung, and the product's race, on the curves of others."""
     told = json.loads((HERE / "results" / "public-curves.json").read_text())
@@ -232,13 +217,25 @@ def main() -> None:
     lines += table(["policy", "less", "tau", "points lost"], differences(found))
     lines += ["", "## Chosen on six sets, judged on the seventh (fold 0; 42 variants of about 10%)", ""]
     lines += table(["chosen by", "left out", "chosen", "tau", "points lost", "cost"], leave_one_set_out())
-    lines += ["", "## Points lost at the end by the learning rate (0.0005 or 0.002) that leads early", ""]
-    header = ["after", "by accuracy", "its five best models", "by log-likelihood", "its five best models"]
-    lines += table(header, rate_choice())
+    lines += ["", "## Points lost at the end by the way in which a learning rate (0.0005, 0.002, 0.008) is chosen", ""]
+    lines += table(["rule", "the five best models", "all 17", *SETS], rates.lines())
+    lines += ["", "## Test accuracy by what makes a search of 15 steps leave its default (0.0005 for 0.002)", ""]
+    header = ["ahead by more than a standard error in", "the five best models", "all 17"]
+    lines += table([*header, "with a cosine from twice the rate: the five best", "all 17"], rates.searches())
+    lines += ["", "## A lower rate still: points gained by a cosine from 0.0003 for one from 0.001", ""]
+    header = ["set", "train images", "of the five best, those that 0.001 suits better than 0.004", "always"]
+    lines += table([*header, "where log-likelihood at the end prefers it"], rates.lower())
+    lines += ["", "## Public curves: two runs of a model at rates that differ; whoever leads early is taken", ""]
+    header = ["after epochs", "the higher leads", "the higher is better", "higher taken wrongly", "lower taken wrongly"]
+    lines += table([*header, "points lost"], rates.public_lines())
     lines += ["", "## Two arms that accuracy and log-likelihood put in opposite order: who is taken", ""]
     lines += table(["by", "share of ties that take the worse arm", "points lost"], ties.lines())
-    lines += ["", "## The saved winner's test accuracy less brute force's (fold 3): where the points come from", ""]
-    lines += table(["part", "race at 3%", "race at 10%"], saved_winner.lines())
+    for fold in (fold for fold in (3, 4) if has_races(fold, "steps")):
+        lines += [
+            "",
+            f"## The saved winner's test accuracy less brute force's (fold {fold}): where the points come from",
+        ]
+        lines += ["", *table(["part", "race at 3%", "race at 10%"], saved_winner.lines(fold))]
     halving, race_there = public()
     lines += ["", "## Public curves (25 sets, 24 models): the race as it is, two arms per model, no evidence", ""]
     lines += table(["policy", "weighted tau", "points lost", "cost, all arms to the end = 1"], race_there)

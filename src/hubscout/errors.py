@@ -171,7 +171,7 @@ class InterruptedRunError(HubscoutError):
 
 
 class EvidenceWarning(UserWarning):
-    """A score stands, but does not say what a score says. What is wrong with it is in `Evidence.remarks` too."""
+    """A score stands, but does not say what a score says. What is wrong with it is in `Evidence.notes` too."""
 
 
 class UnboundedEvidenceWarning(EvidenceWarning):

@@ -26,10 +26,20 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         raise MissingDependencyError(package, extra, purpose) from error
 
 
+def require_onnx() -> tuple[ModuleType, ModuleType]:
+    """The packages `onnx` and `onnxruntime`: one writes a file, the other runs it for the check against torch."""
+    return (
+        require("onnx", extra="onnx", purpose="ONNX export"),
+        require("onnxruntime", extra="onnx", purpose="The check of the ONNX export"),
+    )
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """No garbage collection while large libraries are imported: they make objects by the hundred thousand, none of them
     garbage, and looking through them again and again takes a quarter of the time.
+
+    Afterwards they count as old, as what survives some collections does: the next one does not look through them.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -37,4 +47,7 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():  # what the user has frozen stays so
+                gc.freeze()
+                gc.unfreeze()  # all of it into the oldest generation
             gc.enable()

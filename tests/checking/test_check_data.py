@@ -62,7 +62,7 @@ def test_every_fault_is_found_by_name(folder: Path) -> None:
     assert "'tulip' 4" in found["few-samples"].words
     assert "'daisy'" in found["imbalance"].words
     assert "1 .docx" in found["endings"].words
-    assert found["endings"].groups[0][0].remark == "is .jpg"
+    assert found["endings"].groups[0][0].note == "is .jpg"
     counts = "unreadable (1), duplicates (4), conflicts (2), near-duplicates (2), few-samples (1), imbalance (1)"
     assert repr(found) == f"DataCheck({found.task!r}: {counts}, endings (2))"
     assert "005.png" in str(found)

@@ -56,7 +56,7 @@ def test_exchanged_classes_are_found_in_every_split() -> None:
     assert len(found & set(wrong.tolist())) >= 16
     assert len(found - set(wrong.tolist())) <= 4
     assert {sample.split for sample in samples} == {"train", "validation", "test"}
-    assert samples[0].remark in ("predicted a", "predicted b", "predicted c")
+    assert samples[0].note in ("predicted a", "predicted b", "predicted c")
 
 
 def test_a_weak_model_says_that_it_is_weak() -> None:
@@ -80,13 +80,13 @@ def test_labels_and_numbers_that_are_wrong() -> None:
     labels = np.stack([classes == 0, inputs[:, 0] > 0], axis=1).astype(int)
     labels[5] = 1 - labels[5]
     several = hs.check(Task.from_arrays(inputs, labels, kind="multilabel", target_names=["x", "y"]), Same(8))
-    remarks = {sample.remark for group in several["mislabelled"].groups for sample in group}
-    assert any(remark.startswith("predicted ") for remark in remarks)
+    notes = {sample.note for group in several["mislabelled"].groups for sample in group}
+    assert any(note.startswith("predicted ") for note in notes)
     numbers = inputs @ np.arange(8.0) + 0.1 * np.random.default_rng(2).standard_normal(len(inputs))
     numbers[[3, 9]] += 40.0
     finding = hs.check((inputs, numbers), Same(8))["mislabelled"]
     assert finding.count == 2
-    assert "predicted about" in finding.groups[0][0].remark
+    assert "predicted about" in finding.groups[0][0].note
 
 
 def test_wrong_tags_are_found_by_word(word_encoder: str) -> None:
@@ -100,12 +100,12 @@ def test_wrong_tags_are_found_by_word(word_encoder: str) -> None:
     found = hs.check(task, word_encoder)
     finding = found["mislabelled"]
     assert "words" in finding.words
-    remarks = [group[0].remark for group in finding.groups[:2]]
+    notes = [group[0].note for group in finding.groups[:2]]
     wanted = {
         f"word 2, {sentences[17][1]!r}, is B-PER: predicted O",
         f"word 4, {sentences[40][3]!r}, is O: predicted B-PER",
     }
-    assert set(remarks) == wanted
+    assert set(notes) == wanted
     assert any("mislabelled words were looked for among 600 words" in note for note in found.notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,16 +86,20 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hubscout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """Run the command line in this process: `hubscout("rank", ...)` gives exit_code, stdout, stderr."""
+    """Run the command line in this process: `hubscout("rank", ...)` gives exit_code, stdout, stderr.
+
+    `seconds_ago` is how long the command has been under way when its options are read.
+    """
     monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.delenv("HUBSCOUT_DEBUG", raising=False)
 
-    def run(*arguments: str | Path) -> Any:
+    def run(*arguments: str | Path, seconds_ago: float = 0.0) -> Any:
         from hubscout.cli.app import app
 
-        return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="hubscout")
+        obj = {"began": time.perf_counter() - seconds_ago}
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="hubscout", obj=obj)
 
     return run
 

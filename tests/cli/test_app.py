@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import typer.main
 
 from hubscout import __version__
+from hubscout.cli import main
 from hubscout.cli.app import COMMANDS, in_options
 
 Run = Callable[..., Any]
@@ -43,6 +45,32 @@ def test_help_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tune nowhere --model x", "'x' names no hub"),
+        ("tune nowhere --model timm/x", "There is no "),
+        ("tune nowhere --model timm/x --method kdd", "Did you mean 'kd'?"),
+        ("tune nowhere --model timm/x --teachers run", "--teachers run: no folder of a ranking or a tuned model. "),
+        ("race nowhere -m timm/x", "There is no "),
+        ("rank nowhere -m timm/x", "There is no "),
+        ("check nowhere", "There is no "),
+        ("predict nowhere a.jpg", "nowhere is no folder of a tuned model"),
+        ("report nowhere", "There is no nowhere"),
+    ],
+)
+def test_a_refusal_does_not_wait_for_torch(line: str, said: str) -> None:
+    """A mistyped command line is told so in a fraction of a second."""
+    code = (
+        "import sys\nfrom hubscout.cli.app import app\n"
+        f"try:\n    app({line.split()!r})\nexcept SystemExit as end:\n    status = end.code\n"
+        "print(status, sorted({'torch', 'timm', 'transformers', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert said in done.stderr
+    assert done.stdout.splitlines()[-1] in ("1 []", "2 []")
 
 
 def test_python_m_hubscout() -> None:
@@ -85,3 +113,11 @@ def test_arguments_become_options(said: str, wanted: str) -> None:
 
 def test_what_the_command_does_not_have_stays() -> None:
     assert in_options("budget must be: optimizer='adam'", RANK) == "--budget must be: optimizer='adam'"
+
+
+def test_the_command_says_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, float]] = []
+    monkeypatch.setattr("hubscout.cli.app.app", lambda obj: told.append(obj))
+    before = time.perf_counter()
+    main()
+    assert before <= told[0]["began"] <= time.perf_counter()

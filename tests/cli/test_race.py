@@ -102,3 +102,14 @@ def test_what_cannot_be_is_said_before_anything_runs(
     assert result.exit_code in (1, 2)
     assert words in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_the_budget_counts_from_the_beginning_of_the_command(
+    hubscout: Run, images: Path, networks: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    result = hubscout("race", images, "-m", networks, "--budget", "1h", "--out", run, *QUICK, seconds_ago=1000)
+    assert result.exit_code == 0, result.stderr
+    first, *_ = map(json.loads, (run / "race.jsonl").read_text().splitlines())
+    assert first["elapsed"] > 1000  # imports, and data that take long to open
+    assert json.loads((run / "race.json").read_text())["seconds"]["evidence"] > 1000

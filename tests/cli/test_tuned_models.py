@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,9 @@ def test_bad_files_are_named_before_anything_is_predicted(
     assert "MAX_IMAGE_PIXELS" in bomb["error"]
     assert "cannot be decoded" in cut["error"]
     assert good["prediction"] in ("left", "right")
-    assert "not read" in hubscout("predict", model, home).stdout
+    told = hubscout("predict", model, home)
+    assert told.stdout.count("not read") == 2
+    assert "cannot be decoded" not in told.stdout  # said once, above the table
     nothing = hubscout("predict", model, home / "cut.png")
     assert nothing.exit_code == 2
     assert "cut.png cannot be decoded (no format that Pillow knows; 8 bytes)" in nothing.stderr
@@ -273,6 +276,32 @@ def test_labels_of_another_task_are_not_measured(
     assert "not among the given names" in asked.stderr
 
 
+def test_a_long_text_is_one_line_of_the_table(
+    text_model: Path, hubscout: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "the film " * 50
+    result = hubscout("predict", text_model, "--text", long)
+    assert len(result.stdout.splitlines()) == 5
+    (record,) = json.loads(hubscout("predict", text_model, "--text", long, "--json").stdout)
+    assert record["input"] == long
+
+
+@pytest.mark.parametrize(
+    ("below", "told"), [((), True), (("train",), True), (("test",), False), (("val", "left"), False)]
+)
+def test_the_data_that_a_model_was_tuned_on_is_no_test(
+    below: tuple[str, ...], told: bool, model: Path, picture_folder: Path, hubscout: Callable[..., Any], tmp_path: Path
+) -> None:
+    own = tmp_path / "model"
+    shutil.copytree(model, own)
+    record = json.loads((own / "tuning.json").read_text())
+    record["environment"]["command"] = ["hubscout", "tune", str(picture_folder), "--model", "timm/x"]
+    (own / "tuning.json").write_text(json.dumps(record))
+    result = hubscout("predict", own, picture_folder.joinpath(*below))
+    assert ("the model was tuned on this data" in result.stderr) is told, result.output
+
+
 def test_lines_and_texts_still_are_texts(text_model: Path, hubscout: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a good film\n\nthe bad book\n")
     assert len(json.loads(hubscout("predict", text_model, tmp_path / "lines.txt", "--json").stdout)) == 2
@@ -281,6 +310,7 @@ def test_lines_and_texts_still_are_texts(text_model: Path, hubscout: Callable[..
     for arguments, part in (
         ((tmp_path,), "name the files in it"),
         ((tmp_path / "lines.text",), "Did you mean"),
+        (("a good film",), "A text itself is given by --text 'a good film'."),
         ((), "No texts were given"),
         ((tmp_path / "lines.txt", "--out", tmp_path / "no" / "a.csv"), "there is no folder"),
         ((tmp_path / "lines.txt", "--out", tmp_path / "a.json"), "CSV file"),

@@ -59,7 +59,7 @@ def test_labels_without_noise_stay_finite(n):
     with pytest.warns(UnboundedEvidenceWarning, match="without noise.*no bound.*: 0. Is the label among the features"):
         result = logme(features, y)
     assert result.unbounded == ("0",)
-    assert "no bound" in result.remarks[0]
+    assert "no bound" in result.notes[0]
     assert 10 < result.gain < 20
     assert np.isfinite(result.beta).all()
     with pytest.warns(UnboundedEvidenceWarning):

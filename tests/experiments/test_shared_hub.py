@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,27 @@ def test_an_untrained_network_has_forgotten_everything_is_always_the_same_and_st
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_every_method_of_teaching_has_its_line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teaching_runs_every_method_on_what_it_fits_and_has_a_line_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    methods = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))["METHODS"]
-    order = runpy.run_path(str(EXPERIMENTS / "teaching" / "table.py"))["ORDER"]
-    assert "untrained teachers" in methods
-    assert set(methods) == set(order)
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    methods = run["METHODS"]
+    assert set(methods) == set(runpy.run_path(str(EXPERIMENTS / "teaching" / "table.py"))["METHODS"])
+    plan = run["Plan"]({}, list(run["CASES"]), list(methods))
+    assert len(plan.pairs) == len(set(plan.pairs)) == sum(run["fits"](c, m) for c in run["CASES"] for m in methods)
+    assert all(method["same_as"] in methods for method in methods.values() if "same_as" in method)
+
+
+def test_a_varied_method_of_teaching_waits_for_the_search_of_the_method_it_varies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    case, varied = "pets-1110/mobilenetv2_coral_in1k", "b-tuning, uniform"
+    searched = run["search"]("pets-370/mobilenetv2_coral_in1k", "b-tuning")
+    plan = run["Plan"]({}, [case], [varied])
+    assert list(plan.ready()) == searched  # few samples stand for a medium number
+    done = {one.key: {**asdict(one), "key": one.key, "validation": one.learning_rate} for one in searched}
+    chosen = max(searched, key=lambda one: one.learning_rate)
+    fresh = list(run["Plan"](done, [case], [varied]).ready())
+    assert [one.seed for one in fresh] == [1, 2, 3, 4, 5]
+    assert {(one.case, one.method, one.learning_rate) for one in fresh} == {(case, varied, chosen.learning_rate)}

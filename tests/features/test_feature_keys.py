@@ -80,6 +80,14 @@ def test_layout_threads_and_use_do_not_count() -> None:
         torch.set_num_threads(threads)
 
 
+def test_a_digest_takes_no_memory_for_another_copy_of_the_weights() -> None:
+    large = nn.Linear(1024, 4096)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        network_digest(large)
+    taken = sum(max(0, event.self_cpu_memory_usage) for event in profile.key_averages())
+    assert 0 < taken < large.weight.nbytes / 2
+
+
 def test_an_address_in_what_a_layer_says_of_itself_does_not_count() -> None:
     class Named(nn.Module):
         def extra_repr(self) -> str:

@@ -29,7 +29,8 @@ def attempt(identifier):
     try:
         backbone = open_backbone(identifier, told.append)
         answer = {"params": backbone.card.params, "commit": backbone.card.commit, "downloads": backbone.card.downloads,
-                  "fingerprint": backbone.card.weights_fingerprint, "identifier": backbone.card.identifier}
+                  "fingerprint": backbone.card.weights_fingerprint, "identifier": backbone.card.identifier,
+                  "pooling": getattr(backbone, "pooling", None)}
     except HubscoutError as error:
         answer = {"error": type(error).__name__, "text": str(error)}
     answer["bytes"] = [[e.bytes_done, e.bytes_total] for e in told if isinstance(e, Downloading)]

@@ -46,6 +46,19 @@ def test_what_is_here_is_asked_for_once_and_not_fetched_again(client, hub):
     assert [request.partition("?")[0] for request in hub.requests] == ["GET /api/models/acme/bert"]
 
 
+def test_a_tuned_model_is_pooled_as_it_was_tuned(client, hub, repositories, tmp_path):
+    """Its head was trained on these features, and fits no others."""
+    tuned = shutil.copytree(repositories / "acme" / "bert", tmp_path / "tuned")
+    (tuned / "hubscout.json").write_text(json.dumps({"format": 1, "pooling": "cls", "kind": "classification"}))
+    hub.add("acme/tuned", tuned)
+    assert client.attempt("hf/acme/bert")["pooling"] == "mean"
+    assert client.attempt("hf/acme/tuned")["pooling"] == "cls"
+    assert client.attempt("hf/acme/tuned?pooling=mean")["pooling"] == "mean"
+    (tuned / "hubscout.json").write_text(json.dumps({"format": 1, "pooling": ["of", "my", "own"]}))
+    hub.add("acme/tuned", tuned)
+    assert "pooling must be one of " in client.attempt("hf/acme/tuned")["text"]
+
+
 def test_a_revision_is_pinned(client, hub, repositories, tmp_path):
     old = commit_of(repositories / "acme" / "renewed")
     newer = shutil.copytree(repositories / "acme" / "renewed", tmp_path / "newer")

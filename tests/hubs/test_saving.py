@@ -137,6 +137,14 @@ def test_texts_become_a_plain_classifier_where_it_computes_the_same(name, poolin
     assert all(torch.equal(before[key], value) for key, value in backbone.module.state_dict().items())
 
 
+def test_nothing_is_printed(bert, tmp_path, capfd):
+    """No progress bar of a library stands among the lines of a run."""
+    backbone = load(f"file:{bert}")
+    capfd.readouterr()
+    save(backbone, tmp_path, "classification")
+    assert capfd.readouterr() == ("", "")
+
+
 def test_pairs_of_texts_become_a_plain_classifier(bert, tmp_path):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

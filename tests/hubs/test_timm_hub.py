@@ -62,7 +62,8 @@ def test_listing_by_size(monkeypatch):
     names = {entry.identifier: entry for entry in found}
     assert names["timm/mobilenetv2_050.lamb_in1k"].params == 1_968_680
     assert names["timm/mobilenetv2_050.lamb_in1k"].source_data == "ImageNet-1k"
-    assert names["timm/mobilenetv2_050.lamb_in1k"].licence == "apache-2.0"
+    (rexnet,) = list_models("timm/rexnet_100.nav_in1k")
+    assert rexnet.licence == "mit"
     assert names["timm/mobilenetv2_050.lamb_in1k"].downloads == 42
     assert "timm/mobilenetv2_100.ra_in1k" not in names
     assert not any(entry.params > 3_000_000 for entry in found)

@@ -12,7 +12,7 @@ from hubscout.metrics.ncti import ncti
 def test_parts_agree_with_scikit_learn(make_data):
     data = make_data(n=200, width=90)
     rows = PCA(64, svd_solver="full").fit_transform(data.features)
-    model = LinearDiscriminantAnalysis(solver="svd").fit(rows, data.classes)
+    model = LinearDiscriminantAnalysis(solver="eigen").fit(rows, data.classes)
     probabilities, coordinates = model.predict_proba(rows), model.transform(rows)
     found = ncti(data.features, data.classes)
     assert found["nearest_centre"] == pytest.approx(probabilities[np.arange(200), data.classes].mean(), abs=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from racing_networks import QUICK, names
 
 from hubscout.engines import LocalEngine
 from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
-from hubscout.racing import race
+from hubscout.racing import Race, race
+from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import better_rate
 from hubscout.runs.events import Raced
+from hubscout.runs.race_record import read_race
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -25,15 +28,48 @@ def lines(folder: Path, event: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, (folder / "race.jsonl").open()) if line["event"] == event]
 
 
+def last_looks(found: Race) -> list[Look]:
+    """At the winner's model, on the last rung."""
+    last = max(look.rung for look in found.looks)
+    return [look for look in found.looks if look.rung == last and look.arm.model == found.winner.model]
+
+
 def test_the_rates_of_the_winner_are_compared_again_where_it_has_won(
     task: Task, networks: Path, tmp_path: Path
 ) -> None:
-    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **OPTIONS)
-    last = max(look.rung for look in found.looks)
-    looks = [look for look in found.looks if look.rung == last and look.arm.model == found.winner.model]
-    assert {look.arm.learning_rate for look in looks} == {0.05, 0.2}
+    options = {**OPTIONS, "learning_rate": 0.4}
+    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **options)
+    looks = last_looks(found)
+    assert {look.arm.learning_rate for look in looks} == {0.4, 1.6}  # the lower one leads: nothing beyond it
     assert found.winner == better_rate(looks)
-    assert found.order[0].learning_rate == found.winner.learning_rate
+    assert found.order[0].learning_rate == found.winner.learning_rate == 0.4
+
+
+def test_where_the_higher_rate_of_the_winner_leads_a_still_higher_one_is_tried(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    options = {**OPTIONS, "learning_rate": 0.002}  # far too low for these
+    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **options)
+    looks = last_looks(found)
+    assert {look.arm.learning_rate for look in looks} == {0.002, 0.008, 0.032}
+    assert found.winner == better_rate(looks) == Arm(found.winner.model, 0.032)
+    assert found.tuned is not None
+    assert found.tuned.arguments.learning_rate == 0.032
+    assert found.told.standing()[0] == found.winner
+    assert found.order[0].learning_rate == 0.032
+    told = read_race(tmp_path / "run")
+    assert told.state(found.winner) == "winner"
+    again = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **options)
+    assert again.winner == found.winner
+    assert len(again.looks) == len(found.looks)
+
+
+def test_more_rates_of_the_winner_do_not_raise_its_chance(task: Task, networks: Path, tmp_path: Path) -> None:
+    options = {**OPTIONS, "learning_rate": 0.002}
+    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **options)
+    kept = [look for look in found.looks if look.arm.model != found.winner.model or look.arm == found.winner]
+    alone = replace(found, looks=tuple(kept))
+    assert [one.p_best for one in found.order] == [one.p_best for one in alone.order]
 
 
 def test_the_winners_teach_a_model_that_has_not_raced(task: Task, networks: Path, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_pace_is_that_of_the_model_where_it_was_seen() -> None:
             log_likelihoods=(0.0,) * 4,
             seconds=10 * pace + 2,
             seconds_per_step=pace,
-            judging_seconds=0.4,
+            evaluation_seconds=0.4,
         )
 
     looks = [look("a", 1.0), look("b", 3.0), look("b", 5.0)]

@@ -84,6 +84,11 @@ def test_what_is_no_model() -> None:
         find_candidates({})
 
 
+def test_a_word_that_names_no_hub_is_refused_with_the_lists_there_are() -> None:
+    with pytest.raises(InputError, match=r"'smal' names no hub.*hubscout's own lists: small, base, large"):
+        find_candidates(["pypi/alexnet-features", "smal"])
+
+
 def test_options_behind_a_pattern_are_those_of_every_match(tmp_path: Path) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         (tmp_path / name).write_bytes(b"")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,10 +15,10 @@ from hubscout.errors import InputError
 from hubscout.evidence import logme
 from hubscout.features import extract
 from hubscout.ranking import rank
-from hubscout.ranking.layer_scores import MARGIN, POINTS, convergence_of
+from hubscout.ranking.layer_scores import MARGIN, POINTS, LayerEvidence, convergence_of, scan_layers
 from hubscout.report.sections.provenance import repeat_code
 from hubscout.runs.record_types import built
-from hubscout.runs.row import Convergence
+from hubscout.runs.row import Convergence, LayerScore
 from hubscout.tasks import Task
 
 NAMES = ["Ann", "Bob", "Eve", "Tom", "Mia", "Sam"]
@@ -56,6 +58,23 @@ def test_the_best_layer_is_looked_for_among_all(sentences: Task, word_encoder: s
     assert [layer.name for layer in row.layers] == ["", "layer.0", "layer.1", "layer.2"]
     assert row.score == max(layer.score for layer in row.layers)
     assert "layers='all', layer='best'" in repeat_code(ranking)
+
+
+def test_the_spectra_of_layers_that_are_not_chosen_do_not_stay(sentences: Task, word_encoder: str) -> None:
+    found = extract(word_encoder, sentences, layers="all", accelerate="off")
+    alive = []
+
+    def choose(layers: Sequence[LayerScore]) -> str:
+        alive.append(sum(type(one) is LayerEvidence for one in gc.get_objects()))
+        return "layer.1" if len(layers) > 1 else ""
+
+    gc.collect()
+    layers, chosen = scan_layers([found], sentences, choose, center=True, blocks=10)
+    assert [layer.name for layer in layers] == ["", "layer.0", "layer.1", "layer.2"]
+    assert max(alive) == 2  # the one before and the new one
+    assert chosen is not None
+    score = next(layer.score for layer in layers if layer.name == "layer.1")
+    assert chosen.evidence.score == pytest.approx(score, abs=1e-12)
 
 
 def test_models_without_layers_have_no_mean_and_layers_have_names() -> None:

@@ -8,9 +8,7 @@ from hubscout.runs.data_check import DataCheck, Finding, Sample
 
 
 def test_names_are_escaped_and_nothing_is_loaded() -> None:
-    sample = Sample(
-        split="train", row=3, name="<script>alert(1)</script>.png", label="<b>rose", remark="predicted daisy"
-    )
+    sample = Sample(split="train", row=3, name="<script>alert(1)</script>.png", label="<b>rose", note="predicted daisy")
     finding = Finding(name="mislabelled", words="1 sample.", count=1, groups=((sample,),))
     page = render_check(
         DataCheck(

@@ -39,8 +39,8 @@ def evaluation(**changes: Any) -> EvaluationRecord:
         samples=30,
         targets=targets,
         confusions=tuple(Confusion(true=t, predicted=p, count=count) for (t, p), count in COUNTS.items()),
-        worst=(Sample(split="test", row=4, name="bird/4.jpg", label="bird", remark="predicted cat", thumbnail=PIXEL),),
-        suspects=(Sample(split="test", row=9, name="cat/9.jpg", label="cat", remark="predicted dog", thumbnail=PIXEL),),
+        worst=(Sample(split="test", row=4, name="bird/4.jpg", label="bird", note="predicted cat", thumbnail=PIXEL),),
+        suspects=(Sample(split="test", row=9, name="cat/9.jpg", label="cat", note="predicted dog", thumbnail=PIXEL),),
         suspected=1,
     )
     return replace(record, **changes)
@@ -158,7 +158,7 @@ def test_labels_are_doubted_only_where_the_model_is_good(right: int, title: str)
 
 
 def test_no_address_out_of_a_run_becomes_a_picture() -> None:
-    away = Sample(split="test", row=0, name="x", label="<b>", remark="", thumbnail="https://example.org/x.png")
+    away = Sample(split="test", row=0, name="x", label="<b>", note="", thumbnail="https://example.org/x.png")
     page = render(Run(tuning=(tuning(evaluation=evaluation(worst=(away,), suspects=())),)))
     assert "https://example.org" not in page
     assert "&lt;b&gt;" in page

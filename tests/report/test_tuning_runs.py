@@ -5,7 +5,8 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.report import Run
-from hubscout.report.tuning_runs import by_method, loss_curves, validation_curve
+from hubscout.report.tuning_runs import by_method, evaluated, loss_curves, validation_curve
+from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 
@@ -45,6 +46,18 @@ def test_seeds_are_averaged_and_bounded(tmp_path: Path) -> None:
     assert curve.x == [1.0, 2.0]
     assert curve.y == pytest.approx((0.55, 0.8))
     assert (curve.low, curve.high) == ([0.5, 0.7], [0.6, 0.9])
+
+
+def test_the_samples_of_a_run_without_a_finite_score_are_not_those_of_the_best() -> None:
+    record = EvaluationRecord(
+        split="test", kind="regression", modality="array", target_names=("y",), samples=1, targets=()
+    )
+    bad, good = (
+        TuningRun(name=name, metrics={"test": {"r2": (value,) * 3}}, evaluation=record)
+        for name, value in (("bad", float("nan")), ("good", -0.5))
+    )
+    assert evaluated([bad, good]) is good
+    assert evaluated([good, bad]) is good
 
 
 def test_parts_of_the_loss_are_means_of_stretches(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ RECORD = EvaluationRecord(
     targets=(TargetOutcome(name="cat", seen=2, said=1, right=1), TargetOutcome(name="dog", seen=1, said=2, right=1)),
     confusions=(Confusion(true=0, predicted=1, count=1),),
     pairs=(NumberPair(target=1, true=0.5, predicted=0.25),),
-    worst=(Sample(split="test", row=1, name="cat/1.jpg", label="cat", remark="predicted dog"),),
+    worst=(Sample(split="test", row=1, name="cat/1.jpg", label="cat", note="predicted dog"),),
     suspected=4,
 )
 

@@ -82,7 +82,7 @@ def test_where_arms_stand() -> None:
     assert states(after(5)) == ["out after 15 steps", "racing", "failed"]
     assert states(after(7)) == ["out after 15 steps", "finishing", "failed"]
     assert states(after(8)) == ["out after 15 steps", "winner", "failed"]
-    assert after(6).standing() == [B, A, C]
+    assert after(6).leaderboard() == [B, A, C]
     assert after(6).out_after(A) == 0
     assert after(6).out_after(B) is None
 

@@ -27,20 +27,38 @@ def test_seeds_are_averaged_and_what_differs_between_them_is_named() -> None:
     assert found.settings == {"rate": "1, 2", "seed": "0, 1"}
 
 
+def test_a_seed_without_a_finite_score_spoils_no_page() -> None:
+    (found,) = results("run", Run(tuning=(tuned(0, 0.5), tuned(1, float("nan")))))
+    assert found.cells[-2:] == ("nan", "nan")
+
+
 def result(run: str, task: str, score: float | None, **settings: str) -> Result:
     return Result(run=run, kind="tuning", task=task, data="", model="m", metric="a", score=score, settings=settings)
 
 
 def test_the_order_is_by_task_then_score_and_runs_without_one_come_last() -> None:
     found = sorted_results(
-        [result("a", "x", None), result("b", "y", 0.9), result("c", "x", 0.1), result("d", "x", 0.2)]
+        [
+            result("a", "x", None),
+            result("n", "x", float("nan")),
+            result("b", "y", 0.9),
+            result("c", "x", 0.1),
+            result("d", "x", 0.2),
+        ]
     )
-    assert [one.run for one in found] == ["d", "c", "a", "b"]
+    assert [one.run for one in found] == ["d", "c", "a", "n", "b"]
 
 
 def test_settings_that_only_some_runs_have_differ() -> None:
     same = {"batch": "8"}
     assert differing_settings([result("a", "x", 1, **same), result("b", "x", 1, **same, rate="2")]) == ["rate"]
+
+
+def test_settings_that_another_kind_of_run_does_not_have_are_no_difference() -> None:
+    ranking = replace(result("r", "x", 1, layer="final", seed="0"), kind="ranking")
+    tunings = [result("a", "x", 1, batch="8", seed="0"), result("b", "x", 1, batch="8", seed="0", rate="2")]
+    assert differing_settings([ranking, *tunings]) == ["rate"]
+    assert differing_settings([replace(ranking, settings={"seed": "1"}), *tunings]) == ["seed", "rate"]
 
 
 def test_no_cell_of_a_table_becomes_a_formula() -> None:

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -205,6 +206,7 @@ def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
         status=4,
     )
     assert "Warning: This model is worse than guessing: validation accuracy" in found.stderr
+    assert "worse than guessing" not in found.stdout  # said once
     assert "worse than guessing" in (tmp_path / "model" / "README.md").read_text()
     assert "prediction" in run("predict", tmp_path / "model", tmp_path / "data" / "test", "--allow-code").stdout
 
@@ -356,3 +358,40 @@ def test_the_folder_of_a_tuned_model_teaches_with_its_own_head(folder, tmp_path)
     run("tune", folder, "--model", MODEL, *taught, "--out", tmp_path / "model", *QUICK)
     record = json.loads((tmp_path / "model" / "tuning.json").read_text())
     assert any("Answering with the head that they were tuned with" in note for note in record["notes"])
+
+
+UNEXPORTABLE = """
+import torch
+from torch import nn
+
+
+class Gamma(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pretrained_cfg = {"input_size": (3, 16, 16), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0}
+        self.num_features = 12
+        self.convolution = nn.Conv2d(3, 12, 3)
+
+    def forward(self, image):
+        return torch.lgamma(1 + self.convolution(image).abs()).mean((2, 3))
+"""
+
+
+def test_an_operator_without_an_onnx_form_is_one_line_and_the_model_is_kept(folder, tmp_path):
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "gamma.py").write_text(UNEXPORTABLE)
+    out = tmp_path / "model"
+    model = f"python:{tmp_path / 'gamma.py'}:Gamma"
+    told = run("tune", folder, "--model", model, "--out", out, "--onnx", *QUICK, status=1)
+    (line,) = told.stderr.strip().splitlines()
+    assert line.startswith(f"Error: {model} cannot be written as ONNX: ")
+    assert "lgamma" in line
+    assert "Test accuracy" in told.stdout
+    assert not (out / "model.onnx").exists()
+    assert "prediction" in run("predict", out, folder / "test", "--allow-code").stdout
+
+
+def test_onnx_is_missed_before_the_training(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    told = run("tune", tmp_path / "nowhere", "--model", "timm/x", "--onnx", status=2).stderr
+    assert "hubscout[onnx]" in told

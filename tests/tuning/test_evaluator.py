@@ -22,6 +22,18 @@ def outcome(task, predicted, targets, groups=None):
     return Outcome(task.kind, predicted, targets, groups, task.target_names)
 
 
+def test_log_likelihoods_by_kind():
+    def told(task, predicted, targets, groups=None, scale=None):
+        return outcome(task, np.array(predicted), np.array(targets), groups).log_likelihoods(scale)
+
+    classes = told(make_task(), [[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [1, 2])
+    assert classes == pytest.approx([np.log(0.25), -6.0])  # one that it is surely wrong about does not decide
+    words = told(make_task(), [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], [0, 0, 1], np.array([0, 0, 1]))
+    assert words == pytest.approx([np.log(0.5) / 2, np.log(0.5)])
+    numbers = told(make_task("regression"), [[3.0, 1.0]], [[1.0, 1.0]], scale=np.array([2.0, 1.0]))
+    assert numbers == pytest.approx([-0.25])
+
+
 def test_a_run_keeps_what_its_report_shows(tmp_path):
     tuned = tune(make_task(), perceptron(0), out=tmp_path, **QUICK)
     found = read_evaluation(tmp_path)
@@ -33,7 +45,7 @@ def test_a_run_keeps_what_its_report_shows(tmp_path):
     assert sum(one.count for one in found.confusions) == 32
     assert sum(one.count for one in found.confusions if one.true == one.predicted) == right
     assert len(found.worst) + found.suspected == 32 - right
-    assert all("predicted" in sample.remark for sample in found.worst)
+    assert all("predicted" in sample.note for sample in found.worst)
 
 
 def test_the_record_says_when_on_what_and_against_which_guess(tmp_path):
@@ -53,7 +65,7 @@ def test_numbers_have_pairs_and_errors_and_their_own_metrics():
     assert np.mean([one.r2 for one in found.targets]) == pytest.approx(tuned.metric("test").value)
     assert len(found.pairs) == 3 * 32
     assert not found.confusions
-    assert "true" in found.worst[0].remark
+    assert "true" in found.worst[0].note
 
 
 def test_labels_have_f1():
@@ -72,7 +84,7 @@ def test_a_label_that_is_predicted_rightly_is_not_suspected():
     weak = 0.05 + 0.2 * task.test.targets  # a model that has learnt little, and never says yes
     weak[:, 0] = np.where(np.arange(32) % 2, weak[:, 0], 0.3 - weak[:, 0])
     found = details(task, "test", outcome(task, weak, task.test.targets), 32)
-    assert all("not" in sample.remark for sample in found.suspects)
+    assert all("not" in sample.note for sample in found.suspects)
     strong = 0.05 + 0.9 * task.test.targets
     strong[3, 1] = 1 - strong[3, 1]
     found = details(task, "test", outcome(task, strong, task.test.targets), 32)
@@ -93,7 +105,7 @@ def test_entities_are_counted_by_their_type():
     total = np.sum(list(told.values()), axis=0)
     whole = outcome(task, np.eye(4)[said], rows, groups).values()
     assert 2 * total[0] / (total[1] + total[2]) == pytest.approx(whole["entity_f1"])
-    assert [sample.remark for sample in found.worst] == ["Lee: O, not I-PER", "Rome: B-PER, not B-LOC"]
+    assert [sample.note for sample in found.worst] == ["Lee: O, not I-PER", "Rome: B-PER, not B-LOC"]
     assert found.worst[0].name == "Anna Lee in Rome"
 
 
@@ -106,7 +118,7 @@ def test_a_label_that_contradicts_a_sure_prediction_is_suspected():
     wrong[7] = (truth[7] + 1) % 3
     found = details(task, "test", outcome(task, predicted, wrong), 8)
     assert [sample.row for sample in found.suspects] == [7]
-    assert found.suspects[0].remark == f"predicted {task.target_names[truth[7]]}"
+    assert found.suspects[0].note == f"predicted {task.target_names[truth[7]]}"
     assert found.suspected == 1
     assert not found.worst  # no sample is shown twice
 

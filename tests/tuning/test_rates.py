@@ -11,7 +11,7 @@ from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import tune
-from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate
+from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate, why_not_ahead
 
 DEFAULT = rates_of("sgd", "array").default
 FASTER = round_rate(3 * DEFAULT)
@@ -145,3 +145,11 @@ def test_a_lead_within_the_noise_does_not_unseat_the_default():
     tuned = tune(few, perceptron(0), **LONG)
     (note,) = [note for note in tuned.notes if "Short runs" in note]
     assert tuned.arguments.learning_rate == DEFAULT, note
+
+
+def test_a_lead_must_be_one_of_the_metric_and_of_the_log_likelihood():
+    steady = np.full(100, 0.1)
+    assert why_not_ahead(0.05, 0.02, steady) == ""
+    assert "no more than the standard error of 0.0200" in why_not_ahead(0.02, 0.02, steady)
+    sure_of_its_mistakes = np.where(np.arange(100) < 10, -2.0, 0.1)
+    assert "not clearly so in log-likelihood" in why_not_ahead(0.05, 0.02, sure_of_its_mistakes)

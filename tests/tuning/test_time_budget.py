@@ -134,3 +134,9 @@ def test_the_end_is_told_once_with_the_time_of_all_steps():
     ends = [event for event in told if isinstance(event, Finished) and event.steps is not None]
     assert [end.steps for end in ends] == [tuned.steps]
     assert ends[0].seconds >= 0.01 * tuned.steps
+
+
+def test_what_went_by_before_the_call_is_part_of_the_budget_where_it_is_said():
+    began = CLOCK.now - 3
+    tune(make_task(), slow(0.01), budget=5, began=began, **OPTIONS)
+    assert 0.95 * 5 < CLOCK.now - began < 1.05 * 5

@@ -34,7 +34,7 @@ class Suspect:
     """A row, what it probably is, and by how much that is more likely; only the order of margins means anything."""
 
     row: int
-    remark: str
+    note: str
     margin: float
 
 
@@ -71,12 +71,12 @@ def mislabelled(
     firsts = np.repeat(np.cumsum(counts) - counts, counts)
     shown = []
     for one in suspects[:most]:
-        number, remark = int(sample_of_row[one.row]), one.remark
+        number, note = int(sample_of_row[one.row]), one.note
         if kind.rows_are_words:
             place = int(one.row - firsts[one.row])
             tag = task.target_names[int(found.targets[one.row])]
-            remark = f"word {place + 1}, {samples.value(number)[place]!r}, is {tag}: {remark}"
-        shown.append((samples.describe(number, remark),))
+            note = f"word {place + 1}, {samples.value(number)[place]!r}, is {tag}: {note}"
+        shown.append((samples.describe(number, note),))
     note = f"mislabelled {kind.unit} were looked for among {len(features):,} {kind.unit} with {chosen}"
     if not suspects:
         return None, note
@@ -146,8 +146,8 @@ def find_suspects(
             middle = (usual + unusual) / 2
             wrong = np.ones(len(has), dtype=bool) if decides is None else (column >= decides) != has
             for row in np.flatnonzero(wrong & ((has & (column <= unusual)) | (~has & (column >= usual)))):
-                remark = f"predicted {'not ' if has[row] else ''}{name}"
-                yield Suspect(int(row), remark, abs(float(column[row] - middle)))
+                note = f"predicted {'not ' if has[row] else ''}{name}"
+                yield Suspect(int(row), note, abs(float(column[row] - middle)))
     else:
         rows = np.arange(len(targets))
         usual = np.array(

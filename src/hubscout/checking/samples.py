@@ -73,9 +73,7 @@ class Samples:
             return " ".join(self.task.target_names[int(tag)] for tag in target)
         return ", ".join(f"{value:.4g}" for value in np.ravel(target))
 
-    def describe(
-        self, number: int, remark: str = "", *, thumbnail: bool = True, longest: int = _LONGEST_NAME
-    ) -> Sample:
+    def describe(self, number: int, note: str = "", *, thumbnail: bool = True, longest: int = _LONGEST_NAME) -> Sample:
         """A sample as it is shown; of a text at most `longest` characters."""
         split, row = self.places[number]
         picture = self._thumbnail(number) if thumbnail and self.task.modality == "image" else ""
@@ -86,7 +84,7 @@ class Samples:
         label = self.label(number)
         if kind_of(self.task.kind).rows_are_words and len(label) > _LONGEST_NAME:
             label = label[:_LONGEST_NAME] + "…"
-        return Sample(split=split, row=row, name=name, label=label, remark=remark, thumbnail=picture)
+        return Sample(split=split, row=row, name=name, label=label, note=note, thumbnail=picture)
 
     def _thumbnail(self, number: int) -> str:
         try:

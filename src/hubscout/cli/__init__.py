@@ -9,9 +9,13 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line; the entry point of `hubscout` and `python -m hubscout`."""
+    import time
+
+    began = time.perf_counter()  # a budget of the user's counts what is imported and opened from here on
+
     from hubscout.cli.app import app
 
-    app()
+    app(obj={"began": began})
 
 
 __all__ = ["main"]

@@ -79,7 +79,7 @@ class Commands(typer.core.TyperGroup):
         """Take `--debug` wherever it stands: people add it at the end of the line that failed."""
         end = args.index("--") if "--" in args else len(args)
         if "--debug" in args[:end]:
-            ctx.obj = {"debug": True}
+            ctx.obj = {**(ctx.obj or {}), "debug": True}
             args = [arg for place, arg in enumerate(args) if arg != "--debug" or place >= end]
         return super().parse_args(ctx, args)
 

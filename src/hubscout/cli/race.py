@@ -35,6 +35,7 @@ Run the same command with the same --out again to resume a race that was stopped
 @options.takes_data
 def race(
     data: options.Data,
+    ctx: typer.Context,
     models: options.ModelsOption = None,
     out: Annotated[
         Path | None,
@@ -93,7 +94,6 @@ def race(
     from hubscout.runs.display import display
     from hubscout.runs.ranking import check_limits
     from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
-    from hubscout.tuning.tuned_folder import opens_by_code
 
     if out is None and (resume or overwrite):
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
@@ -104,8 +104,8 @@ def race(
     check_wishes(engine, options_of_engine, device=device, accelerate=accelerate, deploy=deploy)
     check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
-    task = data.open(quiet=quiet)
     named = split_models(models, allow_code=allow_code) if models else None
+    task = data.open(quiet=quiet)
     candidates = find_candidates(named, task.modality, device)
     for note in candidates.notes:
         say(note, quiet=quiet)
@@ -117,6 +117,7 @@ def race(
             task,
             candidates.models,
             budget=budget,
+            began=options.command_began(ctx),
             out=place,
             resume=resume,
             overwrite=overwrite,
@@ -146,6 +147,8 @@ def race(
             say(f"note: {note}", quiet=quiet)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
     say(f"Spent: {spent}.", quiet=quiet)
+    from hubscout.tuning.tuned_folder import opens_by_code
+
     tuned, model = found.tuned, place / RACE_WINNER
     if found.deployed is not None:
         tuned, model = found.deployed, place / RACE_DEPLOYED

@@ -111,7 +111,7 @@ MERGE_EXAMPLES = """Examples:
 
 hubscout merge run-a/ run-b/ --out both/
 
-Exit status: 0 merged, 1 the runs answer different questions, 2 bad input."""
+Exit status: 0 merged, 1 the data or the settings of the runs differ, 2 bad input."""
 
 
 @app.command(epilog=MERGE_EXAMPLES)

@@ -139,6 +139,11 @@ def check_amounts(*, limit: str | None = None, **times: str | None) -> None:
             parse_seconds(value, name)
 
 
+def command_began(ctx: typer.Context) -> float | None:
+    """When the command began, by `time.perf_counter()`, which its `--budget` counts from; None if unknown."""
+    return (ctx.obj or {}).get("began")
+
+
 def only_for(purpose: str, **options: object) -> None:
     """Raise for an option that was given and that only something else would heed.
 

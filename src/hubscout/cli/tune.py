@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,7 @@ All other arguments: hubscout tune --list-arguments"""
 @options.takes_data
 def tune(
     data: options.Data,
+    ctx: typer.Context,
     model: Annotated[
         str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=options.complete_models)
     ],
@@ -134,9 +136,10 @@ def tune(
     """
     from hubscout.errors import InputError
     from hubscout.features import FeatureCache
+    from hubscout.optional import require_onnx
     from hubscout.runs.texts import short_names
     from hubscout.tuning.arguments import TuningArguments
-    from hubscout.tuning.tuning_run import check_choices
+    from hubscout.tuning.choices import check_choices
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
@@ -168,8 +171,10 @@ def tune(
     chosen["cache"] = None if no_cache else FeatureCache(cache)
     quiet = quiet or not _is_main()
     options.check_amounts(limit=limit, budget=budget)
-    task = data.open(limit=limit, seed=seed, quiet=quiet)
+    if onnx:
+        require_onnx()  # said now, not after the training
     taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
+    task = data.open(limit=limit, seed=seed, quiet=quiet)
     if out is None and (resume or overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
     chosen |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
@@ -187,7 +192,7 @@ def tune(
                 quiet=quiet,
             )
         else:
-            chosen = {"seed": seed, "linear_probe": True, **chosen}
+            chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
             warnings = _tune(task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet)
     warn_and_exit(warnings)
 
@@ -214,15 +219,15 @@ def _tune(
         tuned = run(task, model, teachers, method, out=out, observer=observer, **chosen)
     if not _is_main():
         return []
-    if onnx:
-        difference = tuned.export_onnx(out / "model.onnx")
-        say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
     if as_json:
         print_json({**tuned.record(), "out": out})
     else:
-        print_result(str(tuned))
+        print_result(str(replace(tuned, warning="")))  # it is the last word of the command
         print_result(conclusion(tuned.tuning_run()))
     say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=quiet)
+    if onnx:
+        difference = tuned.export_onnx(out / "model.onnx")
+        say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
     return [tuned.warning]
 
 
@@ -264,7 +269,9 @@ def _compare(
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, the best of a ranking where its folder is given, a tuned model where that one's is."""
+    from hubscout.errors import InputError
     from hubscout.file_identifiers import IdentifierFromFile
+    from hubscout.hubs.hub_registry import check_identifier
     from hubscout.ranking import Ranking
     from hubscout.runs.run_folder import RANKING, TUNING
 
@@ -276,6 +283,10 @@ def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> l
             folder = f"file:{value}"
             found.append(IdentifierFromFile(folder, value.origin) if isinstance(value, IdentifierFromFile) else folder)
         else:
+            try:
+                check_identifier(value)
+            except InputError as error:
+                raise InputError(f"--teachers {value}: no folder of a ranking or a tuned model. {error}") from error
             found.append(value)
     return list(dict.fromkeys(found))
 

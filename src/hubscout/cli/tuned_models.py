@@ -24,11 +24,15 @@ from hubscout.cli.output import (
 from hubscout.cli.values import split_list
 
 if TYPE_CHECKING:
+    from hubscout.runs.tuning_record import TuningRecord
     from hubscout.tasks.prediction_inputs import Inputs, Reader
     from hubscout.tuning import Tuned
     from hubscout.tuning.predictions import Predictions
 
 app = typer.Typer(add_completion=False)
+
+LONGEST_TEXT = 40
+"""Characters of a text that the table of predictions shows."""
 
 PREDICT_EXAMPLES = """Examples:
 
@@ -74,10 +78,16 @@ def predict(
 
     Inputs that cannot be read are named, one per line, and the others are predicted for.
     """
-    from hubscout.features.precision import pick_device
-    from hubscout.tuning import Tuned
+    from hubscout.features.precision import check_device, pick_device
+    from hubscout.runs.tuning_record import read_tuning
+    from hubscout.tasks.prediction_inputs import check_paths
 
     check_out(out, (".csv",), "a CSV file, such as predictions.csv", hint=" For JSON use --json.")
+    check_device(device)
+    record = read_tuning(model)  # what is not there is said before torch is imported
+    check_paths(inputs or [])
+    from hubscout.tuning import Tuned
+
     place = pick_device(device)
     tuned = Tuned.load(model, allow_code=allow_code).to(place)
     reader = _reader(tuned, text if inputs else None, image, label, image_root)
@@ -107,7 +117,13 @@ def predict(
     if as_json:
         print_json(records)
     elif out is None:
-        print_table(("input", "prediction"), [(record["input"], _shown(record)) for record in records])
+        print_table(("input", "prediction"), [(_on_a_line(one["input"]), _shown(one)) for one in records])
+    if measured and _tuned_on(record, inputs or []):
+        say(
+            "note: the model was tuned on this data, so that it does better here than on new samples; "
+            f"`hubscout report {model}` has its test split.",
+            quiet=quiet,
+        )
     if measured and as_json:
         say(measured, quiet=quiet)
     elif measured:
@@ -187,9 +203,30 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     return ", ".join(f"{name} {value}" for name, value in found.items()) + f" ({len(labelled):,} labelled inputs)"
 
 
+def _tuned_on(record: TuningRecord, paths: list[Path]) -> bool:
+    """Whether training samples are among the inputs, as far as the command that tuned the model tells."""
+    from hubscout.report.answer import command_words
+    from hubscout.tasks.splitting import canonical_split
+
+    command = command_words(record.environment)
+    if "tune" not in command[1:2] or len(command) < 3:
+        return False
+    data = Path(command[2]).resolve()
+    for path in (one.expanduser().resolve() for one in paths):
+        if path.is_relative_to(data) and canonical_split([*path.relative_to(data).parts, ""][0]) in (None, "train"):
+            return True
+    return False
+
+
+def _on_a_line(text: str) -> str:
+    """An input as a cell of the table: a path whole, the start of a long text."""
+    words = " ".join(text.split())
+    return words if len(words) <= LONGEST_TEXT or " " not in words else f"{words[:LONGEST_TEXT].rstrip()}…"
+
+
 def _shown(record: dict[str, Any]) -> str:
     if "error" in record:
-        return f"not read: {record['error']}"
+        return "not read"  # why stands above the table
     if "probabilities" in record:
         return ", ".join(f"{label} {share:.3f}" for label, share in record["probabilities"].items())
     value = record["prediction"]

@@ -48,23 +48,56 @@ class Engine(Protocol):
             observer: hears what jobs tell with `hubscout.engines.report`, in this thread.
             then: called with every result before it is given back; the jobs that it returns are run as well.
 
+        Returns:
+            An iterator over the results.
+
         """
         ...
 
     def share(self, value: T) -> Shared[T]:
-        """Make a value available to all jobs; it travels once to each machine, not with each job."""
+        """Make a value available to all jobs; it travels once to each machine, not with each job.
+
+        Args:
+            value: any value that can be pickled.
+
+        Returns:
+            A reference to it, small enough to be part of a job; its `get` gives the value.
+
+        """
         ...
 
     def places(self, *, cpus: float = 1.0, gpus: float = 0.0) -> int:
-        """How many jobs of this size can run at the same time, at least 1."""
+        """How many jobs of this size can run at the same time, at least 1.
+
+        Args:
+            cpus: how many cores one job needs.
+            gpus: how many GPUs one job needs; a fraction shares one.
+
+        Returns:
+            The number of jobs.
+
+        """
         ...
 
     def total(self, resource: str) -> float:
-        """How many "CPU" or "GPU" there are in all."""
+        """How many "CPU" or "GPU" there are in all.
+
+        Args:
+            resource: "CPU" or "GPU".
+
+        Returns:
+            The number; 0 where there are none.
+
+        """
         ...
 
     def shares_files(self) -> bool:
-        """Whether all jobs see the files of this machine for certain."""
+        """Whether all jobs see the files of this machine for certain.
+
+        Returns:
+            True where a path means the same file to every job.
+
+        """
         ...
 
     def close(self) -> None:
@@ -81,6 +114,9 @@ def open_engine(name: str, **options: Any) -> Engine:
     Args:
         name: "local", "ray", or one that a plug-in brings.
         options: of the engine, such as `workers=4` for "local" or `address="auto"` for "ray".
+
+    Returns:
+        The engine.
 
     Raises:
         UnknownEngineError: there is no engine of this name.
@@ -107,6 +143,15 @@ class LocalEngine:
         attempts: how often a job is started before the death of its process counts as its fault.
         import_main: whether workers import the script that was started, as those of multiprocessing do: for jobs that
             share what the script's own functions remember. It must then guard its main part.
+
+    Raises:
+        InputError: `workers` is below 0 or `attempts` below 1.
+
+    Example:
+        >>> engine = LocalEngine()
+        >>> [result.value for result in engine.run([Job("a", lambda: 1), Job("b", lambda: 2)])]
+        [1, 2]
+        >>> engine.close()
 
     """
 

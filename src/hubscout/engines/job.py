@@ -20,11 +20,18 @@ class Job:
 
     `work` takes no arguments; to be sent to another process it must be picklable: a function of a module, a
     `functools.partial` of one, or an instance of a dataclass with `__call__`. Data goes by reference, not inside it.
+
+    Example:
+        >>> Job("seven", lambda: 7, cost=2.0).cpus
+        1.0
+
     """
 
     key: str
+    """Its name in the results; no two jobs of a run have the same."""
     work: Callable[[], Any]
     cpus: float = 1.0
+    """How many cores it needs."""
     gpus: float = 0.0
     """May be a fraction: several small models share a GPU."""
     cost: float = 0.0
@@ -39,9 +46,12 @@ class JobResult:
     """What a job gave: its value, or the exception that ended it, with the traceback as text."""
 
     key: str
+    """That of the job."""
     seconds: float
+    """How long it ran."""
     value: Any = None
     error: Exception | None = None
+    """The exception that ended it; None where it gave a value."""
     traceback: str = ""
     attempts: int = 1
     """How often it was started: more than once where its process died."""

@@ -19,7 +19,12 @@ class Shared(Protocol[T_co]):
     """A picklable reference to a value that an engine holds."""
 
     def get(self) -> T_co:
-        """The value. It is shared: nobody may change it."""
+        """The value. It is shared: nobody may change it.
+
+        Returns:
+            The value.
+
+        """
         ...
 
 
@@ -102,6 +107,9 @@ def report(event: Any) -> None:
 
     Args:
         event: any picklable value; the observer of the engine's `run` gets it. Where nobody listens nothing happens.
+
+    Example:
+        >>> report({"rows": 100})  # nobody listens here
 
     """
     if _listener is not None:

@@ -49,6 +49,14 @@ class RayEngine:
         dashboard: whether a cluster that is started here has a dashboard.
         options: for `ray.init`, such as `num_cpus`.
 
+    Raises:
+        EngineError: the cluster cannot be reached or started.
+        InputError: an address of another form, or `attempts` below 1.
+        MissingDependencyError: Ray is not installed.
+
+    Example:
+        >>> hubscout.rank(task, models, engine=RayEngine("10.0.0.1:6379"))  # doctest: +SKIP
+
     """
 
     def __init__(

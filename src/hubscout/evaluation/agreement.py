@@ -18,8 +18,23 @@ def top_k_accuracy(
     Averaged over data sets it is a share. Models tied in score are taken with the worst reference result first: a
     metric gets no credit for what it did not tell apart.
 
-    >>> top_k_accuracy([3, 2, 1], [80, 90, 70], k=1), top_k_accuracy([3, 2, 1], [80, 90, 70], k=2)
-    (0.0, 1.0)
+    Args:
+        scores: a value per model: a sequence, or a mapping from names.
+        reference: the known results of the same models, in the same form.
+        k: how many of the best-scored models are looked at.
+        better: which way the reference goes: "lower" for an error.
+        score_better: which way the scores go.
+
+    Returns:
+        1.0 or 0.0.
+
+    Raises:
+        InputError: fewer than two models, values that are not finite, or a `k` that is no number of models.
+
+    Example:
+        >>> top_k_accuracy([3, 2, 1], [80, 90, 70], k=1), top_k_accuracy([3, 2, 1], [80, 90, 70], k=2)
+        (0.0, 1.0)
+
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
     chosen = first_k(pairs, k)
@@ -35,8 +50,23 @@ def relative_at_k(
     error among the chosen. Reference results must be positive, since a ratio means nothing otherwise; an error of 0
     that is not chosen gives 0. Ties as in `top_k_accuracy`.
 
-    >>> relative_at_k([3, 2, 1], [45, 90, 70], k=1)
-    0.5
+    Args:
+        scores: a value per model: a sequence, or a mapping from names.
+        reference: the known results of the same models, in the same form.
+        k: how many of the best-scored models are looked at.
+        better: which way the reference goes: "lower" for an error.
+        score_better: which way the scores go.
+
+    Returns:
+        The ratio, from 0 to 1.
+
+    Raises:
+        InputError: as for `top_k_accuracy`, or reference results that are negative or all 0.
+
+    Example:
+        >>> relative_at_k([3, 2, 1], [45, 90, 70], k=1)
+        0.5
+
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
     ratio = relative(pairs, first_k(pairs, k), better)
@@ -78,17 +108,24 @@ class Agreement:
     """
 
     n_models: int
+    """Models that both sides know."""
     kendall_tau: float
+    """τ_b, from −1 to 1."""
     weighted_tau: float
+    """τ_w, from −1 to 1."""
     weighted_tau_low: float
     weighted_tau_high: float
     p_value: float
     top_k: dict[int, float]
     relative_at: dict[int, float]
     best_model: str
+    """The model with the best reference result."""
     chosen_model: str
+    """The model with the best score."""
     better: Better
+    """Which way the reference goes."""
     left_out: tuple[str, ...] = ()
+    """Models that only one side knows."""
     warning: str | None = None
 
     @property
@@ -125,11 +162,26 @@ def evaluate(
 ) -> Agreement:
     """Compare scores with reference results, such as accuracies after fine-tuning.
 
-    Both are mappings from model names (models that only one knows are left out and named), or sequences in one order.
-    `better` says which way the reference goes: `"lower"` for an error.
+    Args:
+        scores: a value per model: a mapping from names, or a sequence. Of mappings, models that only one side knows are
+            left out and named.
+        reference: the known results of the same models, in the same form.
+        better: which way the reference goes: "lower" for an error.
+        score_better: which way the scores go.
+        permutations: how many random orders the p-value is from, where there are too many to try all.
+        resamples: how many times models are drawn again for the interval.
+        seed: of both.
 
-    >>> print(evaluate({"a": 0.9, "b": 0.7, "c": 0.8}, {"a": 91.0, "b": 85.2, "c": 88.1}))
-    3 models: weighted tau +1.000 [...], p = 0.167, tau +1.000; chose a, best is a. Only 3 models: ...
+    Returns:
+        Every number there is on the agreement, with a warning where there are too few models.
+
+    Raises:
+        InputError: fewer than two models in both, or values that are not finite.
+
+    Example:
+        >>> print(evaluate({"a": 0.9, "b": 0.7, "c": 0.8}, {"a": 91.0, "b": 85.2, "c": 88.1}))
+        3 models: weighted tau +1.000 [...], p = 0.167, tau +1.000; chose a, best is a. Only 3 models: ...
+
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
     low, high = bootstrap_interval(pairs.scores, pairs.reference, resamples=resamples, seed=seed)
@@ -169,7 +221,27 @@ def bootstrap_interval(
     """A percentile interval of a rank correlation over models drawn with replacement.
 
     It answers how far the value would move with another zoo of this size. A model drawn twice ties with itself on both
-    sides and so takes no part; draws of one model only are left out. Both arrays have higher as better.
+    sides and so takes no part; draws of one model only are left out.
+
+    Args:
+        scores: (K,), higher is better.
+        reference: (K,), higher is better.
+        statistic: a function of both; weighted tau by default.
+        level: the share of draws within the interval.
+        resamples: how many draws.
+        seed: of the draws.
+
+    Returns:
+        The lower and the upper end.
+
+    Raises:
+        InputError: `resamples` below 1, or a `level` that is not between 0 and 1.
+
+    Example:
+        >>> low, high = bootstrap_interval(np.array([1.0, 2, 3, 4, 5]), np.array([10.0, 30, 20, 40, 50]))
+        >>> low < high
+        True
+
     """
     if resamples < 1:
         raise InputError(f"resamples must be at least 1; got {resamples}.")

@@ -91,10 +91,24 @@ def kendall_tau(
     From −1 to 1. A tie on either side leaves the pair out of the numerator, and shrinks that side's factor of the
     denominator. A side that is all one tie ranks nothing: 0.
 
-    >>> kendall_tau([1, 2, 3], [10, 20, 30])
-    1.0
-    >>> kendall_tau([1, 2, 3], [0.3, 0.2, 0.1], better="lower")
-    1.0
+    Args:
+        scores: a value per model: a sequence, or a mapping from names.
+        reference: the known results of the same models, in the same form.
+        better: which way the reference goes: "lower" for an error.
+        score_better: which way the scores go.
+
+    Returns:
+        τ_b.
+
+    Raises:
+        InputError: fewer than two models, or values that are not finite.
+
+    Example:
+        >>> kendall_tau([1, 2, 3], [10, 20, 30])
+        1.0
+        >>> kendall_tau([1, 2, 3], [0.3, 0.2, 0.1], better="lower")
+        1.0
+
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
     return plain(pairs.scores, pairs.reference)
@@ -111,10 +125,24 @@ def weighted_tau(
     rank. From −1 to 1; a side that is all one tie gives 0. Lower-is-better values are negated before ranking: τ_w of
     a negated side is not the negative of τ_w.
 
-    >>> weighted_tau([3, 2, 1], [30, 20, 10])
-    1.0
-    >>> round(weighted_tau([3, 1, 2], [30, 20, 10]), 3), round(weighted_tau([2, 3, 1], [30, 20, 10]), 3)
-    (0.545, 0.182)
+    Args:
+        scores: a value per model: a sequence, or a mapping from names.
+        reference: the known results of the same models, in the same form.
+        better: which way the reference goes: "lower" for an error.
+        score_better: which way the scores go.
+
+    Returns:
+        τ_w.
+
+    Raises:
+        InputError: fewer than two models, or values that are not finite.
+
+    Example:
+        >>> weighted_tau([3, 2, 1], [30, 20, 10])
+        1.0
+        >>> round(weighted_tau([3, 1, 2], [30, 20, 10]), 3), round(weighted_tau([2, 3, 1], [30, 20, 10]), 3)
+        (0.545, 0.182)
+
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
     return weighted(pairs.scores, pairs.reference)
@@ -132,11 +160,28 @@ def permutation_p_value(
 ) -> float:
     """How likely a random order of the models agrees with the reference at least as well: one-sided.
 
-    Up to six models all orders are tried; beyond, `permutations` of them drawn with `seed`, the observed one counted
-    among them, so that the value is never 0. `statistic` takes two arrays with higher as better; τ_w where None.
+    Up to six models all orders are tried; beyond, a sample of them, the observed one counted among them, so that the
+    value is never 0.
 
-    >>> permutation_p_value([1, 2, 3], [1, 2, 3])  # one order of six
-    0.16666666666666666
+    Args:
+        scores: a value per model: a sequence, or a mapping from names.
+        reference: the known results of the same models, in the same form.
+        better: which way the reference goes: "lower" for an error.
+        score_better: which way the scores go.
+        statistic: a function of two arrays in which higher is better; τ_w where None.
+        permutations: how many orders are drawn where there are more than six models.
+        seed: of the draws.
+
+    Returns:
+        The share of orders that agree at least as well.
+
+    Raises:
+        InputError: fewer than two models, values that are not finite, or `permutations` below 1.
+
+    Example:
+        >>> permutation_p_value([1, 2, 3], [1, 2, 3])  # one order of six
+        0.16666666666666666
+
     """
     if permutations < 1:
         raise InputError(f"permutations must be at least 1; got {permutations}.")

@@ -67,7 +67,16 @@ class Block:
 
     @classmethod
     def empty(cls, shift: Array, target_shift: Array) -> Block:
-        """Sums over nothing, where the shifts live."""
+        """Sums over nothing, where the shifts live.
+
+        Args:
+            shift: (D,), which every row of features is taken less of.
+            target_shift: (C,), the same of the targets.
+
+        Returns:
+            A block of no samples, on the device of the shifts.
+
+        """
         dim, count = int(shift.shape[0]), int(target_shift.shape[0])
 
         def zeros(*shape: int) -> Array:
@@ -86,9 +95,14 @@ class Block:
         )
 
     def add_rows(self, rows: Array, values: Array, kind: str, weights: Array | None = None) -> None:
-        """Add features and targets that are not shifted yet; `values` are class ids, or a matrix (n, C).
+        """Add features and targets that are not shifted yet.
 
-        A row of weight w counts as w samples.
+        Args:
+            rows: (n, D) features.
+            values: n class ids, or an (n, C) matrix of targets.
+            kind: "classification", "multilabel" or "regression".
+            weights: (n,): a row of weight w counts as w samples. None is 1 for all.
+
         """
         moved = less(rows, self.shift) if bool(self.shift.any()) else to_float64(rows)
         count = int(rows.shape[0])
@@ -117,7 +131,12 @@ class Block:
         self.target_sum += counted.sum(0)
 
     def add(self, other: Block) -> None:
-        """Add the sums of another block to this one."""
+        """Add the sums of another block to this one.
+
+        Args:
+            other: sums over other samples, about any shift.
+
+        """
         shifts = [to_device_of(getattr(other, name), self.cross) for name in _SHIFTS]
         if not (bool((shifts[0] == self.shift).all()) and bool((shifts[1] == self.target_shift).all())):
             other = other.about(to_device_of(self.shift, other.cross), to_device_of(self.target_shift, other.cross))
@@ -133,7 +152,12 @@ class Block:
         return {"n": self.n, "rows": self.rows, **{name: to_host(getattr(self, name)) for name in ARRAYS}}
 
     def copy(self) -> Block:
-        """The same sums in memory of their own."""
+        """The same sums in memory of their own.
+
+        Returns:
+            The copy.
+
+        """
         fresh = Block.empty(self.shift, self.target_shift)
         fresh.add(self)
         return fresh
@@ -142,6 +166,10 @@ class Block:
         """The same sums on the host in memory of their own, for an error bar: float32 where there are many of them.
 
         The Gram matrix is packed.
+
+        Returns:
+            The rounded copy.
+
         """
         sums = {name: getattr(self, name).copy() for name in ARRAYS if name not in ("upper_gram", "cross")}
         return Block(
@@ -153,7 +181,15 @@ class Block:
         )
 
     def select(self, targets: np.ndarray) -> Block:
-        """The same sums for some of the targets, which a mask tells."""
+        """The same sums for some of the targets.
+
+        Args:
+            targets: (C,) mask of those that stay.
+
+        Returns:
+            Sums whose features are shared with these, not copied.
+
+        """
         if targets.all():
             return self
         rows = np.flatnonzero(targets)
@@ -164,6 +200,13 @@ class Block:
         """Which targets differ from zero, or with centring from their mean, by more than rounding: (C,).
 
         Rounding is what subtraction leaves of equal numbers, as when a constant column is centred.
+
+        Args:
+            center: whether targets are centred.
+
+        Returns:
+            (C,) truth values.
+
         """
         n, sums, shift = self.n, to_host(self.target_sum), to_host(self.target_shift)
         squares = to_host(self.target_squares)
@@ -171,18 +214,37 @@ class Block:
         return wanted > 8 * np.sqrt(n) * EPSILON * squares
 
     def about(self, shift: Array, target_shift: Array) -> Block:
-        """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean."""
+        """The sums less another shift, in memory of their own. Digits go where the new one is far from the mean.
+
+        Args:
+            shift: (D,), of the features.
+            target_shift: (C,), of the targets.
+
+        Returns:
+            The moved sums.
+
+        """
         moved = self.copy()
         moved.move(self.shift - shift, self.target_shift - target_shift)
         moved.shift, moved.target_shift = shift, target_shift
         return moved
 
     def about_zero(self) -> Block:
-        """The sums of features and targets as they came, in memory of their own."""
+        """The sums of features and targets as they came, in memory of their own.
+
+        Returns:
+            The sums without a shift.
+
+        """
         return self.about(0 * self.shift, 0 * self.target_shift)
 
     def about_mean(self) -> Block:
-        """The sums less the means, in memory of their own: those of centred features and targets."""
+        """The sums less the means, in memory of their own: those of centred features and targets.
+
+        Returns:
+            The centred sums.
+
+        """
         step, target_step = self.feature_sum / self.n, self.target_sum / self.n
         moved = self.copy()
         moved.move(-step, -target_step)
@@ -190,7 +252,13 @@ class Block:
         return moved
 
     def move(self, step: Array, target_step: Array) -> None:
-        """Add `step` to every row of features and `target_step` to every row of targets; the shifts stay."""
+        """Add a step to every row of features and one to every row of targets; the shifts stay.
+
+        Args:
+            step: (D,).
+            target_step: (C,).
+
+        """
         n = self.n
         if not (bool(step.any()) or bool(target_step.any())):
             return

@@ -138,6 +138,9 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
             sample_weight: one per sample, or one for all. A sample of weight 2 counts as two, one of weight 0 as none:
                 weights that sum to much less than n say that there is little to learn from.
 
+        Returns:
+            Itself.
+
         Raises:
             InputError: a single class, or no sample with a weight.
 
@@ -163,6 +166,9 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
             y: their classes, or a matrix of 0 and 1.
             classes: all classes; the first call of a single-label model must list them.
             sample_weight: as in `fit`.
+
+        Returns:
+            Itself.
 
         Raises:
             InputError: classes that are missing, differ from those of the first call, or were not listed.
@@ -210,12 +216,28 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         return "multilabel" if self._multilabel else "classification"
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class with the largest predictive mean; for multi-label, which means exceed ½."""
+        """The class with the largest predictive mean; for multi-label, which means exceed ½.
+
+        Args:
+            X: (n, D) features.
+
+        Returns:
+            n classes, or an (n, C) matrix of 0 and 1.
+
+        """
         means = self._means(X)
         return (means > 0.5).astype(int) if self._multilabel else self.classes_[means.argmax(1)]
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Predictive means, (n, C); with two classes (n,), positive for the second; for labels above ½."""
+        """Predictive means.
+
+        Args:
+            X: (n, D) features.
+
+        Returns:
+            (n, C); with two classes (n,), positive for the second; for labels how far above ½.
+
+        """
         means = self._means(X)
         if self._multilabel:
             return means - 0.5
@@ -230,7 +252,15 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         return means
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities, (n, C); see the class."""
+        """Probabilities of classes or labels, as the class describes them.
+
+        Args:
+            X: (n, D) features.
+
+        Returns:
+            (n, C).
+
+        """
         evidence = self.evidence_
         X = self._check_batch(X, reset=False)
         means, variances = evidence.predict(X), evidence.predict_variance(X)
@@ -260,7 +290,20 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to (n, D) features and n or (n, C) numbers; weights as for `LogMEClassifier`."""
+        """Fit to features and numbers.
+
+        Args:
+            X: (n, D) features, sparse or dense.
+            y: n numbers, or (n, C).
+            sample_weight: as for `LogMEClassifier.fit`.
+
+        Returns:
+            Itself.
+
+        Raises:
+            InputError: no sample with a weight.
+
+        """
         X, y = self._check_pair(X, y, ensure_min_samples=2)
         self._single = y.ndim == 1
         X, y, weights = self._weighted(X, y, sample_weight)
@@ -274,7 +317,20 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
         return _dense(X), y
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add a batch."""
+        """Add a batch to what was fitted.
+
+        Args:
+            X: (n, D) features.
+            y: their numbers, as in the first batch.
+            sample_weight: as for `LogMEClassifier.fit`.
+
+        Returns:
+            Itself.
+
+        Raises:
+            InputError: another number of targets than before.
+
+        """
         first = self._begins()
         X, y = self._check_pair(X, y, reset=first)
         if first:
@@ -285,7 +341,16 @@ class LogMERegressor(MultiOutputMixin, RegressorMixin, _EvidenceEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The predictive mean, and with `return_std` the standard deviation √(fᵀA⁻¹f + 1/β) too."""
+        """The predictive mean, and if asked for the standard deviation √(fᵀA⁻¹f + 1/β).
+
+        Args:
+            X: (n, D) features.
+            return_std: whether the standard deviation comes too.
+
+        Returns:
+            n means, or (n, C) as in `fit`; with `return_std` a pair of such arrays.
+
+        """
         evidence = self.evidence_
         X = self._check_batch(X, reset=False)
         mean = evidence.predict(X)

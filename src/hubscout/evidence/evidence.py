@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHOWN = 12
 """Of more targets than this, the best and the worst explained ones are shown."""
 NOTABLE_ROUNDING = 1e-5
-"""Nats a sample, from where on rounding is worth a remark."""
+"""Nats per sample from which rounding is worth a note."""
 HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
 
 
@@ -34,18 +34,31 @@ class Evidence:
     Arrays have one entry per target, in the order of `targets`. A target without a single non-zero label (a class or a
     label that does not occur) has no evidence: it is named in `unscored`, is left out of every mean, and its entries
     are those of a model that predicts 0.
+
+    Example:
+        >>> from hubscout.evidence import logme
+        >>> labels = np.repeat([0, 1], 20)
+        >>> found = logme(np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2)), labels)
+        >>> found.score > found.null_score, found.rank
+        (True, 2)
+
     """
 
     kind: Kind
+    """"classification", "multilabel" or "regression"."""
     targets: tuple[str, ...]
     n: float
+    """How many samples; with weights, their sum."""
     feature_dim: int
+    """D, the columns of the features."""
     score: float
     """The mean over the scored targets of log evidence / n, in nats per sample. Higher is better."""
     null_score: float
     """The score of a model that predicts 0 for every sample, or with centring the mean."""
     per_target: np.ndarray
+    """The score of each target, in nats per sample."""
     per_target_null: np.ndarray
+    """That of the null model."""
     alpha: np.ndarray
     """The prior precision of the weights; ∞ where the null model is best."""
     beta: np.ndarray
@@ -57,15 +70,21 @@ class Evidence:
     intercept: np.ndarray = field(repr=False)
     """(C,): what centring took away; zero without it."""
     rank: int
+    """Of the features."""
     standard_error: float | None
     """Of the score, by a block jackknife; None with fewer than two blocks."""
     block_scores: np.ndarray = field(repr=False)
     """The jackknife's pseudo-values of the score; over the same blocks of samples, two models compare in pairs."""
     block_sizes: np.ndarray = field(repr=False)
+    """Samples of each block of the jackknife."""
     solver: str
+    """Which solver found it."""
     center: bool
+    """Whether means were taken away first."""
     iterations: int
+    """Of the solver."""
     per_target_converged: np.ndarray = field(repr=False)
+    """Whether the solver finished, per target."""
     over_base_rates: OverBaseRates = field(repr=False)
     """The fit with an intercept: what features add to base rates, and predictions for samples left out."""
     unscored: tuple[str, ...] = ()
@@ -75,6 +94,7 @@ class Evidence:
     rounding: float = 0.0
     """About how much of the score is rounding, in nats per sample."""
     feature_mean: np.ndarray | None = field(default=None, repr=False)
+    """(D,), where means were taken away; else None."""
     spectrum: Spectrum | None = field(default=None, repr=False)
     """What convergence and predictive variances need; None after `without_spectrum`."""
 
@@ -99,9 +119,9 @@ class Evidence:
         return bool(self.per_target_converged.all())
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What must be said beside the score; nothing, as a rule."""
-        return tuple(remarks(self))
+        return tuple(notes(self))
 
     @property
     def convergence_guaranteed(self) -> np.ndarray:
@@ -163,7 +183,12 @@ class Evidence:
         return as_html(self)
 
     def without_spectrum(self) -> Evidence:
-        """The same without what only predictive variances and convergence need: small enough to keep many."""
+        """The same without what only predictive variances and convergence need: small enough to keep many.
+
+        Returns:
+            The smaller evidence; its scores and weights are the same.
+
+        """
         return replace(self, spectrum=None, over_base_rates=replace(self.over_base_rates, spectrum=None))
 
 
@@ -228,7 +253,7 @@ def cells(evidence: Evidence) -> list[tuple[str, ...]]:
     return lines
 
 
-def remarks(evidence: Evidence) -> list[str]:
+def notes(evidence: Evidence) -> list[str]:
     """What must be said below the table."""
     lines = []
     if evidence.unscored:
@@ -265,8 +290,8 @@ def as_table(evidence: Evidence) -> Table:
         table.add_column(head, justify="left" if head == "target" else "right")
     for line in cells(evidence):
         table.add_row(*(Text(cell) for cell in line))
-    if remarks(evidence):
-        table.caption = Text(" ".join(remarks(evidence)))
+    if notes(evidence):
+        table.caption = Text(" ".join(notes(evidence)))
         table.caption_justify = "left"
     return table
 
@@ -275,6 +300,6 @@ def as_html(evidence: Evidence) -> str:
     """For a notebook. Every name is escaped."""
     head = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
     body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in line) + "</tr>" for line in cells(evidence))
-    foot = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(evidence))
+    foot = "".join(f"<p>{escape(note)}</p>" for note in notes(evidence))
     caption = f"<caption>{escape(title(evidence))}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"

@@ -73,17 +73,32 @@ def maximize_evidence(
 ) -> Evidence:
     """Maximise the evidence of every target from sufficient statistics.
 
-    `solver` is "newton" (the global maximum, all targets at once) or one of the paper's "naive", "mackay" and
-    "fixed-point", which start at α = β = 1 and find a local one. `center` takes the means of features and targets
-    away first, as in `logme`; None does so for regression.
-    `jackknife` over the blocks is "linear" (nearly free), "exact" (re-fits without each block) or "none". `tolerance`
-    is on log t. Without `keep_spectrum` the result is small, but has no predictive variances.
+    Args:
+        statistics: the sums over all samples.
+        solver: "newton" (the global maximum, all targets at once) or one of the paper's "naive", "mackay" and
+            "fixed-point", which start at α = β = 1 and find a local one.
+        center: whether the means of features and targets are taken away first, as in `logme`; None does so for
+            regression.
+        jackknife: the standard error over the blocks: "linear" (nearly free), "exact" (re-fits without each block) or
+            "none".
+        tolerance: of the solver, on log t; None is its own.
+        max_iterations: of the solver; None is its own.
+        keep_spectrum: False makes the result small, without predictive variances.
 
-    >>> generator = np.random.default_rng(0)
-    >>> features, ids = generator.normal(size=(100, 5)), np.arange(100) % 2
-    >>> result = maximize_evidence(Statistics("classification", ["no", "yes"]).update(features, ids))
-    >>> result.n, result.rank, result.targets, result.converged
-    (100, 5, ('no', 'yes'), True)
+    Returns:
+        Score, null score, posterior and standard error.
+
+    Raises:
+        InputError: empty statistics, labels that are all alike, or an argument out of its range.
+        UnknownSolverError: there is no such solver.
+
+    Example:
+        >>> generator = np.random.default_rng(0)
+        >>> features, ids = generator.normal(size=(100, 5)), np.arange(100) % 2
+        >>> result = maximize_evidence(Statistics("classification", ["no", "yes"]).update(features, ids))
+        >>> result.n, result.rank, result.targets, result.converged
+        (100, 5, ('no', 'yes'), True)
+
     """
     centred = default_center(statistics.kind) if center is None else center
     return warned(fit(statistics, Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)))
@@ -260,7 +275,7 @@ def assemble(
 
 
 def warned(evidence: Evidence) -> Evidence:
-    """The same evidence, after warnings of what its remarks say."""
+    """The same evidence, after warnings of what its notes say."""
     for line in caveats(evidence):
         warnings.warn(line, UnboundedEvidenceWarning if evidence.unbounded else RoundingWarning, stacklevel=3)
     return evidence

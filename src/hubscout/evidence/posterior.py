@@ -165,19 +165,33 @@ class Neighbour:
     """A named vector and its cosine similarity, between -1 and 1."""
 
     name: str
+    """Of the embedding."""
     similarity: float
 
 
 def nearest(weights: object, embeddings: object, names: Sequence[str], k: int = 5) -> tuple[tuple[Neighbour, ...], ...]:
     """The k named embeddings that point most nearly where each weight vector does, best first.
 
-    `weights` is (C, D), such as `Evidence.weights`, `embeddings` is (N, D) in the same space (words, prototypes,
-    samples), `names` has N names. Similarity is the cosine: an embedding's length says how common it is, not what
-    it means. A zero vector is similar to nothing (0).
+    Similarity is the cosine: an embedding's length says how common it is, not what it means. A zero vector is similar
+    to nothing (0).
 
-    >>> directions = [[1.0, 0.1], [0.0, -3.0]]
-    >>> [pair[0].name for pair in nearest(directions, [[5.0, 0.0], [0.0, -1.0]], ["east", "south"], k=1)]
-    ['east', 'south']
+    Args:
+        weights: (C, D), such as `Evidence.weights`.
+        embeddings: (N, D) in the same space: of words, prototypes or samples.
+        names: N names.
+        k: how many for each weight vector.
+
+    Returns:
+        For each of the C weight vectors its k neighbours.
+
+    Raises:
+        InputError: shapes or numbers that do not fit together, or values that are not finite.
+
+    Example:
+        >>> directions = [[1.0, 0.1], [0.0, -3.0]]
+        >>> [pair[0].name for pair in nearest(directions, [[5.0, 0.0], [0.0, -1.0]], ["east", "south"], k=1)]
+        ['east', 'south']
+
     """
     found = to_host(check_features(weights, "weights")).astype(np.float64)
     named = to_host(check_features(embeddings, "embeddings", feature_dim=found.shape[1])).astype(np.float64)

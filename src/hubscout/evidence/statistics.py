@@ -81,15 +81,23 @@ class KeptRows:
 class Statistics:
     """Sums over samples, kept by block so that a delete-one-block jackknife needs no second pass.
 
-    `kind` says what `update` takes as targets: class ids into `target_names` (classification), a 0/1 matrix with a
-    column a name (multilabel), or real columns (regression).
+    Args:
+        kind: what `update` takes as targets: class ids into `target_names` ("classification"), a 0/1 matrix with one
+            column per name ("multilabel"), or real columns ("regression").
+        target_names: of the classes, labels or numbers.
+        feature_dim: the columns of the features; None takes those of the first batch.
 
-    >>> features, ids = np.eye(4), np.array([0, 1, 1, 0])
-    >>> first = Statistics("classification", ["cat", "dog"]).update(features[:2], ids[:2])
-    >>> second = Statistics("classification", ["cat", "dog"]).update(features[2:], ids[2:])
-    >>> both = first + second
-    >>> both.n, both.total().about_zero().cross.tolist()
-    (4, [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
+    Raises:
+        InputError: another kind, or no names.
+
+    Example:
+        >>> features, ids = np.eye(4), np.array([0, 1, 1, 0])
+        >>> first = Statistics("classification", ["cat", "dog"]).update(features[:2], ids[:2])
+        >>> second = Statistics("classification", ["cat", "dog"]).update(features[2:], ids[2:])
+        >>> both = first + second
+        >>> both.n, both.total().about_zero().cross.tolist()
+        (4, [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
+
     """
 
     def __init__(self, kind: Kind, target_names: Sequence[str], *, feature_dim: int | None = None) -> None:
@@ -111,7 +119,19 @@ class Statistics:
     def update(self, features: object, targets: object, *, block: int = 0, weights: object = None) -> Statistics:
         """Add a batch to a block. Nothing is kept of the batch, nothing is changed in it.
 
-        With `weights`, (n,), a row of weight 2 is the row twice, and one of weight 0 is none.
+        Args:
+            features: (n, D) array or tensor.
+            targets: of the rows, as the kind says.
+            block: which block of the jackknife the batch belongs to.
+            weights: (n,): a row of weight 2 is the row twice, one of weight 0 is none.
+
+        Returns:
+            Itself.
+
+        Raises:
+            InputError: shapes that do not fit, values that are not finite, class ids without a name. The sums are then
+                as before.
+
         """
         rows = check_features(features, feature_dim=self.feature_dim)
         n = int(rows.shape[0])
@@ -135,7 +155,15 @@ class Statistics:
         return self
 
     def add_checked(self, rows: Array, values: Array, *, block: int, weights: Array | None = None) -> None:
-        """Add a batch that `update` would accept, without looking at it again."""
+        """Add a batch that `update` would accept, without looking at it again.
+
+        Args:
+            rows: (n, D) features.
+            values: their targets, on the same device.
+            block: which block of the jackknife they belong to.
+            weights: (n,), all above 0; None is 1 for all.
+
+        """
         n, dim = rows.shape
         self.feature_dim = int(dim)
         for part in chunks(n, dim):
@@ -159,7 +187,18 @@ class Statistics:
         return mean, _mean(to_device_of(values, rows)[:FIRST_ROWS])
 
     def merge(self, other: Statistics) -> Statistics:
-        """Add the sums of another set of samples, block by block. The other one is not changed."""
+        """Add the sums of another set of samples, block by block. The other one is not changed.
+
+        Args:
+            other: statistics of the same kind, targets and dimensions.
+
+        Returns:
+            Itself.
+
+        Raises:
+            InputError: they are of another kind, of other targets or of another dimension.
+
+        """
         mine = (self.kind, self.target_names, self.feature_dim or other.feature_dim)
         theirs = (other.kind, other.target_names, other.feature_dim or self.feature_dim)
         if mine != theirs:
@@ -183,7 +222,18 @@ class Statistics:
         return Statistics(self.kind, self.target_names).merge(self).merge(other)
 
     def total(self, *, without: int | None = None) -> Block:
-        """The sums over all blocks, or over all others."""
+        """The sums over all blocks, or over all others.
+
+        Args:
+            without: a block that is left out.
+
+        Returns:
+            The sums, in memory of their own.
+
+        Raises:
+            InputError: there are no samples.
+
+        """
         ordered = [self.blocks[index] for index in sorted(self.blocks) if index != without]
         if not ordered:
             raise InputError("The statistics are empty: update them with at least one sample first.")
@@ -193,7 +243,12 @@ class Statistics:
         return whole
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write them to a safetensors file."""
+        """Write them to a safetensors file.
+
+        Args:
+            path: of the file.
+
+        """
         from safetensors.numpy import save_file
 
         arrays = {
@@ -212,7 +267,18 @@ class Statistics:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Statistics:
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            The statistics, on the CPU.
+
+        Raises:
+            InputError: the file is damaged, or holds something else.
+
+        """
         from safetensors import SafetensorError, safe_open
 
         try:

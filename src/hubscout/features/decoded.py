@@ -113,7 +113,17 @@ class PreparedPool:
         return sum(samples.bytes for samples in self._sets.values())
 
     def samples(self, task: Task, split: str, key: str) -> PreparedSamples:
-        """The samples of a split under the preprocessing of this key."""
+        """The samples of a split under the preprocessing of this key.
+
+        Args:
+            task: the labelled data.
+            split: which of its splits.
+            key: what tells the preprocessing from others.
+
+        Returns:
+            The same object each time.
+
+        """
         with self._lock:
             place = (task.fingerprint, split, key)
             if place not in self._sets:
@@ -122,7 +132,16 @@ class PreparedPool:
             return self._sets[place]
 
     def make_room(self, asking: PreparedSamples, size: int) -> bool:
-        """Whether `size` more bytes may be kept; counts them in if so."""
+        """Whether `size` more bytes may be kept; counts them in if so.
+
+        Args:
+            asking: for whose samples.
+            size: how many bytes.
+
+        Returns:
+            Whether they may be kept.
+
+        """
         with self._lock:
             used = self.bytes
             for other in self._sets.values():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from hubscout.features.decoded import PreparedSamples
     from hubscout.hubs import Batch
 
 _SHARE = 0.25
@@ -39,17 +40,20 @@ class DeviceBatches:
         with self._lock:
             return self._batches.get((key, rows.tobytes()))
 
-    def put(self, key: Key, rows: np.ndarray, batch: Batch) -> None:
-        """Keep a batch that is on the device, where there is room."""
+    def put(self, key: Key, rows: np.ndarray, batch: Batch) -> bool:
+        """Keep a batch that is on the device, where there is room; whether it is kept."""
         size = sum(value.element_size() * value.numel() for value in batch.values())
         if any(len(value) != len(rows) for value in batch.values()):
-            return  # it could not be cut where memory runs out
+            return False  # it could not be cut where memory runs out
         place = (key, rows.tobytes())
         with self._lock:
-            if place in self._batches or size > _SHARE * free_on(key[-1]):
-                return
+            if place in self._batches:
+                return True
+            if size > _SHARE * free_on(key[-1]):
+                return False
             self._batches[place] = batch
             self.bytes += size
+            return True
 
     def clear(self) -> bool:
         """Let all batches go; whether there were any."""
@@ -62,16 +66,20 @@ class DeviceBatches:
 
 @dataclass(frozen=True)
 class HeldBatches:
-    """The batches of one split under one preprocessing on one device."""
+    """The batches of one split under one preprocessing on one device; what finds no room there is kept in `spare`."""
 
     batches: DeviceBatches
     key: Key
+    spare: PreparedSamples
 
     def get(self, rows: np.ndarray) -> Batch | None:
         return self.batches.get(self.key, rows)
 
-    def put(self, rows: np.ndarray, batch: Batch) -> None:
-        self.batches.put(self.key, rows, batch)
+    def put(self, rows: np.ndarray, samples: Sequence[Any], batch: Batch) -> None:
+        """Keep a batch that is on the device, or the samples that it was made of."""
+        if not self.batches.put(self.key, rows, batch):
+            for row, sample in zip(rows.tolist(), samples, strict=True):
+                self.spare.put(row, sample)
 
     def clear(self) -> bool:
         return self.batches.clear()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.evidence.statistics import Statistics
-    from hubscout.features.decoded import PreparedPool
+    from hubscout.features.decoded import PreparedPool, PreparedSamples
     from hubscout.features.feature_cache import FeatureCache, OpenEntry
     from hubscout.features.options import ExtractionOptions
 
@@ -137,14 +137,14 @@ class Extractor:
         collector = Collector(pending, finish)
         runner = self._runner(self.precision, self.size, log.tell)
         preprocessing = job.backbone.preprocessing
-        reader = self._reader()
+        held = self._held()
+        reader = replace(self._reader(), keeps=held is None)
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
         planned = list(plan(pending.items(), self.size.size, lengths))
-        held = self._held()
         if held is not None:
             runner.make_room = held.clear
         pin = self.device.startswith("cuda") and job.backbone.module is not None
-        with runner, memory_kept() if runner.device == "cpu" else nullcontext():
+        with runner, memory_kept():
             if self.backend != TORCH:
                 with step("export"):
                     runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
@@ -159,34 +159,43 @@ class Extractor:
                     held=None if held is None else held.get,
                 ) as feed,
             ):
-                for batch in feed:
-                    runner.keep = None if held is None else partial(held.put, batch.rows)
-                    background.put(self._run_batch(runner, batch))
-                    log.observer(Advanced(log.model, len(batch.rows) + len(batch.skipped)))
+                for result in self._results(runner, feed, held):
+                    background.put(result)
+                    log.observer(Advanced(log.model, len(result.rows) + len(result.skipped)))
             seconds = time.perf_counter() - began
         count = sum(len(rows) for rows in pending.values())
         return runner, count / max(seconds, 1e-9)
 
     def _runner(self, precision: Precision, size: BatchSize, tell: Callable[[str], None]) -> Runner:
         job = self.job
-        return Runner(job.backbone, device=self.device, precision=precision, layers=job.layers, size=size, tell=tell)
+        return Runner(
+            job.backbone,
+            device=self.device,
+            precision=precision,
+            layers=job.layers,
+            size=size,
+            samples=len(job.rows),
+            tell=tell,
+        )
 
     def _reader(self) -> Reader:
         job, preprocessing = self.job, self.job.backbone.preprocessing
-        known = None
-        if self.prepared is not None:
-            known = self.prepared.samples(job.task, job.split_name, self._preprocessing_name())
         place = f"split {job.split_name!r} of task {job.task.name!r}"
-        return Reader(job.split.inputs, preprocessing, place, self.options.skip_bad, known)
+        return Reader(job.split.inputs, preprocessing, place, self.options.skip_bad, self._known())
+
+    def _known(self) -> PreparedSamples | None:
+        if self.prepared is None:
+            return None
+        return self.prepared.samples(self.job.task, self.job.split_name, self._preprocessing_name())
 
     def _held(self) -> HeldBatches | None:
         """The batches that stay on the device, where it has room for them."""
-        job = self.job
+        job, known = self.job, self._known()
         on_gpu = job.backbone.module is not None and free_on(self.device) > 0
-        if self.prepared is None or not on_gpu or job.task.modality in _SORTED_BY_LENGTH:
+        if self.prepared is None or known is None or not on_gpu or job.task.modality in _SORTED_BY_LENGTH:
             return None
         key = (job.task.fingerprint, job.split_name, self._preprocessing_name(), self.device)
-        return HeldBatches(self.prepared.on_device, key)
+        return HeldBatches(self.prepared.on_device, key, known)
 
     def _preprocessing_name(self) -> str:
         """A key of somebody's own class says nothing about another class that happens to choose the same."""
@@ -204,12 +213,24 @@ class Extractor:
                     self.log.tell(f"samples are prepared in threads, since they cannot be sent to processes ({error})")
         return InThreads(reader, max(1, default_threads() if self.workers is None else self.workers))
 
-    def _run_batch(self, runner: Runner, batch: PreparedBatch) -> BatchResult:
+    def _results(self, runner: Runner, feed: Feed, held: HeldBatches | None) -> Iterator[BatchResult]:
+        """Of each batch; on a GPU the next one is under way before the arrays of one are fetched."""
+        ahead = 1 if runner.device.startswith("cuda") else 0
+        under_way: deque[Callable[[], BatchResult]] = deque()
+        for batch in feed:
+            runner.keep = None if held is None else partial(held.put, batch.rows, batch.samples)
+            under_way.append(self._launch(runner, batch))
+            if len(under_way) > ahead:
+                yield under_way.popleft()()
+        for finish in under_way:
+            yield finish()
+
+    def _launch(self, runner: Runner, batch: PreparedBatch) -> Callable[[], BatchResult]:
         for row in batch.skipped:
             self.log.tell(f"sample {row} cannot be read and is left out")
         counts = self.job.counts(batch.rows)
-        arrays = {} if batch.batch is None else runner.run(batch.batch, batch.samples, counts)
-        return BatchResult(batch.part, batch.rows, batch.skipped, counts, arrays)
+        arrays = dict if batch.batch is None else runner.launch(batch.batch, batch.samples, counts)
+        return lambda: BatchResult(batch.part, batch.rows, batch.skipped, counts, arrays())
 
     def _take(self, part: int, rows: np.ndarray, skipped: tuple[int, ...], read: Callable[[str], np.ndarray]) -> None:
         """Count a finished shard in."""

@@ -44,14 +44,22 @@ class CachedFeatures:
     """One folder of the cache, for lists. `complete` is False while shards are missing."""
 
     name: str
+    """Of the folder."""
     model: str
+    """The identifier."""
     task: str
+    """The name of the data."""
     split: str
+    """Of the data."""
     layer: str
+    """"" for the final features."""
     rows: int
+    """How many samples."""
     bytes: int
+    """On disk."""
     complete: bool
     age_seconds: float
+    """Since it was last written."""
 
 
 class FeatureCache:
@@ -59,11 +67,16 @@ class FeatureCache:
 
     It can be pickled: each process connects to the store by itself.
 
-    >>> import tempfile
-    >>> FeatureCache(tempfile.mkdtemp()).size_bytes()
-    0
-    >>> FeatureCache("s3://KEY:SECRET@bucket/features")
-    FeatureCache('s3://***@bucket/features')
+    Args:
+        place: a folder, a URL that fsspec opens, or None for the user's own cache.
+
+    Example:
+        >>> import tempfile
+        >>> FeatureCache(tempfile.mkdtemp()).size_bytes()
+        0
+        >>> FeatureCache("s3://KEY:SECRET@bucket/features")
+        FeatureCache('s3://***@bucket/features')
+
     """
 
     def __init__(self, place: str | Path | None = None) -> None:
@@ -129,11 +142,22 @@ class FeatureCache:
             yield OpenEntry(folders, tell)
 
     def graph_folder(self, about: Mapping[str, str]) -> Files | None:
-        """The folder of an exported network; None behind a URL, from where it would come no sooner than it is made."""
+        """The folder of an exported network; None behind a URL, from where it would come no sooner than it is made.
+
+        Args:
+            about: what the network and its export depend on.
+
+        Returns:
+            The folder, or None.
+
+        """
         return None if self._folder is None else self._files(_name(about, GRAPH))
 
     def entries(self) -> list[CachedFeatures]:
         """What is there, the newest first. Folders that cannot be read are listed with an empty model.
+
+        Returns:
+            One entry per model, data, split and layer, and one per exported network.
 
         Raises:
             CacheError: the place cannot be read.
@@ -143,7 +167,12 @@ class FeatureCache:
         return sorted(found, key=lambda entry: (entry.age_seconds, entry.name))
 
     def size_bytes(self) -> int:
-        """Bytes of everything in the cache."""
+        """Bytes of everything in the cache.
+
+        Returns:
+            The number of bytes.
+
+        """
         return sum(_bytes(files) for files in self._listing().values())
 
     def remove(self, names: Sequence[str]) -> list[str]:

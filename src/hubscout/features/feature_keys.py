@@ -106,15 +106,17 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> bytes:
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     digest = hashlib.sha256()
     weights: Tensor | None = None
+    weighted: Tensor | None = None  # one for all chunks: a new one for each leaves holes that add up to a second copy
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             continue
         plain = tensor.detach()
         flat = (torch.view_as_real(plain) if plain.is_complex() else plain).reshape(-1)
         bits = flat.view(whole[flat.element_size()])
-        if weights is None or weights.device != bits.device:
+        if weights is None or weighted is None or weights.device != bits.device:
             weights = _place_weights().to(bits.device)
-        sums = [(chunk * weights[: len(chunk)]).sum() for chunk in bits.split(_CHUNK)]
+            weighted = torch.empty_like(weights)
+        sums = [weighted[: len(chunk)].copy_(chunk).mul_(weights[: len(chunk)]).sum() for chunk in bits.split(_CHUNK)]
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(torch.stack(sums).cpu().numpy().tobytes())
     return digest.digest()

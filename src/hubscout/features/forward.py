@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,19 +14,24 @@ from hubscout.features.precision import (
     SAFE_RELATIVE_ERROR,
     BatchSize,
     Precision,
+    compiling_pays,
     is_out_of_memory,
-    move,
     relative_error,
     release_memory,
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
+from hubscout.features.transfers import cut, filled_up, move, on_its_way
 from hubscout.hubs.cost import switches_of_torch
 from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
     from hubscout.features.accelerated import Graph
     from hubscout.hubs import Backbone, Batch, Output
+
+T = TypeVar("T")
+Fetched = Callable[[], dict[str, np.ndarray]]
+"""Waits for arrays that are on their way from the device."""
 
 
 class Runner:
@@ -43,6 +48,7 @@ class Runner:
         precision: Precision,
         layers: Sequence[str],
         size: BatchSize,
+        samples: int,
         tell: Callable[[str], None],
     ) -> None:
         self.backbone = backbone
@@ -58,7 +64,11 @@ class Runner:
         """Lets go of what is kept on the device; whether there was anything."""
         self.graph: Graph | None = None
         """Runs the batches in place of the backbone."""
-        self._channels_last = wants_channels_last(backbone.module, self.device)
+        compiling = compiling_pays(backbone.module, self.device, samples)
+        if self.precision.checked and not compiling:
+            self.precision = Precision("float32", self.precision.device_type)
+        self._channels_last = compiling and wants_channels_last(backbone.module, self.device)
+        self._most_rows = 0
         self._training: dict[Any, bool] = {}
 
     def __enter__(self) -> Runner:
@@ -99,24 +109,45 @@ class Runner:
 
     def run(self, batch: Batch, samples: Sequence[Any], counts: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays for a batch; `counts` says how many rows of features each sample must give."""
+        return self.launch(batch, samples, counts)()
+
+    def launch(self, batch: Batch, samples: Sequence[Any], counts: np.ndarray) -> Fetched:
+        """Begin with a batch; what comes back waits for its arrays.
+
+        A GPU that is given the next batch before the arrays of this one are fetched has no pause between the two.
+        """
+        begun = None
         # Batches that were prepared before memory ran out are larger than what is known to fit now.
-        if len(samples) > self.size.size:
-            return self._run_in_pieces(samples, counts)
+        if len(samples) <= self.size.size:
+            begun = self._attempt(lambda: self._begin(batch, int(counts.sum())), len(samples))
+        if begun is None:
+            arrays = self._run_in_pieces(samples, counts)
+            return lambda: arrays
+        on_device, fetched = begun
+
+        def finish() -> dict[str, np.ndarray]:
+            found = self._attempt(lambda: self._finish(on_device, fetched, int(counts.sum())), len(samples))
+            return self._run_in_pieces(samples, counts) if found is None else found
+
+        return finish
+
+    def _attempt(self, work: Callable[[], T], count: int) -> T | None:
+        """What `work` gives; None where memory ran out, for which room was made."""
         try:
-            return self._arrays(batch, counts)
+            return work()
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise ModelError(f"The forward pass fails: {error}") from error
             self.keep = None
             if not self.make_room():
-                self.size.halve(len(samples), error)
+                self.size.halve(count, error)
         except HubscoutError:
             raise
         except Exception as error:
             raise ModelError(f"The forward pass fails: {type(error).__name__}: {error}") from error
         # Outside the handler: the exception held on to the tensors of the pass that failed.
         release_memory(self.device)
-        return self._run_in_pieces(samples, counts)
+        return None
 
     def _run_in_pieces(self, samples: Sequence[Any], counts: np.ndarray) -> dict[str, np.ndarray]:
         pieces = []
@@ -135,7 +166,7 @@ class Runner:
         with torch.inference_mode():
             return self.backbone.forward(self._moved(batch, channels_last=self._channels_last), self.layers)
 
-    def _arrays(self, batch: Batch, counts: np.ndarray) -> dict[str, np.ndarray]:
+    def _begin(self, batch: Batch, rows: int) -> tuple[Batch, Fetched]:
         import torch
 
         with torch.inference_mode():
@@ -145,11 +176,18 @@ class Runner:
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)
-            arrays = self._to_numpy(output, int(counts.sum()))
-            if self.precision.reduced and not all(np.isfinite(array).all() for array in arrays.values()):
-                self.tell(f"{self.precision.name} overflows: going on in float32")
-                self.precision = Precision("float32", self.precision.device_type)
-                arrays = self._to_numpy(self._output(on_device), int(counts.sum()))
+            return on_device, self._fetch(output, rows)
+
+    def _finish(self, on_device: Batch, fetched: Fetched, rows: int) -> dict[str, np.ndarray]:
+        import torch
+
+        with step("transfer"):
+            arrays = fetched()
+        if self.precision.reduced and not all(np.isfinite(array).all() for array in arrays.values()):
+            self.tell(f"{self.precision.name} overflows: going on in float32")
+            self.precision = Precision("float32", self.precision.device_type)
+            with torch.inference_mode():
+                arrays = self._fetch(self._output(on_device), rows)()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 bad = int((~np.isfinite(array)).any(axis=1).sum())
@@ -165,7 +203,13 @@ class Runner:
 
     def _output(self, batch: Batch) -> Output:
         with step("forward"):
-            output = self._forward(batch)
+            rows = len(next(iter(batch.values())))
+            fills_up = self.device.startswith("cuda") and all(value.ndim == 4 for value in batch.values())
+            self._most_rows = max(self._most_rows, rows) if fills_up else rows
+            if rows == self._most_rows:
+                output = self._forward(batch)
+            else:
+                output = cut(self._forward(filled_up(batch, rows, self._most_rows)), rows)
             self._wait()
             return output
 
@@ -198,17 +242,29 @@ class Runner:
             self.precision = Precision(reduced.name, reduced.device_type)
         return exact
 
-    def _to_numpy(self, output: Output, rows: int) -> dict[str, np.ndarray]:
+    def _fetch(self, output: Output, rows: int) -> Fetched:
+        """Begin to bring the arrays to main memory; the call waits for them."""
+        import torch
+
         named = {FINAL: output.features, **output.layers}
         if output.logits is not None:
             named[LOGITS] = output.logits
         if missing := [name for name in self.layers if name not in output.layers]:
             raise ModelError(f"The model did not give the layers {', '.join(missing)}.")
-        arrays = {}
         for name, value in named.items():
             if value.ndim != 2 or value.shape[0] != rows:
                 what = f"layer {name!r}" if name else "features"
                 raise ModelError(f"Expected {rows} rows of {what}, got the shape {tuple(value.shape)}.")
-            with step("transfer"):
-                arrays[name] = value.detach().float().cpu().numpy()
-        return arrays
+        if not self.device.startswith("cuda"):
+            arrays = {name: value.detach().float().cpu().numpy() for name, value in named.items()}
+            return lambda: arrays
+        coming = {name: on_its_way(value.detach().float()) for name, value in named.items()}
+        arrived = torch.cuda.Event()
+        arrived.record(torch.cuda.current_stream(self.device))
+
+        def wait() -> dict[str, np.ndarray]:
+            arrived.synchronize()
+            # A copy: memory that a GPU writes to is scarce, and is used again for the next batch.
+            return {name: value.numpy().copy() for name, value in coming.items()}
+
+        return wait

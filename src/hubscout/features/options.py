@@ -86,6 +86,11 @@ class ExtractionOptions:
     """How a model is run over a task. `extract` and `rank` take every field as a keyword.
 
     A new field is there for both at once, and is kept with a ranking unless it is among `_RUNTIME_FIELDS`.
+
+    Example:
+        >>> ExtractionOptions(device="cpu").replace(batch_size=8).batch_size
+        8
+
     """
 
     layers: Sequence[str] | str | None = None
@@ -115,8 +120,19 @@ class ExtractionOptions:
     def of(cls, **options: Any) -> ExtractionOptions:
         """Options out of keywords, with an error that names the unknown ones.
 
-        >>> ExtractionOptions.of(device="cpu").device
-        'cpu'
+        Args:
+            options: fields by name.
+
+        Returns:
+            The options.
+
+        Raises:
+            UnknownNameError: there is no such field.
+
+        Example:
+            >>> ExtractionOptions.of(device="cpu").device
+            'cpu'
+
         """
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(options) - known):
@@ -125,14 +141,35 @@ class ExtractionOptions:
 
     @classmethod
     def from_record(cls, settings: Mapping[str, Any]) -> ExtractionOptions:
-        """The options that a ranking was made with, out of its `settings`."""
+        """The options that a ranking was made with, out of its `settings`.
+
+        Args:
+            settings: of a ranking.
+
+        Returns:
+            The options; those that the settings do not name have their defaults.
+
+        """
         return cls(**{name: settings[name] for name in cls().decisive() if name in settings})
 
     def replace(self, **changes: Any) -> ExtractionOptions:
-        """The same with some fields changed."""
+        """The same with some fields changed.
+
+        Args:
+            changes: fields by name.
+
+        Returns:
+            New options.
+
+        """
         return dataclasses.replace(self, **changes)
 
     def decisive(self) -> dict[str, Any]:
-        """The fields that decide what comes out, as they are kept with a ranking."""
+        """The fields that decide what comes out, as they are kept with a ranking.
+
+        Returns:
+            Name → value.
+
+        """
         found = {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,8 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError, TaskError
 from hubscout.features.decoded import free_bytes
+from hubscout.features.precision import memory_kept
+from hubscout.features.shared_memory import SharedMemory, Slot, Written, write
 from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ class Reader:
     place: str
     skip_bad: bool = False
     prepared: PreparedSamples | None = None
+    keeps: bool = True
+    """Whether what it prepares stays with `prepared`."""
 
     def __call__(self, row: int) -> Any:
         if (known := self.known(row)) is not None:
@@ -107,7 +112,7 @@ class Reader:
 
     def keep(self, row: int, sample: Any) -> None:
         """For the next model that prepares samples alike."""
-        if self.prepared is not None and sample is not None:
+        if self.keeps and self.prepared is not None and sample is not None:
             self.prepared.put(row, sample)
 
     def _unreadable(self, row: int, error: Exception) -> TaskError:
@@ -169,52 +174,71 @@ class InProcesses:
             workers = min(workers, int(_SHARE_FOR_COPIES * free / len(sent)))
         if workers < 2:
             raise ValueError(f"{len(sent) / 1e9:.1f} GB for each of them")
-        self._reader = reader
+        self.reader = reader
         self._threads = InThreads(reader, default_threads())
         self._folder = tempfile.TemporaryDirectory(prefix="hubscout-")
         self._file = Path(self._folder.name) / "reader"
         self._file.write_bytes(sent)
         # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
         self._pool = get_reusable_executor(max_workers=workers, timeout=_IDLE_SECONDS)
-        self._begun: list[Future[list[Any] | np.ndarray]] = []
-        self.ready: Future[list[Any] | np.ndarray] = self._pool.submit(_prepare, str(self._file), [])
+        self._begun: list[Future[Prepared]] = []
+        self._memory: SharedMemory | None = None
+        self.ready: Future[Prepared] = self._pool.submit(_prepare, str(self._file), [], None)
         """Done when the first process has started."""
 
     def submit(self, rows: list[int]) -> Answer:
-        missing = [row for row in rows if self._reader.known(row) is None]
+        missing = [row for row in rows if self.reader.known(row) is None]
         if not missing or not self.ready.done() or self.ready.exception() is not None:
             return self._threads.submit(rows)
+        slot = None if self._memory is None else self._memory.take()
         try:
-            future = self._pool.submit(_prepare, str(self._file), missing)
+            future = self._pool.submit(_prepare, str(self._file), missing, slot)
         except BrokenProcessPool:  # one was killed, and all end with it
             return self._threads.submit(rows)
         self._begun = [other for other in self._begun if not other.done()] + [future]
-        return _Sent(self._reader, rows, missing, future)
+        return _Sent(self, rows, missing, future, slot)
+
+    def receive(self, prepared: Prepared, slot: Slot | None) -> list[Any] | np.ndarray:
+        """The samples of a chunk, out of its slot where they lie in one."""
+        if isinstance(prepared, Written):
+            assert self._memory is not None
+            assert slot is not None
+            return self._memory.read(slot, prepared)
+        if self._memory is None and isinstance(prepared, np.ndarray) and len(prepared) == self.chunk:
+            self._memory = SharedMemory.of(prepared.nbytes)
+        elif slot is not None and self._memory is not None:
+            self._memory.release(slot)
+        return prepared
 
     def close(self) -> None:
         for future in (self.ready, *self._begun):
             future.cancel()
         self._threads.close()
         self._folder.cleanup()
+        if self._memory is not None:
+            self._memory.close()
 
 
 @dataclass(frozen=True)
 class _Sent:
     """Rows of which some are known and the others are being prepared in a process."""
 
-    reader: Reader
+    processes: InProcesses
     rows: list[int]
     missing: list[int]
-    future: Future[list[Any] | np.ndarray]
+    future: Future[Prepared]
+    slot: Slot | None
 
     def result(self) -> list[Any]:
+        reader = self.processes.reader
         try:
-            fresh = dict(zip(self.missing, self.future.result(), strict=True))
+            received = self.processes.receive(self.future.result(), self.slot)
+            fresh = dict(zip(self.missing, received, strict=True))
         except BrokenProcessPool:  # a process was killed: its rows are prepared here
-            fresh = {row: self.reader(row) for row in self.missing}
+            fresh = {row: reader(row) for row in self.missing}
         for row, sample in fresh.items():
-            self.reader.keep(row, sample)
-        return [fresh[row] if row in fresh else self.reader(row) for row in self.rows]
+            reader.keep(row, sample)
+        return [fresh[row] if row in fresh else reader(row) for row in self.rows]
 
 
 Answer = Future[list[Any]] | _Sent
@@ -222,16 +246,26 @@ Answer = Future[list[Any]] | _Sent
 Preparing = InThreads | InProcesses
 
 
-def _prepare(file: str, rows: list[int]) -> list[Any] | np.ndarray:
-    """In a process: the samples, as one array where they are arrays of one shape, which travels faster."""
+Prepared = list[Any] | np.ndarray | Written
+"""Samples as they come from a process: one array where they are arrays of one shape, or where it is."""
+
+_for_good = ExitStack()
+
+
+def _prepare(file: str, rows: list[int], slot: Slot | None) -> Prepared:
+    """In a process: the samples, in the slot where they fit into it."""
     reader = _open_reader(file)
     samples = [reader(row) for row in rows]
     shapes = {(sample.shape, sample.dtype) if isinstance(sample, np.ndarray) else None for sample in samples}
-    return np.stack(samples) if len(shapes) == 1 and None not in shapes else samples
+    if len(shapes) != 1 or None in shapes:
+        return samples
+    written = None if slot is None else write(samples, slot, file)
+    return np.stack(samples) if written is None else written
 
 
 @lru_cache(maxsize=1)
 def _open_reader(file: str) -> Reader:
     import cloudpickle
 
+    _for_good.enter_context(memory_kept())
     return cloudpickle.loads(Path(file).read_bytes())

@@ -101,22 +101,32 @@ class Extraction:
     """
 
     card: ModelCard
+    """Of the model."""
     split: str
     rows: np.ndarray
     targets: np.ndarray
     layers: tuple[str, ...]
     statistics: Mapping[str, Statistics]
     seconds: float
+    """How long it took."""
     samples_per_second: float
     from_cache: bool
+    """Whether all features were there already."""
     device: str
+    """On which the network ran."""
     precision: str
+    """In which it ran, such as "float32"."""
     backend: str
     batch_size: int
+    """How many samples went through at once at the end."""
     skipped: tuple[int, ...] = ()
+    """Samples that could not be read."""
     messages: tuple[str, ...] = ()
+    """What the user should know."""
     shards: tuple[int, ...] = ()
+    """The numbers of the shards that the rows are."""
     store: Store = field(repr=False, default=None)  # type: ignore[assignment]
+    """Where features are kept; None where they were not."""
 
     @property
     def n(self) -> int:

@@ -32,11 +32,24 @@ class Preprocessing(Protocol):
         ...
 
     def collate(self, samples: Sequence[Any]) -> Batch:
-        """A batch out of prepared inputs."""
+        """A batch out of prepared inputs.
+
+        Args:
+            samples: what preprocessing gave, one for each input.
+
+        Returns:
+            The batch: name → tensor.
+
+        """
         ...
 
     def augmented(self) -> Preprocessing:
-        """The same with the random augmentation that is standard for the model; itself where there is none."""
+        """The same with the random augmentation that is standard for the model; itself where there is none.
+
+        Returns:
+            The preprocessing for training.
+
+        """
         ...
 
 
@@ -64,12 +77,17 @@ class ModelCard:
     source_classes: int | None = None
     """Size of the source head; None for a model without one."""
     source_data: str | None = None
+    """What it was pre-trained with, in words."""
     source_accuracy: float | None = None
+    """On that data."""
     licence: str | None = None
+    """As the hub names it."""
     downloads: int | None = None
+    """As the hub counted them."""
     commit: str | None = None
     """What the Hugging Face Hub calls the version of the repository that the weights are from."""
     weights_fingerprint: str = ""
+    """A hash of the weights."""
     code_fingerprint: str = ""
     """Of the user's own source that makes the model; "" where only installed packages do."""
     notes: tuple[str, ...] = ()
@@ -144,6 +162,13 @@ class Backbone(ABC):
 
     `module` is the network, to be moved, frozen or trained; None for a model that torch does not run (ONNX).
     `forward` is differentiable and leaves the choice of gradients, autocast and train or eval mode to its caller.
+
+    Example:
+        >>> backbone = hubscout.load("timm/resnet18.a1_in1k")  # doctest: +SKIP
+        >>> batch = backbone.preprocessing.collate([backbone.preprocessing(image)])  # doctest: +SKIP
+        >>> backbone(batch).features.shape  # doctest: +SKIP
+        torch.Size([1, 512])
+
     """
 
     card: ModelCard

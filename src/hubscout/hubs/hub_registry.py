@@ -74,11 +74,27 @@ class Identifier:
         return cls(found["hub"], found["name"], options, getattr(text, "origin", None))
 
     def with_options(self, **options: Any) -> Identifier:
-        """The same model with more options, the new ones winning."""
+        """The same model with more options, the new ones winning.
+
+        Args:
+            options: name → value.
+
+        Returns:
+            A new identifier.
+
+        """
         return replace(self, options={**self.options, **options})
 
     def check_options(self, allowed: Iterable[str]) -> None:
-        """Refuse an option that is not one of these."""
+        """Refuse an option that is not one of these.
+
+        Args:
+            allowed: the names that are known.
+
+        Raises:
+            InputError: there is another one.
+
+        """
         unknown = sorted(self.options.keys() - set(allowed))
         if unknown:
             raise InputError(f"'{self}' has the unknown option {unknown[0]!r}; allowed: {', '.join(allowed)}.")
@@ -156,14 +172,37 @@ class Hub(Protocol):
 
     A hub with more models than anybody lists sets `takes_limit`: its `list_models` has a second argument, how many to
     look at at most, or None for its own bound.
+
+    Example:
+        See "a hub" in the page on plug-ins.
+
     """
 
     def load(self, identifier: Identifier) -> Backbone:
-        """Open a model in eval mode on the CPU; `identifier` goes into its card."""
+        """Open a model in eval mode on the CPU.
+
+        Args:
+            identifier: its name and options; goes into its card.
+
+        Returns:
+            The backbone.
+
+        Raises:
+            ModelNotFoundError: there is no such model.
+
+        """
         ...
 
     def list_models(self, pattern: str) -> ModelListing:
-        """The models whose name, without the hub, matches a shell pattern."""
+        """The models whose name, without the hub, matches a shell pattern.
+
+        Args:
+            pattern: such as "resnet*".
+
+        Returns:
+            The models.
+
+        """
         ...
 
 

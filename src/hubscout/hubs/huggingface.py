@@ -17,7 +17,7 @@ from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
-from hubscout.hubs.saving import read_description
+from hubscout.hubs.saving import DESCRIPTION, read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
@@ -46,14 +46,21 @@ def load(identifier: Identifier) -> Backbone:
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING
     if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
         raise needs_code(str(identifier))  # before its weights are fetched
-    return open_model(fetch_model(repository, options), identifier, repository=repository)
+    described = repository.read_json(DESCRIPTION)
+    return open_model(
+        fetch_model(repository, options), identifier, repository=repository, saved_options=_saved_options(described)
+    )
 
 
 def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
     """A model from a folder that `save_pretrained` wrote."""
-    described = read_description(folder)
-    saved: dict[str, Any] = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    saved = _saved_options(read_description(folder))
     return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
+
+
+def _saved_options(described: Mapping[str, Any]) -> dict[str, Any]:
+    """How hubscout tuned a model, of what it wrote beside the weights: its head fits no other features."""
+    return {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
 
 
 def open_model(

@@ -43,6 +43,10 @@ def prepare_torchvision() -> bool:
     Returns:
         Whether declarations were needed.
 
+    Example:
+        >>> _ = prepare_torchvision()
+        >>> import timm
+
     """
     global _declarations
     with _lock:

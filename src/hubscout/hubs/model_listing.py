@@ -39,23 +39,48 @@ class ModelEntry:
 
     identifier: str
     params: int | None = None
+    """Parameters."""
     flops: int | None = None
+    """Operations per sample."""
     source_data: str | None = None
+    """What it was pre-trained with, in words."""
     licence: str | None = None
+    """As the hub names it."""
     downloads: int | None = None
+    """As the hub counted them."""
     input_size: int | None = None
     """Pixels on a side, for image models."""
     on_this_machine: bool = False
+    """Whether it opens without a network."""
     modalities: tuple[str, ...] = ()
     """The kinds of input that it takes; empty where the hub does not tell."""
 
     def takes(self, modality: str) -> bool:
-        """Whether it may take such inputs."""
+        """Whether it may take such inputs.
+
+        Args:
+            modality: such as "image".
+
+        Returns:
+            False where the hub says that it takes others only.
+
+        """
         return not self.modalities or modality in self.modalities
 
 
 class ModelListing(list[ModelEntry]):
-    """The entries, with `notes` on how they were found, such as that the hub could not be reached."""
+    """The entries, with `notes` on how they were found, such as that the hub could not be reached.
+
+    Args:
+        entries: the models.
+        notes: sentences for the user.
+
+    Example:
+        >>> found = ModelListing([ModelEntry(identifier="timm/resnet18")], ["The hub cannot be reached."])
+        >>> len(found), found.notes
+        (1, ('The hub cannot be reached.',))
+
+    """
 
     def __init__(self, entries: Iterable[ModelEntry] = (), notes: Iterable[str] = ()) -> None:
         super().__init__(entries)

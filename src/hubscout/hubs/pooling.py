@@ -120,7 +120,7 @@ def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
         return hidden.masked_fill(mask[..., None] == 0, torch.finfo(hidden.dtype).min).amax(1)
     # The place of the last 1 in the mask, wherever the padding is.
     places = torch.arange(hidden.shape[1], device=hidden.device)
-    last = (mask * places).argmax(1)
+    last = (mask * places).amax(1).long()
     # Not `len`, which tracing takes for a constant.
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
 

@@ -191,7 +191,8 @@ class SentenceBackbone(Backbone):
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
         from hubscout.hubs.saving import save_sentence_encoder
 
-        save_sentence_encoder(self, folder, head=head, target_names=target_names, kind=kind)
+        with huggingface.quiet(huggingface.import_transformers()):
+            save_sentence_encoder(self, folder, head=head, target_names=target_names, kind=kind)
 
 
 def list_models(pattern: str, limit: int | None = None) -> ModelListing:

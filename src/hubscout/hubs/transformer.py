@@ -227,9 +227,11 @@ class TransformerBackbone(Backbone):
         return self.preprocessing.collate([self.preprocessing(silence)])
 
     def save(self, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str) -> None:
+        from hubscout.hubs.huggingface import import_transformers, quiet
         from hubscout.hubs.saving import save_transformer
 
-        save_transformer(self, folder, head=head, target_names=target_names, kind=kind)
+        with quiet(import_transformers()):
+            save_transformer(self, folder, head=head, target_names=target_names, kind=kind)
 
 
 def _without_padding(batch: Batch) -> list[Batch]:

@@ -34,14 +34,27 @@ def logme_capacity(evidence: Evidence, card: Any, *, nats: float = NATS) -> Scor
 
     LogME: You et al., ICML 2021; the capacity term is this project's own, measured in experiments/classification.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 20)
-    >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
-    >>> from hubscout.evidence import logme
-    >>> found = logme(features, labels)
-    >>> small, large = (logme_capacity(found, {"flops": 10**power}).value for power in (8, 9))
-    >>> round(large - small, 3)
-    0.23
+    Args:
+        evidence: what `hubscout.logme` returns.
+        card: what is known of the model: a `ModelCard` or a mapping with `flops`.
+        nats: the weight of the second term.
+
+    Returns:
+        The score, with LogME's standard error.
+
+    Raises:
+        InputError: the card does not tell the multiply-adds.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 20)
+        >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
+        >>> from hubscout.evidence import logme
+        >>> found = logme(features, labels)
+        >>> small, large = (logme_capacity(found, {"flops": 10**power}).value for power in (8, 9))
+        >>> round(large - small, 3)
+        0.23
+
     """
     bonus = nats * math.log(flops(card) / 1e9)
     # The pseudo-values of the jackknife rise with the score.

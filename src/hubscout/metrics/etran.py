@@ -44,10 +44,23 @@ def etran(features: Any, targets: Any, kind: str = "classification") -> dict[str
 
     Gholami et al., ETran: Energy-Based Transferability Estimation, ICCV 2023.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 50)
-    >>> sorted(etran(np.random.default_rng(0).normal(size=(100, 3)), labels))
-    ['energy', 'labelled']
+    Args:
+        features: (n, D) features of one model.
+        targets: of the rows: class ids, or columns of numbers.
+        kind: "classification" or "regression".
+
+    Returns:
+        The two parts, `energy` and `labelled`.
+
+    Raises:
+        InputError: arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 50)
+        >>> sorted(etran(np.random.default_rng(0).normal(size=(100, 3)), labels))
+        ['energy', 'labelled']
+
     """
     features = inputs.real_matrix(features, "features")
     if kind == "classification":

@@ -32,9 +32,23 @@ def gbc(features: Any, targets: Any, *, covariance: str = "spherical", component
 
     Pándy et al., Transferability Estimation using Bhattacharyya Class Separability, CVPR 2022.
 
-    >>> import numpy as np
-    >>> gbc(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([0, 0, 1, 1])) > -1e-6
-    True
+    Args:
+        features: (n, D) features.
+        targets: n class ids.
+        covariance: "spherical" or "diagonal".
+        components: how many principal components at most.
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: another covariance, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> gbc(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([0, 0, 1, 1])) > -1e-6
+        True
+
     """
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))

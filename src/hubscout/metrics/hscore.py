@@ -28,13 +28,25 @@ def h_score(features: Any, targets: Any) -> Score:
     Bao et al., An Information-Theoretic Approach to Transferability in Task Transfer Learning, ICIP 2019; with
     shrinkage: Ibrahim, Ponomareva, Mazumder, Newer is not always better, 2021.
 
-    >>> import numpy as np
-    >>> generator = np.random.default_rng(0)
-    >>> labels = np.repeat([0, 1, 2], 50)
-    >>> near = h_score(np.eye(3)[labels] + 0.1 * generator.normal(size=(150, 3)), labels)
-    >>> far = h_score(np.eye(3)[labels] + 3.0 * generator.normal(size=(150, 3)), labels)
-    >>> bool(0 < far.value < 0.2 and 1.9 < near.value < 2)
-    True
+    Args:
+        features: (n, D) features.
+        targets: n class ids.
+
+    Returns:
+        The score; `details` has the shrinkage λ.
+
+    Raises:
+        InputError: arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> generator = np.random.default_rng(0)
+        >>> labels = np.repeat([0, 1, 2], 50)
+        >>> near = h_score(np.eye(3)[labels] + 0.1 * generator.normal(size=(150, 3)), labels)
+        >>> far = h_score(np.eye(3)[labels] + 3.0 * generator.normal(size=(150, 3)), labels)
+        >>> bool(0 < far.value < 0.2 and 1.9 < near.value < 2)
+        True
+
     """
     from sklearn.covariance import ledoit_wolf
 

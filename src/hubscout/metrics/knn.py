@@ -35,9 +35,24 @@ def knn(
     one common scale. Both are invariant to the order of rows (but for exactly equal distances) and to relabelling.
     `neighbours` is capped at n − 1. The standard error of an accuracy is binomial. Cost: O(n²D).
 
-    >>> import numpy as np
-    >>> knn(np.array([[0.0, 1], [0.1, 1], [1, 0], [1, 0.1]]), np.array([0, 0, 1, 1]), neighbours=1).value
-    1.0
+    Args:
+        features: (n, D) features.
+        targets: of the rows: class ids, a 0/1 matrix, or columns of numbers.
+        kind: "classification", "multilabel" or "regression".
+        neighbours: k, at least 1.
+        distance: "cosine" or "euclidean".
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: another distance, fewer than two samples, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> knn(np.array([[0.0, 1], [0.1, 1], [1, 0], [1, 0.1]]), np.array([0, 0, 1, 1]), neighbours=1).value
+        1.0
+
     """
     features = inputs.real_matrix(features, "features")
     neighbours = inputs.whole_number(neighbours, "neighbours")

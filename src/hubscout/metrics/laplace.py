@@ -42,11 +42,27 @@ def laplace(
 
     Immer et al., Scalable Marginal Likelihood Estimation for Model Selection in Deep Learning, ICML 2021.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 50)
-    >>> noise = np.random.default_rng(0).normal(size=(100, 2))
-    >>> laplace(np.eye(2)[labels] + 0.1 * noise, labels).value > laplace(noise, labels).value
-    True
+    Args:
+        features: (n, D) features.
+        targets: of the rows: class ids, a 0/1 matrix, or columns of numbers.
+        kind: "classification", "multilabel" or "regression".
+        intercept: whether the head has one.
+        curvature: "kronecker" or "full".
+
+    Returns:
+        The score, in nats per sample.
+
+    Raises:
+        InputError: another curvature, too many weights for the full one, or arrays that do not fit together or are not
+            finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 50)
+        >>> noise = np.random.default_rng(0).normal(size=(100, 2))
+        >>> laplace(np.eye(2)[labels] + 0.1 * noise, labels).value > laplace(noise, labels).value
+        True
+
     """
     features = inputs.real_matrix(features, "features")
     if curvature not in CURVATURES:

@@ -29,9 +29,21 @@ def leep(logits: Any, targets: Any) -> Score:
 
     Nguyen et al., LEEP: A New Measure to Evaluate Transferability of Learned Representations, ICML 2020.
 
-    >>> import numpy as np
-    >>> round(leep(np.array([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), np.array([0, 0, 1])).value, 4)
-    -0.0002
+    Args:
+        logits: (n, Z) outputs of the source head.
+        targets: n class ids.
+
+    Returns:
+        The score, in nats per sample.
+
+    Raises:
+        InputError: arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> round(leep(np.array([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), np.array([0, 0, 1])).value, 4)
+        -0.0002
+
     """
     logits = inputs.real_matrix(logits, "logits")
     ids, _ = inputs.class_ids(targets, len(logits))

@@ -35,10 +35,26 @@ def linear_probe(
     The standard error is binomial for accuracy, that of the mean squared error for R². Cost: `folds` · `trials` fits
     of logistic regression, O(nDC) a step; for ridge regression one eigendecomposition, O(nD² + D³).
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 20)
-    >>> linear_probe(np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2)), labels).value
-    1.0
+    Args:
+        features: (n, D) features.
+        targets: of the rows: class ids, a 0/1 matrix, or columns of numbers.
+        kind: "classification", "multilabel" or "regression".
+        trials: how many strengths are tried.
+        folds: of the cross-validation of classes.
+        seed: of the folds.
+
+    Returns:
+        The best strength's score; `details` has all of them.
+
+    Raises:
+        InputError: too few samples for the folds, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 20)
+        >>> linear_probe(np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2)), labels).value
+        1.0
+
     """
     features = inputs.real_matrix(features, "features")
     trials = inputs.whole_number(trials, "trials")

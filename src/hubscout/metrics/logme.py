@@ -26,12 +26,20 @@ def logme(evidence: Evidence) -> Score:
     You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, and Ranking and
     Tuning Pre-trained Models, JMLR 2022.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 20)
-    >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
-    >>> from hubscout.metrics import score
-    >>> found = score("logme", features=features, targets=labels, kind="classification")
-    >>> found.value == found.evidence.score and found.value > found.evidence.null_score
-    True
+    Args:
+        evidence: what `hubscout.logme` returns.
+
+    Returns:
+        The score; `score.evidence` is the whole evidence.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 20)
+        >>> features = np.eye(2)[labels] + 0.1 * np.random.default_rng(0).normal(size=(40, 2))
+        >>> from hubscout.metrics import score
+        >>> found = score("logme", features=features, targets=labels, kind="classification")
+        >>> found.value == found.evidence.score and found.value > found.evidence.null_score
+        True
+
     """
     return Score(evidence.score, standard_error=evidence.standard_error, details={"evidence": evidence})

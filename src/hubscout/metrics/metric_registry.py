@@ -27,12 +27,20 @@ class Score:
 
     `standard_error` is None where the metric has no cheap one. `details` holds what else came out of the
     computation; for LogME that is the whole `Evidence`, which `evidence` returns.
+
+    Example:
+        >>> Score(0.3, name="error", higher_is_better=False).signed_value
+        -0.3
+
     """
 
     value: float
+    """In the metric's own direction; `signed_value` is higher for better."""
     standard_error: float | None = None
     name: str = ""
+    """Of the metric."""
     higher_is_better: bool = True
+    """Which way it goes."""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -54,14 +62,23 @@ class Metric:
     place. A metric `from_evidence` is a function of the `Evidence` that LogME is: where that is given, nothing is
     computed again. At `level="zoo"` the function gives a mapping of parts for one model, and `combine` turns the parts
     of all models into one value each, because the value depends on which models stand beside it.
+
+    Example:
+        >>> from hubscout.metrics import METRICS
+        >>> METRICS["leep"].needs
+        ('logits',)
+
     """
 
     name: str
+    """What users call it."""
     function: Callable[..., Any]
     needs: tuple[Need, ...]
     kinds: tuple[str, ...]
+    """The kinds of task that it serves."""
     level: Level = "model"
     higher_is_better: bool = True
+    """Which way it goes."""
     combine: Callable[[Mapping[str, Mapping[str, float]]], Mapping[str, float]] | None = None
     from_evidence: bool = False
 
@@ -103,6 +120,9 @@ def metric(
         from_evidence: the function takes `evidence`, `needs` names what it needs beside, and callers may give the
             options of the evidence: `center`, `solver`, `blocks`.
 
+    Returns:
+        A decorator that gives the function back.
+
     Raises:
         ValueError: a zoo-level metric without `combine`.
 
@@ -130,6 +150,9 @@ def available(kind: str | None = None, *, level: Level | None = None) -> tuple[s
     Args:
         kind: only those that serve this kind of task.
         level: only those of this level, "model" or "zoo".
+
+    Returns:
+        The names.
 
     Raises:
         UnknownKindError: there is no such kind of task.

@@ -24,9 +24,21 @@ def nce(logits: Any, targets: Any) -> Score:
 
     Tran, Nguyen, Hassner, Transferability and Hardness of Supervised Classification Tasks, ICCV 2019.
 
-    >>> import numpy as np
-    >>> nce(np.eye(3)[[0, 1, 2, 2]], np.array([0, 0, 1, 1])).value
-    0.0
+    Args:
+        logits: (n, Z) outputs of the source head.
+        targets: n class ids.
+
+    Returns:
+        The score, in nats per sample.
+
+    Raises:
+        InputError: arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> nce(np.eye(3)[[0, 1, 2, 2]], np.array([0, 0, 1, 1])).value
+        0.0
+
     """
     logits = inputs.real_matrix(logits, "logits")
     ids, classes = inputs.class_ids(targets, len(logits))

@@ -48,10 +48,23 @@ def ncti(features: Any, targets: Any, *, components: int = 64) -> dict[str, floa
     Wang et al., How Far Pre-trained Models Are from Neural Collapse on the Target Dataset Informs their
     Transferability, ICCV 2023.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 50)
-    >>> sorted(ncti(np.random.default_rng(0).normal(size=(100, 3)), labels))
-    ['nearest_centre', 'separation', 'variability']
+    Args:
+        features: (n, D) features of one model.
+        targets: n class ids.
+        components: how many principal components at most.
+
+    Returns:
+        The three parts.
+
+    Raises:
+        InputError: arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 50)
+        >>> sorted(ncti(np.random.default_rng(0).normal(size=(100, 3)), labels))
+        ['nearest_centre', 'separation', 'variability']
+
     """
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))

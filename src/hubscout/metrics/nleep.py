@@ -39,11 +39,27 @@ def n_leep(
 
     Li et al., Ranking Neural Checkpoints, CVPR 2021.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 50)
-    >>> noise = np.random.default_rng(0).normal(size=(100, 2))
-    >>> n_leep(np.eye(2)[labels] + 0.1 * noise, labels).value > n_leep(noise, labels).value
-    True
+    Args:
+        features: (n, D) features.
+        targets: n class ids.
+        energy: the share of the variance that the principal components hold.
+        max_components: how many of them at most.
+        clusters_per_class: Gaussians of the mixture for each class.
+        seed: of the mixture's start.
+
+    Returns:
+        The score, in nats per sample.
+
+    Raises:
+        InputError: arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 50)
+        >>> noise = np.random.default_rng(0).normal(size=(100, 2))
+        >>> n_leep(np.eye(2)[labels] + 0.1 * noise, labels).value > n_leep(noise, labels).value
+        True
+
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture

@@ -33,11 +33,25 @@ def pactran(features: Any, targets: Any, *, regularisation: float = 1.0, prior_v
     Ding et al., PACTran: PAC-Bayesian Metrics for Estimating the Transferability of Pretrained Models to
     Classification Tasks, ECCV 2022.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 50)
-    >>> noise = np.random.default_rng(0).normal(size=(100, 2))
-    >>> pactran(np.eye(2)[labels] + 0.1 * noise, labels).value > pactran(noise, labels).value
-    True
+    Args:
+        features: (n, D) features.
+        targets: n class ids.
+        regularisation: βσ₀²/n, above 0.
+        prior_variance: σ₀², above 0; None is 10/D.
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: an option that is not above 0, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 50)
+        >>> noise = np.random.default_rng(0).normal(size=(100, 2))
+        >>> pactran(np.eye(2)[labels] + 0.1 * noise, labels).value > pactran(noise, labels).value
+        True
+
     """
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))

@@ -37,10 +37,26 @@ def parc(
 
     Bolya, Mittapalli, Hoffman, Scalable Diverse Model Selection for Accessible Transfer Learning, NeurIPS 2021.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 10)
-    >>> round(parc(np.eye(2)[labels], labels))
-    100
+    Args:
+        features: (n, D) features.
+        targets: of the rows: class ids or a 0/1 matrix.
+        kind: "classification" or "multilabel".
+        components: how many principal components; None is the features as they are.
+        max_samples: above so many samples, a sample of them.
+        seed: of that sample.
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: too few samples, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 10)
+        >>> round(parc(np.eye(2)[labels], labels))
+        100
+
     """
     features = inputs.real_matrix(features, "features")
     limit = inputs.whole_number(max_samples, "max_samples", least=3)

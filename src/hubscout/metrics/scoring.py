@@ -93,6 +93,12 @@ def score_parts(name: str, *, targets: Any = None, kind: str, **given: Any) -> d
         UnknownMetricError: there is no such metric for this kind of task.
         InputError: the metric scores one model at a time, or an input that it needs is missing.
 
+    Example:
+        >>> import numpy as np
+        >>> features = np.random.default_rng(0).normal(size=(20, 3))
+        >>> sorted(score_parts("etran", features=features, targets=np.arange(20) % 2, kind="classification"))
+        ['energy', 'labelled']
+
     """
     entry = lookup(name, kind)
     if entry.level != "zoo":
@@ -116,6 +122,11 @@ def combine_zoo(name: str, parts: Mapping[str, Mapping[str, float]]) -> dict[str
 
     Raises:
         InputError: there are no parts, or the metric scores one model at a time.
+
+    Example:
+        >>> zoo = {"a": {"energy": 1.0, "labelled": -0.2}, "b": {"energy": 2.0, "labelled": -0.9}}
+        >>> {model: score.value for model, score in combine_zoo("etran", zoo).items()}
+        {'a': 0.85, 'b': 0.15}
 
     """
     entry = METRICS[name]

@@ -36,11 +36,24 @@ def sfda(features: Any, targets: Any, *, shrinkage: float | None = None) -> Scor
     Shao et al., Not All Models Are Equal: Predicting Model Transferability in a Self-challenging Fisher Space,
     ECCV 2022.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1], 50)
-    >>> noise = np.random.default_rng(0).normal(size=(100, 2))
-    >>> sfda(np.eye(2)[labels] + 0.1 * noise, labels).value > sfda(noise, labels).value
-    True
+    Args:
+        features: (n, D) features.
+        targets: n class ids.
+        shrinkage: λ, from 0 to 1; None chooses it.
+
+    Returns:
+        The score, in nats per sample.
+
+    Raises:
+        InputError: another shrinkage, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 50)
+        >>> noise = np.random.default_rng(0).normal(size=(100, 2))
+        >>> sfda(np.eye(2)[labels] + 0.1 * noise, labels).value > sfda(noise, labels).value
+        True
+
     """
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))

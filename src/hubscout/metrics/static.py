@@ -18,8 +18,19 @@ from hubscout.metrics.metric_registry import KINDS, metric
 def params(card: Any) -> float:
     """Number of parameters: the larger model is taken to be the better one.
 
-    >>> params({"params": 25_557_032})
-    25557032.0
+    Args:
+        card: what is known of the model: a `ModelCard` or a mapping with `params`.
+
+    Returns:
+        The number.
+
+    Raises:
+        InputError: the card does not tell it.
+
+    Example:
+        >>> params({"params": 25_557_032})
+        25557032.0
+
     """
     return _read(card, "params", "the number of parameters")
 
@@ -28,8 +39,19 @@ def params(card: Any) -> float:
 def flops(card: Any) -> float:
     """Multiply-adds for one sample, counted twice: the network that computes more is taken to be the better one.
 
-    >>> flops({"flops": 8_200_000_000})
-    8200000000.0
+    Args:
+        card: what is known of the model: a `ModelCard` or a mapping with `flops`.
+
+    Returns:
+        The number.
+
+    Raises:
+        InputError: the card does not tell it.
+
+    Example:
+        >>> flops({"flops": 8_200_000_000})
+        8200000000.0
+
     """
     return _read(card, "flops", "the number of multiply-adds")
 
@@ -38,8 +60,19 @@ def flops(card: Any) -> float:
 def source_accuracy(card: Any) -> float:
     """Accuracy on the data that the model was pre-trained with, as its card states it.
 
-    >>> source_accuracy({"source_accuracy": 0.804})
-    0.804
+    Args:
+        card: what is known of the model: a `ModelCard` or a mapping with `source_accuracy`.
+
+    Returns:
+        The accuracy, as the card states it.
+
+    Raises:
+        InputError: the card does not tell it.
+
+    Example:
+        >>> source_accuracy({"source_accuracy": 0.804})
+        0.804
+
     """
     return _read(card, "source_accuracy", "the accuracy on its source data")
 
@@ -48,8 +81,19 @@ def source_accuracy(card: Any) -> float:
 def popularity(card: Any) -> float:
     """Downloads, as the hub counted them when the card was read.
 
-    >>> popularity({"downloads": 1200})
-    1200.0
+    Args:
+        card: what is known of the model: a `ModelCard` or a mapping with `downloads`.
+
+    Returns:
+        The number.
+
+    Raises:
+        InputError: the card does not tell it.
+
+    Example:
+        >>> popularity({"downloads": 1200})
+        1200.0
+
     """
     return _read(card, "downloads", "the number of downloads")
 

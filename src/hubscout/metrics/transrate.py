@@ -32,11 +32,26 @@ def transrate(
 
     Huang et al., Frustratingly Easy Transferability Estimation, ICML 2022.
 
-    >>> import numpy as np
-    >>> labels = np.repeat([0, 1, 2], 50)
-    >>> noise = np.random.default_rng(0).normal(size=(150, 4))
-    >>> transrate(np.eye(4)[labels] + 0.1 * noise, labels) > transrate(noise, labels)
-    True
+    Args:
+        features: (n, D) features.
+        targets: n class ids.
+        distortion: ε, above 0.
+        normalise: whether the features are brought to a total variance of 1.
+        centre_classes: whether each class is taken about its own mean.
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a distortion that is not above 0, or arrays that do not fit together or are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1, 2], 50)
+        >>> noise = np.random.default_rng(0).normal(size=(150, 4))
+        >>> transrate(np.eye(4)[labels] + 0.1 * noise, labels) > transrate(noise, labels)
+        True
+
     """
     features = inputs.real_matrix(features, "features")
     ids, classes = inputs.class_ids(targets, len(features))

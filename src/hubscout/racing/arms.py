@@ -12,7 +12,6 @@ import numpy as np
 
 from hubscout.engines.job_context import remembered
 from hubscout.errors import InterruptedRunError
-from hubscout.racing.held_out_samples import log_likelihoods
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
 from hubscout.runs.race_record import Arm, Look
@@ -97,7 +96,7 @@ class Climb:
         with run.loop.cooled_down(rung.steps - rung.stable):
             trained = time.perf_counter()
             metric, values = evaluate_arm(run, self.rows)
-            judged = time.perf_counter()
+            evaluated = time.perf_counter()
             if metric > self.keep_above:
                 snapshot(run).save(self.runner.folder / BEST)
         return Look(
@@ -108,7 +107,7 @@ class Climb:
             log_likelihoods=tuple(round(float(value), 4) for value in values),
             seconds=time.perf_counter() - started,
             seconds_per_step=pace,
-            judging_seconds=judged - trained,
+            evaluation_seconds=evaluated - trained,
         )
 
 
@@ -163,4 +162,4 @@ def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     task = run.task
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
     found, scale = run.outcome(run.validation, some), run.loop.network.loss.scale
-    return found.primary, log_likelihoods(task.kind, found.predicted, found.targets, found.groups, scale)
+    return found.primary, found.log_likelihoods(scale)

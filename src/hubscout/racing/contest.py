@@ -221,8 +221,9 @@ class Contest:
         done = {look.arm: look for look in seen if look.rung == rung.number}
         yield from (done[arm] for arm in arms if arm in done)
         waiting = [arm for arm in arms if arm not in done]
-        anew = fold is not None
-        if not waiting or not self._has_time(rung, len(done) + 1, anew=anew):
+        trained = {look.arm: self.rungs[look.rung].stable for look in seen if look.rung < rung.number}
+        before = min((trained.get(arm, 0) for arm in waiting), default=0)
+        if not waiting or not self._has_time(rung, len(done) + 1, before):
             return
         jobs = [self._work(arm, rung, place, fold, task) for place, arm in enumerate(waiting)]
         with closing(cast(Generator[JobResult], self.engine.run(jobs, observer=self.observer))) as results:
@@ -236,7 +237,7 @@ class Contest:
                 if look is not None:
                     self._keep(look, fold)
                     yield look
-                if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, anew=anew):
+                if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, before):
                     missed = len(jobs) - count
                     told = "1 arm was" if missed == 1 else f"{missed} arms were"
                     self.notes.append(f"time was short: {told} not looked at after {rung.steps} steps")
@@ -267,13 +268,12 @@ class Contest:
         if look.metric is not None and look.metric > max(before, default=-math.inf) and saved.is_dir():
             put_in_place(saved, self.folder / RACE_WINNER)
 
-    def _has_time(self, rung: Rung, arms: int, *, anew: bool = False) -> bool:
-        """Whether another look leaves enough for the later rungs of so many arms, and for the end."""
+    def _has_time(self, rung: Rung, arms: int, before: int) -> bool:
+        """Whether a look at an arm after `before` steps leaves enough for later rungs of so many, and for the end."""
         left, pace = self.clock.left, Pace.of(self.journal.looks)
         if left is None or pace is None:
             return True
-        used = [self.rungs[number].stable for number in range(rung.number) if self.widths[number] and not anew]
-        look = pace.look + pace.step * (rung.steps - max(used, default=0))
+        look = pace.look + pace.step * (rung.steps - before)
         return left > look + self._reserve(pace, rung, arms)
 
     def _reserve(self, pace: Pace, rung: Rung, arms: int) -> float:

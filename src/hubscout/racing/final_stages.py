@@ -16,11 +16,12 @@ from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.race_journal import BEST, put_in_place
-from hubscout.racing.rungs import RATE_FACTORS, Rung
+from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, Rung
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR
+from hubscout.tuning.rates import Grid
 from hubscout.tuning.time_budget import fit_to_time
 from hubscout.tuning.trials import trial_job
 
@@ -64,7 +65,13 @@ class FinalStages(Contest):
         rates = [first, *(arm for arm in self.arms if arm.model == first.model and arm != first)]
         if not reached or len(rates) == 1:
             return first
-        return better_rate(list(self.climb(rates, self.rungs[max(reached)])))
+        rung, grid = self.rungs[max(reached)], Grid(beyond=(self.rate(HIGHER_FACTOR),))
+        looks = list(self.climb(rates, rung))
+        best = better_rate(looks)
+        higher = grid.next_rate([arm.learning_rate for arm in rates], best.learning_rate)
+        if higher is None:
+            return best
+        return better_rate([*looks, *self.climb([Arm(first.model, higher)], rung)])
 
     def deployed(self, winner: Arm, tuned: Tuned, teachers: Sequence[str], rate: float | None) -> Tuned:
         """The model to deploy, taught by `teachers`; the winner itself where it is the model to deploy.

@@ -1,4 +1,4 @@
-"""The samples that all arms are judged on, and what each sample says of an arm."""
+"""The samples that all arms are judged on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from hubscout.tasks.splitting import split_off
 
 SHARE = 0.2
 """Of train and validation together: what is held out, at least."""
-FLOOR = -6.0
-"""Log-likelihoods below count as this: one sample that a network is surely wrong about must not decide a race."""
 
 
 def for_race(task: Task, seed: int = 0) -> Task:
@@ -87,22 +85,3 @@ def with_validation(task: Task) -> Task:
         fingerprint=derived_fingerprint(task.fingerprint, refit=True),
         source=None,
     )
-
-
-def log_likelihoods(
-    kind: str, predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None, scale: np.ndarray | None
-) -> np.ndarray:
-    """How well each sample was predicted, in nats; the higher the better.
-
-    Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean over
-    them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
-    """
-    of_kind, truth = kind_of(kind), np.asarray(targets)
-    if of_kind.is_real_valued:
-        values = -0.5 * (((predicted - truth) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
-    elif of_kind.has_label_sets:
-        values = np.log(np.maximum(np.where(truth > 0, predicted, 1 - predicted), 1e-12)).mean(axis=1)
-    else:
-        values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
-    values = np.maximum(values, FLOOR)
-    return values if groups is None else np.bincount(groups, weights=values) / np.bincount(groups)

@@ -24,15 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """The outcome of a race. `tuned` is the winner, tuned to its end; None while there is none yet."""
+    """The outcome of a race. `tuned` is the winner, tuned to its end; None while there is none yet.
+
+    Example:
+        >>> race = hubscout.race(task, ["timm/resnet18*", "timm/mobilenetv3*"], budget="10min")  # doctest: +SKIP
+        >>> race.winner.model, race.tuned.metric()  # doctest: +SKIP
+
+    """
 
     task_name: str
+    """The name of the data."""
     metric: str
+    """What arms are compared by."""
     winner: Arm
     ranking: Ranking = field(repr=False)
+    """The ranking that the race began with."""
     evidence: Mapping[str, float] = field(repr=False)
     """Of each model, with what a prior added to it."""
     looks: tuple[Look, ...] = field(repr=False)
+    """What every rung showed of every arm."""
     steps: int
     """Of the winner's whole run."""
     shares: Mapping[int, float] = field(repr=False)
@@ -43,6 +53,7 @@ class Race:
     deployed: Tuned | None = field(default=None, repr=False)
     """The model to deploy, taught by the winners, where one was asked for."""
     notes: tuple[str, ...] = ()
+    """What the user should know."""
     told: RaceRecord = field(default_factory=RaceRecord, repr=False)
     """What happened on the way."""
 
@@ -54,7 +65,7 @@ class Race:
         p_best: dict[str, float] = {}
         last = max((look.rung for look in self.looks), default=-1)
         for rung in sorted({look.rung for look in self.looks}):
-            looks = [look for look in self.looks if look.rung == rung]
+            looks = [look for look in self.looks if look.rung == rung and not self._only_a_rate(look, rung)]
             for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
@@ -80,6 +91,11 @@ class Race:
                 )
             )
         return tuple(contestants)
+
+    def _only_a_rate(self, look: Look, rung: int) -> bool:
+        """Whether a look was there to find the winner's rate: who has more rates is not likelier to be the best."""
+        first = min(one.rung for one in self.looks)
+        return rung > first and look.arm.model == self.winner.model and look.arm != self.winner
 
     @property
     def _tried(self) -> set[str]:
@@ -141,7 +157,12 @@ class Race:
         return call("write_report", call("Run", ranking=self.ranking, race=outcome, tuning=tuple(runs)), path)
 
     def table(self) -> Table:
-        """One line per model."""
+        """One line per model.
+
+        Returns:
+            A rich table.
+
+        """
         from rich.table import Table
         from rich.text import Text
 
@@ -161,7 +182,12 @@ class Race:
         return table
 
     def record(self) -> dict[str, Any]:
-        """Everything but the network, as plain values."""
+        """Everything but the network, as plain values.
+
+        Returns:
+            What `race.json` holds.
+
+        """
         deployed = None
         if (one := self.deployed) is not None:
             deployed = {"model": one.model, "teachers": list(one.teachers), "metrics": one.metrics_record()}

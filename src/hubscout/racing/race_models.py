@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
 from hubscout.errors import InputError, InterruptedRunError, TuningError
 from hubscout.features.options import check_acceleration
-from hubscout.features.precision import pick_device
+from hubscout.features.precision import check_device
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
@@ -58,6 +59,7 @@ def race(
     models: Any = None,
     *,
     budget: float | str | None = None,
+    began: float | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -89,6 +91,7 @@ def race(
         task: the labelled data, or what `hubscout.open_task` opens.
         models: identifiers, patterns, models in memory or a size, as for `rank`.
         budget: seconds, or a text such as "30min"; None races without a limit. Half-done work is kept in `out`.
+        began: the moment, by `time.perf_counter()`, that the budget counts from; None is this call.
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
         overwrite: start anew, and replace the race that `out` holds.
@@ -127,7 +130,7 @@ def race(
     """
     if folds < 1:
         raise InputError(f"folds must be at least 1, not {folds}.")
-    clock = Clock(None if budget is None else parse_seconds(budget))
+    clock = Clock(None if budget is None else parse_seconds(budget), time.perf_counter() if began is None else began)
     check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
     arguments = arguments_of(options, device, seed)
     check_wishes(engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
@@ -263,7 +266,7 @@ def check_wishes(
     check_choices((), engine=engine, engine_options=engine_options)
     check_acceleration(accelerate)
     if engine == "local":
-        pick_device(device)
+        check_device(device)
     if deploy is not None:
         check_identifier(deploy)
 

@@ -3,7 +3,8 @@
 The shares were chosen on public fine-tuning curves of others (`experiments/race`): a first rung below four percent of
 the steps loses points whatever comes after it. After the first rung a model goes on with the better of its rates alone:
 what a second rate of the same model would cost is worth more spent on another model. The rates of the winner are
-compared once more on the last rung.
+compared once more on the last rung, because short runs do not tell which rate is best at the end, and with a still
+higher one if the higher leads there (`experiments/race/rates.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SHARES = (0.05, 0.15, 0.37)
 """Of the steps of a whole run, cool-down included."""
 RATE_FACTORS = (1.0, 4.0)
 """Learning rates of a model, in units of the one that a race starts with."""
+HIGHER_FACTOR = 16.0
+"""Tried for the winner alone, and only where the higher of its rates leads on its last rung and there is time."""
 WINNER_SHARE = 0.4
 """At most this much of the time that is left goes to the winner's own tuning: longer runs are made shorter."""
 FEWEST_STEPS = 20
@@ -188,7 +191,7 @@ class Pace:
         if not seen:
             return None
         beside = [look.seconds - look.seconds_per_step * steps_of(look, looks) for look in seen]
-        rows = [look.judging_seconds / max(1, len(look.log_likelihoods)) for look in seen]
+        rows = [look.evaluation_seconds / max(1, len(look.log_likelihoods)) for look in seen]
         return cls(median(look.seconds_per_step for look in seen), max(0.0, median(beside[-5:])), median(rows))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -69,7 +70,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Assessment:
-    """A row in the making: all but what depends on the other models. `parts` are those of zoo-level metrics."""
+    """An unfinished row: all but what depends on the other models. `parts` are those of zoo-level metrics."""
 
     row: Row
     parts: Mapping[str, Mapping[str, float]]
@@ -114,11 +115,10 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
             latency = measure_latency(backbone, sample, device=extractions[0].device)
     card = extractions[0].card
     with step("score"):
-        layers, by_layer = _scan_layers(extractions, task, settings)
+        layers, found = _scan_layers(extractions, task, settings)
         chosen = _chosen_layer(layers, settings)
-        found = by_layer.get(chosen)
         evidence = found.evidence if found is not None else None
-        scores, parts, remarks = _score(extractions, chosen, evidence, task, settings)
+        scores, parts, notes = _score(extractions, chosen, evidence, task, settings)
         predicted = left_out(found.evidence, found.kept, task) if found is not None and found.kept is not None else None
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
@@ -152,7 +152,7 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         card={name: ", ".join(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()},
         from_cache=all(extraction.from_cache for extraction in extractions),
         backend=extractions[0].backend,
-        notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *remarks])),
+        notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *notes])),
     )
     return Assessment(row, parts)
 
@@ -218,19 +218,20 @@ def _without_cached(observer: Observer) -> Observer:
 
 def _scan_layers(
     extractions: Sequence[Extraction], task: Task, settings: Settings
-) -> tuple[tuple[LayerScore, ...], dict[str, LayerEvidence]]:
-    """The evidence of each layer, where a metric goes by it."""
+) -> tuple[tuple[LayerScore, ...], LayerEvidence | None]:
+    """LogME of each layer and the evidence of the chosen one, where a metric goes by it."""
     from hubscout.metrics import lookup
 
     if not any(lookup(name, task.kind).from_evidence for name in settings.metrics):
-        return (), {}
-    return scan_layers(extractions, task, center=settings.center, blocks=settings.extraction.blocks)
+        return (), None
+    choose = partial(_chosen_layer, settings=settings)
+    return scan_layers(extractions, task, choose, center=settings.center, blocks=settings.extraction.blocks)
 
 
 def _score(
     extractions: Sequence[Extraction], layer: str, evidence: Evidence | None, task: Task, settings: Settings
 ) -> tuple[dict[str, Score], dict[str, dict[str, float]], list[str]]:
-    """The scores of a layer by metric, the parts of metrics that need the whole zoo, and remarks."""
+    """The scores of a layer by metric, the parts of metrics that need the whole zoo, and notes."""
     from hubscout.evidence.evidence import caveats
     from hubscout.metrics import lookup, score, score_parts
 
@@ -245,7 +246,7 @@ def _score(
     }
     scores: dict[str, Score] = {}
     parts: dict[str, dict[str, float]] = {}
-    remarks: list[str] = []
+    notes: list[str] = []
     for name in settings.metrics:
         entry = lookup(name, task.kind)
         try:
@@ -259,8 +260,8 @@ def _score(
             if name == settings.metrics[0]:
                 raise
             headless = "logits" in entry.needs and inputs["logits"] is None
-            remarks.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
-    return scores, parts, remarks if evidence is None else remarks + caveats(evidence)
+            notes.append(f"no {name}: it needs a source head" if headless else f"{name}: {error}")
+    return scores, parts, notes if evidence is None else notes + caveats(evidence)
 
 
 def _chosen_layer(layers: Sequence[LayerScore], settings: Settings) -> str:

@@ -90,10 +90,21 @@ def find_candidates(models: Any, modality: str | None = None, device: str = "aut
                     identifier = str(Identifier.parse(identifier).with_options(**given))
                 found.setdefault(identifier, Candidate(identifier, by_pattern=True))
         else:
+            _check_hub(model)
             found.setdefault(model, Candidate(model))
     if not found:
         raise InputError("models is empty: give at least one identifier, such as timm/resnet50.a1_in1k, or a pattern.")
     return Candidates(tuple(found.values()), tuple(dict.fromkeys(notes)))
+
+
+def _check_hub(model: str) -> None:
+    """Refuse a word that names no hub, such as a size mistyped: no model can come of it."""
+    from hubscout.hubs import Identifier
+
+    try:
+        Identifier.parse(model)
+    except InputError as error:
+        raise InputError(f"{error} Or one of hubscout's own lists: {', '.join(SIZES)}.") from error
 
 
 def _look_up(name: str, modality: str | None) -> ModelListing:

@@ -2,7 +2,7 @@
 
 `ranking.json` is written anew after every model (`complete` is false until the end) and `events.jsonl` gets one line
 per event, so that a kill loses one model at most and others can watch; `scores.parquet` comes at the end. One process
-at a time writes a folder. Rankings of one question that were made apart are merged into one.
+at a time writes a folder. Rankings of the same data with the same settings that were made apart are merged into one.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Journal:
 
 
 def differences(earlier: Ranking, task: str, settings: Mapping[str, Any]) -> list[str]:
-    """In which the question of a ranking is another one, in words; empty where it is the same."""
+    """In which data and settings an earlier ranking differs, in words; empty where it does not."""
     found = []
     if earlier.task.fingerprint != task:
         found.append(f"of the task {earlier.task.name!r}, whose data is not this data")
@@ -181,7 +181,7 @@ def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
         Probabilities are those among all models. A model that failed in one run and was ranked in another is ranked.
 
     Raises:
-        RunError: they answer different questions, or a metric compares the models of a run with each other.
+        RunError: their data or settings differ, or a metric compares the models of a run with each other.
 
     Example:
         >>> merge_rankings([Ranking.load("a/"), Ranking.load("b/")]).save("c/")  # doctest: +SKIP
@@ -194,7 +194,7 @@ def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
     first = rankings[0]
     for number, other in enumerate(rankings[1:], start=2):
         if found := differences(other, first.task.fingerprint, first.settings):
-            raise RunError(f"Ranking {number} answers another question than the first ({'; '.join(found)}).")
+            raise RunError(f"Ranking {number} has other data or settings than the first ({'; '.join(found)}).")
     together = [name for name in first.metrics if METRICS[name].combine is not None]
     if together:
         raise RunError(

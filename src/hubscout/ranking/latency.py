@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FEWEST_RUNS = 7
 _MOST_RUNS = 50
+_AGREEING, _AGREED = 3, 1.02
+"""When so many of the shortest runs differ by so little, more would not be shorter."""
 _MOST_SECONDS = 0.5
 _LONGEST = 5.0
 """Seconds after which a network that is so slow is not waited for any more."""
@@ -40,8 +42,8 @@ class Latency:
 def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> Latency:
     """The shortest forward pass of one prepared `sample`, after one to warm up.
 
-    Preparation of the sample is not counted. Goes on for half a second, and for seven runs at least unless they take
-    five seconds.
+    Preparation of the sample is not counted. Goes on until the three shortest differ by less than 2%, or for half a
+    second; and for seven runs at least unless they take five seconds.
     """
     import torch
 
@@ -87,7 +89,8 @@ def _wants_more(times: list[float]) -> bool:
     spent = sum(times)
     if len(times) < _FEWEST_RUNS:
         return not times or spent < _LONGEST
-    return len(times) < _MOST_RUNS and spent < _MOST_SECONDS
+    shortest = sorted(times)[:_AGREEING]
+    return len(times) < _MOST_RUNS and spent < _MOST_SECONDS and shortest[-1] > _AGREED * shortest[0]
 
 
 def _seconds_waited() -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,30 +33,44 @@ class LayerEvidence:
 
 
 def scan_layers(
-    extractions: Sequence[Extraction], task: Task, *, center: bool, blocks: int
-) -> tuple[tuple[LayerScore, ...], dict[str, LayerEvidence]]:
-    """LogME and the evidence of every layer there is; the sums of one layer are in memory at a time."""
-    from hubscout.metrics import score
+    extractions: Sequence[Extraction],
+    task: Task,
+    choose: Callable[[Sequence[LayerScore]], str],
+    *,
+    center: bool,
+    blocks: int,
+) -> tuple[tuple[LayerScore, ...], LayerEvidence | None]:
+    """LogME of every layer there is, and the evidence of the one that `choose` names among those seen so far.
 
-    found: dict[str, LayerEvidence] = {}
+    The sums of one layer are in memory at a time, and the spectrum of the chosen one beside it.
+    """
+    chosen: LayerEvidence | None = None
     layers: list[LayerScore] = []
-    for name in extractions[0].layers:
+
+    def scan(name: str) -> LayerEvidence | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvidenceWarning)  # it becomes a note of the row
-            found[name] = layer_evidence(extractions, name, task, center=center, blocks=blocks)
-        evidence = found[name].evidence
-        value = score("logme", evidence=evidence, kind=task.kind)
-        layers.append(
-            LayerScore(
-                name=name,
-                score=value.value,
-                standard_error=value.standard_error,
-                gain=float(evidence.gain),
-                feature_dim=int(evidence.feature_dim),
-                unbounded=bool(evidence.unbounded),
-            )
-        )
-    return (tuple(layers) if len(layers) > 1 else ()), found
+            found = layer_evidence(extractions, name, task, center=center, blocks=blocks)
+        layers.append(_layer_score(name, found.evidence, task.kind))
+        return found if choose(layers) == name else chosen
+
+    for name in extractions[0].layers:
+        chosen = scan(name)
+    return (tuple(layers) if len(layers) > 1 else ()), chosen
+
+
+def _layer_score(name: str, evidence: Evidence, kind: str) -> LayerScore:
+    from hubscout.metrics import score
+
+    value = score("logme", evidence=evidence, kind=kind)
+    return LayerScore(
+        name=name,
+        score=value.value,
+        standard_error=value.standard_error,
+        gain=float(evidence.gain),
+        feature_dim=int(evidence.feature_dim),
+        unbounded=bool(evidence.unbounded),
+    )
 
 
 def layer_evidence(

@@ -1,4 +1,4 @@
-"""A ranking in the making: which model runs next on which rows, and what becomes of what goes wrong."""
+"""A ranking under way: which model runs next on which rows, and what becomes of what goes wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RankingRun:
-    """The state of a ranking in the making. `task` is what is ranked on, `whole` the same before `limit` cut it."""
+    """The state of a ranking under way. `task` is what is ranked on, `whole` the same before `limit` cut it."""
 
     task: Task
     whole: Task

@@ -35,9 +35,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Teachers(Sequence[str]):
-    """Identifiers in the order of choice, to be handed to `tune(teachers=...)`; `steps` say why."""
+    """Identifiers in the order of choice, to be handed to `tune(teachers=...)`; `steps` say why.
+
+    Example:
+        >>> teachers = hubscout.select_teachers(ranking, 3)  # doctest: +SKIP
+        >>> hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=teachers)  # doctest: +SKIP
+
+    """
 
     method: str
+    """How they were chosen."""
     steps: tuple[Step, ...]
     n: int
     """Samples that the choice was made on."""
@@ -147,6 +154,9 @@ def greedy_joint(
         kind: "classification", "multilabel" or "regression".
         target_names: of the classes, labels or numbers.
         center: whether LogME takes the means away first.
+
+    Returns:
+        The models in the order of choice.
 
     Raises:
         ModelError: the features of a model are the same for every row.

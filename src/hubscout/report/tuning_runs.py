@@ -34,7 +34,8 @@ def evaluated(runs: Iterable[TuningRun]) -> TuningRun | None:
 
     def merit(run: TuningRun) -> float:
         split = next((name for name in ("validation", "test") if run.metrics.get(name)), None)
-        return next(iter(run.metrics[split].values()))[0] if split is not None else -np.inf
+        value = next(iter(run.metrics[split].values()))[0] if split is not None else np.nan
+        return -np.inf if np.isnan(value) else value
 
     return max(known, key=merit, default=None)
 

@@ -25,10 +25,15 @@ class Sample:
     """One sample of a finding: where it is, what it is called, and what is said of it."""
 
     split: str
+    """Of the task."""
     row: int
+    """Its place in the split."""
     name: str
+    """The file, or the beginning of the text."""
     label: str = ""
-    remark: str = ""
+    """In words."""
+    note: str = ""
+    """What is said of it, such as what was predicted."""
     thumbnail: str = field(default="", repr=False)
     """A small picture as a data URL; empty for other inputs than images."""
 
@@ -43,25 +48,42 @@ class Finding:
     words: str
     """What was found, as a sentence."""
     count: int
+    """How many samples, also where fewer are shown."""
     groups: tuple[tuple[Sample, ...], ...] = ()
     """At most as many as are shown; `count` counts all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataCheck:
-    """What `hubscout.check` found: `findings`, empty where nothing is wrong, and `looked_for`, what it looked for."""
+    """What `hubscout.check` found: `findings`, empty where nothing is wrong, and `looked_for`, what it looked for.
+
+    Example:
+        >>> print(hubscout.check("flowers/"))  # doctest: +SKIP
+
+    """
 
     task: str
+    """The name of the data."""
     rows: Mapping[str, int]
+    """Split → how many samples."""
     findings: tuple[Finding, ...]
     looked_for: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    """What the user should know."""
 
     def __getitem__(self, name: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.name == name), None)
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas data frame with one line per sample of a finding; `group` numbers those that belong together."""
+        """A pandas data frame with one line per sample of a finding; `group` numbers those that belong together.
+
+        Returns:
+            The data frame.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+
+        """
         pandas = require("pandas", extra="tables", purpose="DataCheck.to_frame")
         records = [
             {"finding": finding.name, "group": number, **_plain(asdict(sample))}
@@ -72,14 +94,27 @@ class DataCheck:
         return pandas.DataFrame(records)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the thumbnails, in plain values."""
+        """Everything but the thumbnails, in plain values.
+
+        Returns:
+            Name → value.
+
+        """
         record = asdict(self)
         for finding in record["findings"]:
             finding["groups"] = [[_plain(sample) for sample in group] for group in finding["groups"]]
         return record
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page with the findings and thumbnails of the samples."""
+        """Write one self-contained HTML page with the findings and thumbnails of the samples.
+
+        Args:
+            path: of the page.
+
+        Returns:
+            The path.
+
+        """
         return call("write_check", self, path)
 
     def __repr__(self) -> str:
@@ -105,5 +140,5 @@ def _plain(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line(sample: Sample) -> str:
-    said = ", ".join(part for part in (sample.split, sample.label, sample.remark) if part)
+    said = ", ".join(part for part in (sample.split, sample.label, sample.note) if part)
     return f"{sample.name} ({said})"

@@ -68,11 +68,25 @@ def deviations(block_scores: np.ndarray, block_sizes: np.ndarray | None = None) 
 def compare(
     scores: np.ndarray, block_scores: np.ndarray, *, block_sizes: np.ndarray | None = None, seed: int = 0
 ) -> Comparison:
-    """Compare K models from their `scores` (K,) and paired pseudo-values `block_scores` (K, B); higher is better.
+    """Compare models that were scored on the same blocks of samples.
 
-    >>> blocks = np.array([[1.0, 1.2, 1.1, 1.3], [0.5, 0.7, 0.6, 0.8]])
-    >>> compare(np.array([1.15, 0.65]), blocks).p_best.tolist()   # always 0.5 apart, however hard the block
-    [1.0, 0.0]
+    Args:
+        scores: (K,), higher is better.
+        block_scores: (K, B), the paired pseudo-values of a jackknife.
+        block_sizes: (B,), samples of each block; None where they are equal.
+        seed: of the draws.
+
+    Returns:
+        P(best) of each model, P(better) of each pair, and who is tied with the best.
+
+    Raises:
+        InputError: shapes that do not fit together, or values that are not finite.
+
+    Example:
+        >>> blocks = np.array([[1.0, 1.2, 1.1, 1.3], [0.5, 0.7, 0.6, 0.8]])
+        >>> compare(np.array([1.15, 0.65]), blocks).p_best.tolist()   # always 0.5 apart, however hard the block
+        [1.0, 0.0]
+
     """
     scores = np.asarray(scores, dtype=np.float64)
     root = deviations(block_scores, block_sizes)

@@ -28,6 +28,7 @@ class Arm:
 
     model: str
     learning_rate: float
+    """That it is tuned with."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.learning_rate:g}"
@@ -48,8 +49,10 @@ class Look:
     metric: float | None
     log_likelihoods: tuple[float, ...]
     seconds: float
+    """Of this look, with opening and training."""
     seconds_per_step: float
-    judging_seconds: float = 0.0
+    """Of training."""
+    evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
 
@@ -108,7 +111,9 @@ class RaceRecord:
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
         elif event == "look":
-            self.looks = (*self.looks, look_of(line))
+            self.looks = (*self.looks, look := look_of(line))
+            if look.arm not in self.arms:  # a rate that is tried for the winner alone
+                self.arms = (*self.arms, look.arm)
         elif event == "rung":
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
@@ -142,7 +147,7 @@ class RaceRecord:
             return "beaten"
         return "racing" if seen else "waiting"
 
-    def standing(self) -> list[Arm]:
+    def leaderboard(self) -> list[Arm]:
         """All arms, those that came furthest first, then by what was last seen of them."""
 
         def place(arm: Arm) -> tuple[Any, ...]:
@@ -226,7 +231,7 @@ def race_table(record: RaceRecord, most: int = MOST_ARMS) -> Table:
     table = Table(header_style="bold", title=title, title_justify="left", title_style="")
     for head in ("model", "rate", *rungs, "state"):
         table.add_column(head, justify="left" if head in ("model", "state") else "right", no_wrap=head != "model")
-    order = record.standing()
+    order = record.leaderboard()
     models = list(dict.fromkeys(arm.model for arm in order))
     names = dict(zip(models, short_names(models), strict=True))
     for arm in order[:most]:

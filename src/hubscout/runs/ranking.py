@@ -42,18 +42,28 @@ class Ranking:
     Make one with `hubscout.rank` or open one with `Ranking.load`. It is a sequence of rows: `ranking[0]`,
     `ranking["timm/resnet50"]`, `for row in ranking`. `settings` are the arguments that the scores depend on,
     `environment` what they were computed with. A ranking that was interrupted is not `complete`.
+
+    Example:
+        >>> ranking = hubscout.rank(task, ["timm/resnet18*", "hf/facebook/dinov2-small"])  # doctest: +SKIP
+        >>> ranking.best.identifier, ranking.top(3)  # doctest: +SKIP
+
     """
 
     task: TaskSummary
     metrics: tuple[str, ...]
+    """Their names; the first orders the models."""
     rows: tuple[Row, ...]
     failures: tuple[Failure, ...] = ()
+    """Models that could not be ranked."""
     stages: tuple[Stage, ...] = ()
+    """Of a progressive ranking."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    """How long it took."""
     complete: bool = True
     seed: int = 0
+    """Of every random choice."""
 
     def __post_init__(self) -> None:
         counts = Counter(row.identifier for row in self.rows)
@@ -112,6 +122,12 @@ class Ranking:
     def top(self, k: int) -> list[str]:
         """Identifiers of the `k` best models, or of all where there are fewer.
 
+        Args:
+            k: how many.
+
+        Returns:
+            The identifiers, the best first.
+
         Raises:
             InputError: `k` is less than 1.
 
@@ -124,10 +140,14 @@ class Ranking:
         return list(self.identifiers[:k])
 
     def pairwise(self) -> np.ndarray:
-        """(K, K): entry i, j is P(row i better than row j), of the rows of `compared` in their order.
+        """How probable it is that one model is better than another.
 
         Where the first metric has no block scores there is no uncertainty to tell: 1, 0, or one half for equal scores.
         See `hubscout.runs.paired_comparison` for what the number means.
+
+        Returns:
+            (K, K): entry i, j is P(row i better than row j), of the rows of `compared` in their order.
+
         """
         comparison: Comparison | None = vars(self)["_comparison"]
         if comparison is not None:
@@ -153,6 +173,9 @@ class Ranking:
             max_latency: seconds per sample, or a text such as "20ms".
             max_bytes: bytes of the weights, such as "100M".
 
+        Returns:
+            A ranking of those models.
+
         Raises:
             InputError: a limit is no such number or time.
 
@@ -174,6 +197,9 @@ class Ranking:
         Args:
             cost: "params", "flops", "latency" or "bytes".
 
+        Returns:
+            A ranking of those models.
+
         Raises:
             InputError: there is no such cost.
 
@@ -191,7 +217,12 @@ class Ranking:
         return replace(self, rows=tuple(front))
 
     def agreement(self) -> MetricAgreement:
-        """How far the metrics of this ranking order the models alike."""
+        """How far the metrics of this ranking order the models alike.
+
+        Returns:
+            A rank correlation for each pair of metrics.
+
+        """
         return call("metric_agreement", self)
 
     def evaluate(self, reference: Mapping[str, float] | str | Path, *, better: Better = "higher") -> Evaluation:
@@ -211,14 +242,33 @@ class Ranking:
         return call("evaluate_ranking", self, reference, better=better)
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`."""
+        """One line per model as a pandas data frame: scores as `score:NAME`, what the hub says as `card:NAME`.
+
+        Returns:
+            The data frame, the best model first.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+
+        """
         pandas = require("pandas", extra="tables", purpose="Ranking.to_frame")
         from hubscout.runs.ranking_storage import flatten
 
         return pandas.DataFrame([flatten(row) for row in self.rows])
 
     def save(self, folder: str | Path) -> Path:
-        """Write `ranking.json` (and `scores.parquet` where pandas and pyarrow are installed) into `folder`."""
+        """Write `ranking.json` (and `scores.parquet` where pandas and pyarrow are installed) into `folder`.
+
+        Args:
+            folder: is made where it is not there.
+
+        Returns:
+            The path of `ranking.json`.
+
+        Example:
+            >>> ranking.save("run/")  # doctest: +SKIP
+
+        """
         from hubscout.runs.ranking_storage import save_ranking
 
         return save_ranking(self, Path(folder))
@@ -232,6 +282,9 @@ class Ranking:
             allow_code: let the models that this file names run code (`python:` functions, `trust_remote_code`) when
                 they are opened later, as teachers for instance; otherwise they open data only.
 
+        Returns:
+            The ranking.
+
         Raises:
             RunError: there is no ranking, it is damaged, or of another version.
 
@@ -241,7 +294,18 @@ class Ranking:
         return load_ranking(Path(path), allow_code=allow_code)
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page; it makes no network requests and opens from a file."""
+        """Write one self-contained HTML page; it makes no network requests and opens from a file.
+
+        Args:
+            path: of the page.
+
+        Returns:
+            The path.
+
+        Example:
+            >>> ranking.report("report.html")  # doctest: +SKIP
+
+        """
         return call("write_report", call("Run", ranking=self), path)
 
     def plot(self, what: str = "scores") -> Chart:

@@ -15,7 +15,6 @@ from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.files import write_atomically
 
-
 MOST = 1e150
 """Larger numbers are nonsense that arithmetic overflows on."""
 DEEPEST = 50

@@ -35,9 +35,13 @@ class LayerScore:
 
     name: str
     score: float
+    """In nats per sample."""
     standard_error: float | None
+    """None where there is none."""
     gain: float
+    """Over base rates, in nats per sample."""
     feature_dim: int
+    """Of the layer."""
     unbounded: bool = False
     """Whether it fits a target without noise: its score then compares with no other."""
 
@@ -54,6 +58,7 @@ class Dropped:
 
     n: int
     stage: int
+    """The number of the stage; the first is 0."""
     leader: str
     probability: float
 
@@ -112,8 +117,10 @@ class Failure:
     """A model that could not be ranked, and why. `error` is the type of the exception."""
 
     identifier: str
+    """Of the model."""
     error: str
     reason: str
+    """In one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +137,17 @@ class Row:
     """
 
     identifier: str
+    """Opens the model again."""
     score: float
     scores: Mapping[str, float]
     n: int
+    """Samples that the scores are from."""
     feature_dim: int
+    """Of the features."""
     rank: int = 0
     standard_error: float | None = None
     standard_errors: Mapping[str, float] = field(default_factory=dict)
+    """Metric → standard error, where it has one."""
     gain: float | None = None
     p_best: float | None = None
     tied_with_best: bool = False
@@ -145,15 +156,19 @@ class Row:
     odds: float | None = None
     block_scores: tuple[float, ...] = ()
     block_sizes: tuple[int, ...] = ()
+    """Samples of each block."""
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What metrics that compare the whole zoo know of this model, so that others can join it later."""
     layer: str = ""
     """The layer that `score` is of; empty for the features before the head."""
     layers: tuple[LayerScore, ...] = ()
+    """LogME of each tapped layer."""
     convergence: Convergence | None = None
     """How LogME's fixed-point iteration looks for a few targets."""
     params: int | None = None
+    """Parameters."""
     bytes: int | None = None
+    """Of the weights."""
     flops: int | None = None
     """Multiply-adds counted twice, for one sample."""
     samples_per_second: float | None = None
@@ -167,11 +182,13 @@ class Row:
     card: Mapping[str, str | int | float | None] = field(default_factory=dict)
     """What else the hub says of the model: architecture, source data, source accuracy, licence, downloads, commit."""
     from_cache: bool = False
+    """Whether no forward pass was needed."""
     backend: str = ""
     """What ran the network: "torch" or "onnxruntime"; empty where it is not known."""
     profile: Profile | None = None
     """Where the seconds went, if that was asked for."""
     dropped: Dropped | None = None
+    """Why a progressive ranking gave it up; None where it did not."""
     notes: tuple[str, ...] = ()
     """What went otherwise than planned: a smaller batch, texts that were cut."""
 
@@ -192,13 +209,19 @@ class TaskSummary:
     """What a ranking remembers of its task. `source` opens it again where the data can be opened again."""
 
     name: str
+    """Of the data."""
     kind: str
+    """Such as "classification"."""
     modality: str
+    """Such as "image"."""
     fingerprint: str
+    """A hash of inputs and labels."""
     target_names: tuple[str, ...]
+    """Of the classes, labels or numbers."""
     rows: Mapping[str, int]
     """Samples of each split."""
     notes: tuple[str, ...] = ()
+    """The guesses that were made while reading."""
     source: Mapping[str, Any] | None = None
 
 
@@ -207,6 +230,10 @@ class Stage:
     """One subset of a progressive ranking: how many samples, who ran, who was given up, how long it took."""
 
     n: int
+    """Samples."""
     models: tuple[str, ...]
+    """Who ran."""
     dropped: tuple[str, ...]
+    """Who was given up."""
     seconds: float
+    """How long it took."""

@@ -21,6 +21,7 @@ from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, 
 
 MOST_DRAWN = 24
 LEAST_FOR_TAU = 3
+NUMBERS = ("Score", "Error")
 ALWAYS_DIFFER = frozenset({"Time", "Started, UTC"})
 ALWAYS_SHOWN = ALWAYS_DIFFER | {"Task", "Training samples", "Metrics", "Models", "Best"}
 ALWAYS_SHOWN |= {"Tuned model", "Methods", "Teachers"}
@@ -70,15 +71,16 @@ def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
     settings = differing_settings(found)
     several = len({(one.task, one.metric) for one in found}) > 1
     lead = "Scores of different tasks or metrics cannot be compared with each other." if several else "Sorted by score."
-    looks = {"Run": "names", "Score": "number", "Error": "number"}
+    looks = {"Run": "names"} | dict.fromkeys(NUMBERS, "number")
+    shown = [place for place, _ in enumerate(RESULTS) if any(one.cells[place] for one in found)]
     heads = []
-    for title in (*RESULTS, *settings):
+    for title in (*(RESULTS[place] for place in shown), *settings):
         button = tag("button", title, tag("i", aria_hidden="true"), type="button")
         heads.append(tag("th", button, scope="col", aria_sort="none", class_=looks.get(title)))
     table = tag(
         "table",
         tag("thead", tag("tr", *heads)),
-        tag("tbody", *(_line(one, settings) for one in found)),
+        tag("tbody", *(_line(one, shown, settings) for one in found)),
         class_="models compared sortable",
     )
     same = "" if settings else tag("p", "All settings are the same.", class_="note")
@@ -87,19 +89,18 @@ def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
     return page(f"{len(names)} runs compared", content, download(names))
 
 
-def _line(one: Result, settings: Sequence[str]) -> Markup:
-    run, *words, score, error = one.cells
-    words_after = [one.settings.get(key, "") for key in settings]
-    return tag(
-        "tr",
-        tag("th", tag("a", breakable(run), href=address("/run", run)), scope="row", data_value=run),
-        *map(_cell, words),
-        *(
-            tag("td", f"{float(cell):.4f}" if cell else NONE, class_="number", data_value=cell or None)
-            for cell in (score, error)
-        ),
-        *map(_cell, words_after),
-    )
+def _line(one: Result, shown: Sequence[int], settings: Sequence[str]) -> Markup:
+    """A run in the columns of `RESULTS` at the places `shown`, then in those of the settings."""
+    run = tag("th", tag("a", breakable(one.run), href=address("/run", one.run)), scope="row", data_value=one.run)
+    results: list[Markup] = []
+    for place in shown[1:]:
+        cell = one.cells[place]
+        if RESULTS[place] in NUMBERS:
+            text = f"{float(cell):.4f}" if cell else NONE
+            results.append(tag("td", text, class_="number", data_value=cell or None))
+        else:
+            results.append(_cell(cell))
+    return tag("tr", run, *results, *(_cell(one.settings.get(key, "")) for key in settings))
 
 
 def _cell(value: str) -> Markup:

@@ -6,8 +6,9 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
 from typing import Any
+
+import numpy as np
 
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import by_method
@@ -165,21 +166,26 @@ def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Resul
         method=method.partition(",")[0],
         teachers=_teachers(runs),
         metric=f"{metric}, {split}" if metric else "",
-        score=fmean(values) if values else None,
-        error=stdev(values) if len(values) > 1 else None,
+        score=float(np.mean(values)) if values else None,
+        error=float(np.std(values, ddof=1)) if len(values) > 1 else None,
         settings=_settings(runs) | {"seed": _several(str(one.seed) for one in runs if one.seed is not None)},
     )
 
 
 def sorted_results(found: Iterable[Result]) -> list[Result]:
-    """By task and metric, the best first: scores of different ones cannot be compared."""
-    return sorted(found, key=lambda one: (one.task, one.metric, -(one.score if one.score is not None else -1e300)))
+    """By task and metric, as scores of different ones cannot be compared; the best first, those without one last."""
+
+    def place(one: Result) -> tuple[str, str, float]:
+        return one.task, one.metric, np.inf if one.score is None or np.isnan(one.score) else -one.score
+
+    return sorted(found, key=place)
 
 
 def differing_settings(found: Sequence[Result]) -> list[str]:
-    """The settings that are not the same in all runs that have them."""
+    """The settings that are not the same in all runs that have them; rankings and tunings have different ones."""
     keys = dict.fromkeys(key for one in found for key in one.settings)
-    return [key for key in keys if len({one.settings.get(key) for one in found}) > 1]
+    having = {key: {one.kind for one in found if key in one.settings} for key in keys}
+    return [key for key in keys if len({one.settings.get(key) for one in found if one.kind in having[key]}) > 1]
 
 
 def as_csv(found: Sequence[Result]) -> str:

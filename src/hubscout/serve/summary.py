@@ -158,7 +158,7 @@ def _race(name: str, folder: Path, note: Started | None) -> Summary:
             race.take(line)
         except RunError as error:
             problem = problem or " ".join(str(error).split())
-    leader = race.final or next(iter(race.standing()), None)
+    leader = race.final or next(iter(race.leaderboard()), None)
     seen = race.seen(leader) if leader is not None else {}
     state: State = "finished" if race.complete else "running" if _is_held(folder) else "interrupted"
     if state == "interrupted" and note is not None and not is_race(folder):

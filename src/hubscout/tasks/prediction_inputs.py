@@ -50,6 +50,14 @@ class Inputs:
         return bad
 
 
+def check_paths(paths: Iterable[Path]) -> None:
+    """Refuse what is not there; a text in the place of a file is told how it is given."""
+    for path in paths:
+        if not path.expanduser().exists():
+            text = f" A text itself is given by --text {str(path)!r}." if " " in path.name else ""
+            raise TaskError(missing_path(path.expanduser().absolute()) + text)
+
+
 @dataclass(frozen=True)
 class Reader:
     """Reads what a model with these targets takes.
@@ -66,8 +74,9 @@ class Reader:
     image_root: Path | None = None
     """Where paths of images in a table start from; None for the folder of the table."""
 
-    def read(self, paths: Iterable[Path]) -> Inputs:
+    def read(self, paths: Sequence[Path]) -> Inputs:
         """Files and folders, one after another."""
+        check_paths(paths)
         notes: list[str] = []
         parts = [self._read(Path(path).expanduser(), notes) for path in paths]
         parts = [part for part in parts if len(part)]
@@ -79,8 +88,6 @@ class Reader:
         )
 
     def _read(self, path: Path, notes: list[str]) -> Inputs:
-        if not path.exists():
-            raise TaskError(missing_path(path.absolute()))
         if path.is_file() and table_format(path) is not None:
             table = read_table(path)
             return self._read_table(replace(table, root=self.image_root or table.root), notes)

@@ -24,6 +24,12 @@ class Split:
 
     `inputs[i]` is, by modality: an RGB Pillow image; a string; a pair of strings; a list of words; a dictionary of
     `array` and `sampling_rate`; a NumPy array.
+
+    Example:
+        >>> split = Split(["a cat", "a dog"], np.array([0, 1]))
+        >>> split.take([1]).inputs[0]
+        'a dog'
+
     """
 
     inputs: Sequence[Any]
@@ -35,7 +41,15 @@ class Split:
         return len(self.inputs)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Split:
-        """The rows of these numbers, in this order; inputs are still read only when asked for."""
+        """The rows of these numbers, in this order; inputs are still read only when asked for.
+
+        Args:
+            rows: numbers of rows, in any order.
+
+        Returns:
+            The new split.
+
+        """
         chosen = np.asarray(rows, dtype=np.int64)
         targets = self.targets
         picked = [targets[row] for row in chosen] if isinstance(targets, list) else targets[chosen]
@@ -55,14 +69,25 @@ class Task:
     can be opened from again, on this machine or on another that sees the same files; None for data in memory.
 
     Two tasks are equal when their contents are: their fingerprints.
+
+    Example:
+        >>> task = Task.from_arrays([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"])
+        >>> task.kind, task.target_names
+        ('classification', ('a', 'b'))
+
     """
 
     name: str
+    """Of the data."""
     kind: Kind
+    """"classification", "multilabel", "regression" or "tagging"."""
     modality: Modality
+    """Such as "image" or "text"."""
     target_names: tuple[str, ...]
     splits: Mapping[str, Split]
+    """`train`, `validation` and `test`, some of which may be empty."""
     fingerprint: str
+    """A hash of inputs and labels."""
     notes: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = field(default=None, compare=False)
 
@@ -259,7 +284,12 @@ class Task:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What a record of a run needs to know of its data, in plain values."""
+        """What a record of a run needs to know of its data, in plain values.
+
+        Returns:
+            Name → value.
+
+        """
         return {
             "name": self.name,
             "kind": self.kind,
@@ -272,7 +302,12 @@ class Task:
         }
 
     def describe(self) -> str:
-        """A few lines for a person: what it is, how large, and what was guessed."""
+        """A few lines for a person: what it is, how large, and what was guessed.
+
+        Returns:
+            The text.
+
+        """
         sizes = ", ".join(f"{split} {len(part):,}" for split, part in self.splits.items())
         shown = ", ".join(self.target_names[:8]) + (", …" if len(self.target_names) > 8 else "")
         lines = [

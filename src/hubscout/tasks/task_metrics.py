@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hubscout.tasks.task import Split, Task
 
 ENTITY_F1 = "entity_f1"
+FLOOR = -6.0
+"""Log-likelihoods below count as this: one sample that a network is surely wrong about must not decide between two."""
 Predicted = np.ndarray
 Statistic = Callable[[np.ndarray, np.ndarray], float]
 
@@ -190,6 +192,22 @@ class Outcome:
         """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
         one, two = _bootstrap([self, other], self.names[:1], resamples, seed)
         return float((one - two).std())
+
+    def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
+        """How well each sample was predicted, in nats; the higher the better.
+
+        Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean
+        over them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
+        """
+        kind, truth, predicted = kind_of(self.kind), np.asarray(self.targets), self.predicted
+        if kind.is_real_valued:
+            values = -0.5 * (((predicted - truth) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
+        elif kind.has_label_sets:
+            values = np.log(np.maximum(np.where(truth > 0, predicted, 1 - predicted), 1e-12)).mean(axis=1)
+        else:
+            values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
+        values = np.maximum(values, FLOOR)
+        return values if self.groups is None else np.bincount(self.groups, weights=values) / np.bincount(self.groups)
 
     @cached_property
     def _members(self) -> list[np.ndarray] | None:

@@ -224,7 +224,18 @@ class TuningArguments:
 
     @classmethod
     def of(cls, **options: Any) -> TuningArguments:
-        """Arguments out of keywords, with an error that names the unknown ones."""
+        """Arguments out of keywords, with an error that names the unknown ones.
+
+        Args:
+            options: fields by name.
+
+        Returns:
+            The arguments.
+
+        Raises:
+            UnknownNameError: there is no such field.
+
+        """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(options) - known)
         if unknown:
@@ -232,11 +243,24 @@ class TuningArguments:
         return cls(**options)
 
     def replace(self, **changes: Any) -> TuningArguments:
-        """The same with some fields changed."""
+        """The same with some fields changed.
+
+        Args:
+            changes: fields by name.
+
+        Returns:
+            New arguments.
+
+        """
         return dataclasses.replace(self, **changes)
 
     def decisive(self) -> dict[str, Any]:
-        """The fields that decide what comes out: those in which a resumed run must agree with its checkpoint."""
+        """The fields that decide what comes out: those in which a resumed run must agree with its checkpoint.
+
+        Returns:
+            Name → value.
+
+        """
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
 
     @property
@@ -245,7 +269,16 @@ class TuningArguments:
         return {"resamples": self.bootstrap_resamples, "confidence": self.confidence}
 
     def settled(self, modality: str, kind: str) -> TuningArguments:
-        """The same with every `auto` and None that depends on the kind of data made definite."""
+        """The same with every `auto` and None that depends on the kind of data made definite.
+
+        Args:
+            modality: of the data, such as "image".
+            kind: of the task.
+
+        Returns:
+            New arguments.
+
+        """
         optimizer = self.optimizer if self.optimizer != "auto" else default_optimizer(modality, kind)
         rate = self.learning_rate or rates_of(optimizer, modality).default
         left_to_us = self.learning_rate is None and self.head_learning_rate is None
@@ -259,15 +292,39 @@ class TuningArguments:
         )
 
     def length(self, batches_per_epoch: int) -> int:
-        """How many steps the run has, unless a budget says otherwise."""
+        """How many steps the run has, unless a budget says otherwise.
+
+        Args:
+            batches_per_epoch: how many steps an epoch has.
+
+        Returns:
+            The number of steps.
+
+        """
         return self.steps or (self.epochs or EPOCHS) * batches_per_epoch
 
     def at_rate(self, rate: float | None) -> TuningArguments:
-        """Settled arguments with the learning rate that a search chose; None: as they are."""
+        """Settled arguments with the learning rate that a search chose; None: as they are.
+
+        Args:
+            rate: the learning rate, or None.
+
+        Returns:
+            New arguments.
+
+        """
         return self if rate is None else self.replace(learning_rate=rate, head_learning_rate=10 * rate)
 
     def slower(self, times: int) -> TuningArguments:
-        """Settled arguments with the learning rates of the run that starts anew for the `times`-th time."""
+        """Settled arguments with the learning rates of the run that starts anew for the `times`-th time.
+
+        Args:
+            times: how often the run has started anew.
+
+        Returns:
+            New arguments.
+
+        """
         if not times:
             return self
         assert self.learning_rate is not None

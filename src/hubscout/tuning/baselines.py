@@ -59,8 +59,8 @@ def worse_than_guessing(
     if not worse:
         return ""
     return (
-        f"This model is worse than guessing: {'; '.join(worse)}. Do not use it. Try another learning_rate, more "
-        "epochs, frozen_norm_statistics=True, or another model."
+        f"This model is worse than guessing: {'; '.join(worse)}. Do not use it. Try another learning rate, more "
+        "epochs, frozen norm statistics (frozen_norm_statistics), or another model."
     )
 
 
@@ -87,8 +87,8 @@ def measure_probes(run: SingleRun) -> None:
     frozen_features.forget()
     train_state.probes = {"model": asdict(own)}
     if others:
-        judge = "validation" if len(run.task.validation) else "test"
-        best = max(others, key=lambda one: -np.inf if (value := one.metric(judge)) is None else value)
+        split = "validation" if len(run.task.validation) else "test"
+        best = max(others, key=lambda one: -np.inf if (value := one.metric(split)) is None else value)
         train_state.probes["teacher"] = asdict(best)
     value = own.metric("validation")
     # A mixture is not the model alone, not even before its first step.

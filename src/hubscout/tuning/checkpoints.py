@@ -20,8 +20,6 @@ from hubscout.errors import CheckpointError, TuningError
 from hubscout.runs.files import temporary_file, why_not_written
 
 _FORMAT = 3
-CHECKPOINTS = "checkpoints"
-"""The folder of checkpoints, in that of the run."""
 
 
 @dataclass

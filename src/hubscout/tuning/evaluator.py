@@ -69,8 +69,8 @@ def details(task: Task, split: str, outcome: Outcome, shown: int) -> EvaluationR
     kind, samples = kind_of(task.kind), Samples(task)
     first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
 
-    def described(row: int, remark: str, *, labelled: bool = True) -> Sample:
-        sample = samples.describe(first + row, remark, longest=LONGEST_TEXT)
+    def described(row: int, note: str, *, labelled: bool = True) -> Sample:
+        sample = samples.describe(first + row, note, longest=LONGEST_TEXT)
         return sample if labelled else replace(sample, label="")
 
     found = [] if outcome.groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
@@ -86,9 +86,9 @@ def details(task: Task, split: str, outcome: Outcome, shown: int) -> EvaluationR
         targets=tuple(_targets(outcome)),
         confusions=tuple(_confusions(predicted, targets)) if kind.has_classes else (),
         pairs=tuple(_pairs(predicted, targets)) if kind.is_real_valued else (),
-        # The remark on a number has the true one too.
+        # The note on a number has the true one too.
         worst=tuple(described(*one, labelled=not kind.is_real_valued) for one in islice(worst, shown)),
-        suspects=tuple(described(one.row, one.remark) for one in suspects),
+        suspects=tuple(described(one.row, one.note) for one in suspects),
         suspected=len({one.row for one in found}),
     )
 

@@ -146,12 +146,12 @@ class Loop:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
             elif last:
                 self.seconds_per_step = (time.perf_counter() - since) / (train_state.step - first)
-            judges = train_state.step % validate_every == 0 or last
-            validates = judges and self.validate is not None
+            evaluates = train_state.step % validate_every == 0 or last
+            validates = evaluates and self.validate is not None
             writes = self.checkpoints is not None and (train_state.step % checkpoint_every == 0 or last)
-            if judges or writes or train_state.step % chosen.log_every_steps == 0:
+            if evaluates or writes or train_state.step % chosen.log_every_steps == 0:
                 self._report()
-            if judges:
+            if evaluates:
                 self._check_exploded(validate_every)
             if validates:
                 self._validate()

@@ -93,7 +93,7 @@ class Comparison:
             table.add_column(head, justify="left" if head == "method" else "right")
         for method in self.methods:
             seconds = np.mean([trial.seconds for trial in self.trials if trial.method == method])
-            cells = [_spread(self.values(method, split)) for split in ("validation", "test")]
+            cells = [_mean_and_deviation(self.values(method, split)) for split in ("validation", "test")]
             table.add_row(Text(method), *cells, str(len(self.values(method))), f"{seconds:.0f}")
         for trial in self.trials:
             if trial.warning:
@@ -108,7 +108,7 @@ def deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _spread(values: np.ndarray) -> str:
+def _mean_and_deviation(values: np.ndarray) -> str:
     return f"{values.mean():.4f} ± {deviation(values):.4f}"
 
 

@@ -19,7 +19,7 @@ from hubscout.hubs.image_preprocessing import ImagePreprocessing
 from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.hubs.processors import ImageProcessorPreprocessing
 from hubscout.hubs.text_preprocessing import TextPreprocessing
-from hubscout.optional import require
+from hubscout.optional import require_onnx
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     Inputs are the preprocessing's batch (for images: uint8 pixels, normalised inside the graph), outputs are logits,
     or numbers in the targets' own units. The file's metadata are those of `metadata`.
     """
-    onnx = require("onnx", extra="onnx", purpose="ONNX export")
-    runtime = require("onnxruntime", extra="onnx", purpose="The check of the ONNX export")
+    onnx, runtime = require_onnx()
     backbone, head = tuned.deployable()
     backbone.to("cpu")
     assert backbone.module is not None
@@ -53,21 +52,29 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     graph = _Graph(backbone, head, tuple(batch)).eval()
     path.parent.mkdir(parents=True, exist_ok=True)
     axes = {name: {0: "batch", **({1: "length"} if value.ndim == 2 else {})} for name, value in batch.items()}
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            graph,
-            tuple(batch.values()),
-            str(path),
-            input_names=list(batch),
-            output_names=["outputs"],
-            dynamic_axes={**axes, "outputs": {0: "batch"}},
-            dynamo=False,
-        )
-    written = onnx.load(str(path), load_external_data=False)
-    onnx.helper.set_model_props(written, metadata(tuned))
-    onnx.save(written, str(path))
-    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                graph,
+                tuple(batch.values()),
+                str(path),
+                input_names=list(batch),
+                output_names=["outputs"],
+                dynamic_axes={**axes, "outputs": {0: "batch"}},
+                dynamo=False,
+            )
+        written = onnx.load(str(path), load_external_data=False)
+        onnx.helper.set_model_props(written, metadata(tuned))
+        onnx.save(written, str(path))
+        session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:  # of the exporter or of the runtime: they raise what they like
+        path.unlink(missing_ok=True)
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise TuningError(
+            f"{tuned.model} cannot be written as ONNX: {reason} The tuned model itself is not touched by this; use it "
+            "in torch, or export another architecture."
+        ) from error
     largest = 0.0
     for repeats in (1, 2):
         inputs = {name: torch.cat([value] * repeats) for name, value in batch.items()}

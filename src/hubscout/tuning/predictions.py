@@ -28,7 +28,9 @@ class Predictions:
     """
 
     kind: str
+    """Of the task."""
     target_names: tuple[str, ...]
+    """Of the classes, labels or numbers."""
     values: np.ndarray
     lengths: tuple[int, ...] | None = None
 

@@ -165,8 +165,9 @@ def steps_per_rate(steps: int) -> int:
 def search_rate(run: SingleRun) -> RateChoice:
     """Try the rates from the first step of a run, which stands there again afterwards.
 
-    The default is left only for a rate whose metric is ahead by more than its standard error: a small validation split
-    cannot tell the rates apart, and short runs flatter high ones.
+    The default is left only for a rate that is ahead by more than a standard error, in the metric and in the
+    log-likelihood of the same samples: a small validation split cannot tell the rates apart, and short runs flatter
+    high ones.
     """
     loop, arguments = run.loop, run.arguments
     steps = steps_per_rate(loop.steps)
@@ -188,14 +189,30 @@ def search_rate(run: SingleRun) -> RateChoice:
         return RateChoice(lowest, f"{tried} The run goes on with the lowest.")
     best = max(found, key=lambda rate: found[rate].primary)  # the default, where it is as good as the best
     if best != default and default in found:
-        error = found[best].difference_error(found[default])
-        if found[best].primary - found[default].primary <= error:
-            return RateChoice(
-                default,
-                f"{tried} {best:g} is ahead by no more than the standard error of {error:.4f}: the run goes on with "
-                f"the default, learning_rate={default:g}.",
-            )
+        one, other, scale = found[best], found[default], loop.network.loss.scale
+        gains = one.log_likelihoods(scale) - other.log_likelihoods(scale)
+        doubt = why_not_ahead(one.primary - other.primary, one.difference_error(other), gains)
+        if doubt:
+            text = f"{tried} {best:g} is {doubt}: the run goes on with the default, learning_rate={default:g}."
+            return RateChoice(default, text)
     return RateChoice(best, f"{tried} The run goes on with the best, learning_rate={best:g}.")
+
+
+def why_not_ahead(lead: float, error: float, gains: np.ndarray) -> str:
+    """Why a rate is not clearly ahead of another, in words; empty if it is.
+
+    `lead` is how far its metric is ahead, `error` the standard error of that, and `gains` what its log-likelihoods are
+    higher by, sample by sample.
+
+    >>> why_not_ahead(0.02, 0.01, np.array([0.1, 0.2, 0.3])), why_not_ahead(0.02, 0.01, np.array([-0.4, 0.1, 0.1]))
+    ('', 'ahead, but not clearly so in log-likelihood (-0.0667 ± 0.1361)')
+    """
+    if lead <= error:
+        return f"ahead by no more than the standard error of {error:.4f}"
+    gain, noise = float(gains.mean()), float(gains.std() / len(gains) ** 0.5)
+    if gain <= noise:
+        return f"ahead, but not clearly so in log-likelihood ({gain:+.4f} ± {noise:.4f})"
+    return ""
 
 
 def round_rate(rate: float) -> float:

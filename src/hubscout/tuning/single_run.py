@@ -17,7 +17,7 @@ from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
 from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.run_folder import CURVES
+from hubscout.runs.run_folder import CHECKPOINTS, CURVES
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
@@ -26,7 +26,7 @@ from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
-from hubscout.tuning.checkpoints import CHECKPOINTS, Checkpoints
+from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches
 from hubscout.tuning.evaluator import predict_split
@@ -154,7 +154,7 @@ class SingleRun:
         for note in restrict(network, arguments, unused, accelerator.device):
             self.note(note)
         self.validation = self.batches_of(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
-        judged = len(self.task.validation) > 0
+        validates = len(self.task.validation) > 0
         self.loop = Loop(
             network,
             train,
@@ -163,7 +163,7 @@ class SingleRun:
             arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
-            (lambda: self.outcome(self.validation, self.task.validation).values()) if judged else None,
+            (lambda: self.outcome(self.validation, self.task.validation).values()) if validates else None,
             served,
             null_loss(self.task, loss, rows),
             self._checkpoints(),

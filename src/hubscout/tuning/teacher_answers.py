@@ -39,6 +39,15 @@ def mixing_weights(posteriors: Sequence[Evidence], rule: str, temperature: float
     Returns:
         (K, C) weights, columns that sum to one.
 
+    Example:
+        >>> from hubscout import logme
+        >>> labels = np.repeat([0, 1], 20)
+        >>> noise = np.random.default_rng(0).normal(size=(40, 2))
+        >>> good, bad = logme(np.eye(2)[labels] + 0.1 * noise, labels), logme(noise, labels)
+        >>> weights = mixing_weights([good, bad], "softmax")
+        >>> bool((weights[0] > 0.9).all())
+        True
+
     """
     if rule == "uniform":
         exponents = np.zeros((len(posteriors), len(posteriors[0].weights)))

@@ -40,26 +40,44 @@ Metrics = Mapping[str, Mapping[str, MetricValue]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
-    """A tuned model. `metrics` are those of the network as it stands here; see `merged_metrics`."""
+    """A tuned model. `metrics` are those of the network as it stands here; see `merged_metrics`.
+
+    Example:
+        >>> tuned = hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=ranking.top(3))  # doctest: +SKIP
+        >>> tuned.save("my-model/")  # doctest: +SKIP
+
+    """
 
     backbone: Backbone
+    """The network without its head."""
     head: nn.Module
+    """From features to outputs."""
     loss: TaskLoss
+    """That of the task, which knows what outputs mean."""
     task_name: str
+    """The name of the data."""
     task_fingerprint: str
+    """A hash of its inputs and labels."""
     target_names: tuple[str, ...]
+    """Of the classes, labels or numbers."""
     method: str
+    """Such as "b-tuning"."""
     model: str
     teachers: tuple[str, ...] = ()
+    """The identifiers of its teachers."""
     arguments: TuningArguments = field(default_factory=TuningArguments)
+    """Of the run."""
     metrics: Metrics = field(default_factory=dict)
     merged_metrics: Metrics | None = None
     """Zoo-Tuning with gates that depend on the input: what the plain network that `save` writes achieves."""
     curves: tuple[Mapping[str, Any], ...] = ()
     """The lines of `metrics.jsonl`: losses by step, validation metrics."""
     best_step: int = 0
+    """After which validation was best."""
     steps: int = 0
+    """How many there were."""
     notes: tuple[str, ...] = ()
+    """What the user should know."""
     warning: str = ""
     """Where the model is worse than guessing: on which split, by how much. Empty for a model that may be used."""
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -84,6 +102,9 @@ class Tuned:
         Args:
             split: `test` or `validation`.
 
+        Returns:
+            Its value and interval.
+
         Raises:
             InputError: that split was not measured.
 
@@ -99,6 +120,9 @@ class Tuned:
             inputs: images, texts, pairs of texts, lists of words, or arrays. An image is a path, bytes, a Pillow image
                 or an array; it is decoded as tasks decode images.
             batch_size: how many inputs go through the network at once.
+
+        Returns:
+            Classes, labels, tags or numbers, with probabilities.
 
         Raises:
             InputError: a single input in place of a sequence, or none at all.
@@ -126,13 +150,26 @@ class Tuned:
         return Predictions(self.kind, self.target_names, self.loss.decode(torch.cat(outputs)), lengths)
 
     def to(self, device: str | torch.device) -> Tuned:
-        """Move to a device, in place."""
+        """Move to a device, in place.
+
+        Args:
+            device: such as "cuda".
+
+        Returns:
+            Itself.
+
+        """
         self.backbone.to(device)
         self.head.to(device)
         return self
 
     def deployable(self) -> tuple[Backbone, nn.Linear]:
-        """What is saved: a plain backbone, and a head whose outputs are logits or numbers in the targets' units."""
+        """What is saved: a plain backbone, and a head whose outputs are logits or numbers in the targets' units.
+
+        Returns:
+            The backbone and the head.
+
+        """
         backbone = copy.deepcopy(self.backbone)
         if backbone.module is not None:
             merge(backbone.module)
@@ -168,6 +205,9 @@ class Tuned:
             allow_code: the `python:` function that the folder names may run. Bare weights of a network that such a
                 function builds need it.
 
+        Returns:
+            The tuned model.
+
         Raises:
             RunError: the folder holds no tuned model.
             CodeNotAllowedError: the network is built by code that was not allowed.
@@ -200,24 +240,49 @@ class Tuned:
         return export_onnx(self, Path(path), tolerance=tolerance)
 
     def metrics_record(self) -> dict[str, Any]:
-        """The metrics as plain numbers."""
+        """The metrics as plain numbers.
+
+        Returns:
+            Split → metric → value.
+
+        """
         return plain_metrics(self.metrics)
 
     def record(self) -> dict[str, Any]:
-        """Everything but the weights and the curves, as plain values."""
+        """Everything but the weights and the curves, as plain values.
+
+        Returns:
+            Name → value.
+
+        """
         return self.tuning_record().to_json()
 
     def tuning_record(self) -> TuningRecord:
-        """What `tuning.json` holds."""
+        """What `tuning.json` holds.
+
+        Returns:
+            The record.
+
+        """
         changed = {"task": self.task_name, "arguments": asdict(self.arguments)}
         return TuningRecord(**{**common_fields(self, TuningRecord), **changed})
 
     def plot(self) -> Chart:
-        """The validation metric over epochs, for a notebook or a file (`.save("curve.pdf")`)."""
+        """The validation metric over epochs, for a notebook or a file (`.save("curve.pdf")`).
+
+        Returns:
+            The chart.
+
+        """
         return call("draw", call("Run", tuning=(self.tuning_run(),)), "tuning")
 
     def tuning_run(self) -> TuningRun:
-        """What a report is made from."""
+        """What a report is made from.
+
+        Returns:
+            The record with its curves.
+
+        """
         return replace(tuning_run(self.method, self.tuning_record(), self.curves), evaluation=self.evaluation)
 
     def report(self, path: Path | str) -> Path:

@@ -10,22 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import DivergedError, InputError
-from hubscout.features.precision import pick_device
+from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
-from hubscout.hubs.hub_registry import check_identifier
 from hubscout.hubs.model_objects import is_model
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.run_folder import check_folder
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import guess_metric, measure_probes, worse_than_guessing
 from hubscout.tuning.batches import MODEL
-from hubscout.tuning.checkpoints import CHECKPOINTS
+from hubscout.tuning.choices import check_choices
 from hubscout.tuning.companions import merge_adapters
 from hubscout.tuning.evaluator import details
-from hubscout.tuning.methods import METHODS
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run
@@ -53,6 +49,7 @@ def tune(
     cache: FeatureCache | None = None,
     observer: Observer | None = None,
     progress: bool = True,
+    began: float | None = None,
     arguments: TuningArguments | None = None,
     **options: Any,
 ) -> Tuned:
@@ -75,6 +72,7 @@ def tune(
         cache: where frozen features are looked up and kept.
         observer: hears of progress in place of the display; see `hubscout.runs.events`.
         progress: show progress in a terminal or a notebook; False shows nothing.
+        began: the moment, by `time.perf_counter()`, that a `budget` counts from; None is this call.
         arguments: everything else; or as keywords:
         options: fields of `TuningArguments`.
 
@@ -93,7 +91,7 @@ def tune(
         `tune("flowers/", "timm/resnet18.a1_in1k", teachers=ranking.top(3), epochs=10, out="my-model")`
 
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
@@ -146,28 +144,6 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
         fit_to_time(run, *limit)
     loop.run()
     return finish(run)
-
-
-def check_choices(
-    model: Any,
-    teachers: Any,
-    method: str,
-    arguments: TuningArguments,
-    folder: Path | None,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-) -> None:
-    """Refuse what can be refused before data are read, which can take long."""
-    uses_teachers = METHODS[method].uses_teachers
-    if uses_teachers and not teachers:
-        raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
-    if teachers and not uses_teachers:
-        raise InputError(f"method={method!r} has no teachers: leave teachers=... out, or choose another method.")
-    if isinstance(model, str):
-        check_identifier(model)
-    pick_device(arguments.device)
-    check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
 
 
 def finish(run: SingleRun) -> Tuned:

@@ -261,7 +261,7 @@ def sample_card(sample: Sample) -> Markup:
         tag(
             "figcaption",
             tag("strong", sample.label) if sample.label else "",
-            tag("span", sample.remark, class_="remark") if sample.remark else "",
+            tag("span", sample.note, class_="prediction") if sample.note else "",
             tag("span", breakable(sample.name), class_="name"),
             tag("span", place, class_="place") if place != sample.name else "",
         ),

@@ -117,11 +117,11 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
     """The metric by rung; a grey curve ends at the moment at which its arm went out."""
     names = arm_names(race)
     last = max((look.rung for look in race.looks if look.rung < len(race.rungs)), default=0)
-    finalists = [arm for arm in race.standing() if last in race.seen(arm)][:COLOURS]
+    finalists = [arm for arm in race.leaderboard() if last in race.seen(arm)][:COLOURS]
     steps = dict(enumerate(race.rungs))
     end = next((_end(one, race.metric) for one in run.tuning if one.name == RACE_WINNER), None)
     curves: list[Curve] = []
-    for arm in reversed(race.standing()):
+    for arm in reversed(race.leaderboard()):
         looks = [look for look in race.seen(arm).values() if look.rung < len(race.rungs)]
         points = [(look.rung, float(look.metric)) for look in looks if look.metric is not None]
         if arm == race.final and end is not None:
@@ -172,7 +172,7 @@ def _table(race: RaceRecord) -> Markup:
             *(rung_cell(race.seen(arm).get(rung)) or "–" for rung in range(len(titles))),
             race.state(arm),
         )
-        for arm in race.standing()
+        for arm in race.leaderboard()
     ]
     failures = {look.arm: look.failure for look in race.looks if look.failure}
     told = [tag("p", f"{names.get(arm, str(arm))}: {why}", class_="note") for arm, why in failures.items()]

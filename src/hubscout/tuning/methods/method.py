@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from hubscout.errors import UnknownMethodError
-from hubscout.registry import Registry
+from hubscout.tuning.choices import METHODS
 
 if TYPE_CHECKING:
     import torch
@@ -30,10 +29,15 @@ class Preparation:
     """What a method may look at before the first step."""
 
     task: Task
+    """The labelled data."""
     model: Backbone
+    """The model to be tuned."""
     teachers: Sequence[Backbone]
+    """The backbones that teach it."""
     arguments: TuningArguments
+    """Of the run, settled."""
     device: torch.device
+    """On which it runs."""
     frozen_features: FrozenFeatures
     """Frozen features and posteriors of models on the train split, computed once and shared."""
     teacher_heads: Sequence[nn.Linear | None] = ()
@@ -68,14 +72,33 @@ class Method:
         `references` is asked for row r of view v as row v·n + r."""
 
     def prepare(self, preparation: Preparation) -> None:
-        """Study the teachers, build extra modules, rebuild the model."""
+        """Study the teachers, build extra modules, rebuild the model.
+
+        Args:
+            preparation: the data, the model, the teachers and the arguments.
+
+        """
 
     def live_teachers(self) -> Mapping[str, Backbone]:
-        """Teachers that must see the inputs of each step; their names are the names of their views."""
+        """Teachers that must see the inputs of each step; their names are the names of their views.
+
+        Returns:
+            Name → teacher; empty where the teachers are cached.
+
+        """
         return {}
 
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
-        """What `terms` compares with: one row for each of the step's rows."""
+        """What `terms` compares with: one row for each of the step's rows.
+
+        Args:
+            rows: numbers of the step's rows.
+            views: what the live teachers see of them: name → batch.
+
+        Returns:
+            Name → tensor with one row for each.
+
+        """
         return {}
 
     def terms(
@@ -83,16 +106,37 @@ class Method:
     ) -> dict[str, Tensor]:
         """Parts of the loss beside the task's: name → one number per row, already weighted.
 
-        `features` are the model's, `outputs` what its head makes of them.
+        Args:
+            extra: modules of the method that are trained beside the model.
+            features: the model's, (rows, D).
+            outputs: what its head makes of them, (rows, C).
+            references: what `references` gave.
+
+        Returns:
+            Name → one number per row, already weighted.
+
         """
         return {}
 
     def new_parameters(self, body: nn.Module) -> Iterator[nn.Parameter]:
-        """Parameters that the method put inside the backbone."""
+        """Parameters that the method put inside the backbone.
+
+        Args:
+            body: the backbone's module.
+
+        Returns:
+            An iterator over them.
+
+        """
         return iter(())
 
     def finish(self, model: Backbone) -> None:
-        """Undo what `prepare` did to the model's structure, keeping what it computes where that is possible."""
+        """Undo what `prepare` did to the model's structure, keeping what it computes where that is possible.
+
+        Args:
+            model: the tuned backbone.
+
+        """
 
 
 class TaughtMethod(Method):
@@ -121,9 +165,6 @@ class TaughtMethod(Method):
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
         """The teachers' mixed answer for each row."""
         return {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
-
-
-METHODS: Registry[type[Method]] = Registry("method", UnknownMethodError, group="hubscout.methods")
 
 
 @METHODS.register("fine-tune")

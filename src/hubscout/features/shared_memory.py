@@ -1,0 +1,90 @@
+"""Memory that processes share, in slots that are used again and again.
+
+A pipe costs two copies and the time of the process that reads; and fresh memory is handed out page by page, which can
+take longer than copying what comes into it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hubscout.features.decoded import free_bytes
+
+_SLOTS = 64
+_SHARE_OF_FREE_MEMORY = 0.1
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A piece of memory that processes share, by the file that stands for it."""
+
+    path: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """An array that a process has put into its slot."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+class SharedMemory:
+    """The owner's side. The memory goes with the processes that have it open, however they end."""
+
+    def __init__(self, slot_bytes: int, slots: int) -> None:
+        self._file = os.memfd_create("hubscout")
+        os.ftruncate(self._file, slots * slot_bytes)
+        path = f"/proc/{os.getpid()}/fd/{self._file}"
+        self._memory = np.memmap(path, np.uint8, "r+")
+        self._free = deque(Slot(path, start, slot_bytes) for start in range(0, slots * slot_bytes, slot_bytes))
+
+    @classmethod
+    def of(cls, slot_bytes: int) -> SharedMemory | None:
+        """Slots of a size; None where the system has no such memory, or little of it."""
+        free = free_bytes()
+        if not hasattr(os, "memfd_create") or free is None or _SLOTS * slot_bytes > _SHARE_OF_FREE_MEMORY * free:
+            return None
+        return cls(slot_bytes, _SLOTS)
+
+    def take(self) -> Slot | None:
+        return self._free.popleft() if self._free else None
+
+    def release(self, slot: Slot) -> None:
+        self._free.append(slot)
+
+    def read(self, slot: Slot, written: Written) -> np.ndarray:
+        """A copy of what is in a slot, which is free again."""
+        size = math.prod(written.shape) * written.dtype.itemsize
+        found = np.array(self._memory[slot.start : slot.start + size]).view(written.dtype).reshape(written.shape)
+        self.release(slot)
+        return found
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def write(samples: Sequence[np.ndarray], slot: Slot, owner: str) -> Written | None:
+    """In another process: put samples of one shape into a slot; None where they do not fit."""
+    shape, dtype = (len(samples), *samples[0].shape), samples[0].dtype
+    size = math.prod(shape) * dtype.itemsize
+    if size > slot.size or dtype.hasobject:
+        return None
+    place = _open(slot.path, owner)[slot.start : slot.start + size]
+    np.stack(samples, out=place.view(dtype).reshape(shape))
+    return Written(shape, dtype)
+
+
+@lru_cache(maxsize=1)
+def _open(path: str, owner: str) -> np.ndarray:
+    """`owner` tells apart memories that have the same path one after the other."""
+    return np.asarray(np.memmap(path, np.uint8, "r+"))

@@ -1,0 +1,56 @@
+"""Batches on their way to a device, and what a network made of them on the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from hubscout.hubs import Batch, Output
+
+
+def move(batch: Batch, device: str | torch.device, *, channels_last: bool) -> Batch:
+    """The batch on its device, images in the layout that the network wants."""
+    import torch
+
+    moved = {}
+    for name, value in batch.items():
+        if channels_last and value.ndim == 4:
+            moved[name] = value.to(device, non_blocking=True, memory_format=torch.channels_last)
+        else:
+            moved[name] = value.to(device, non_blocking=True)
+    return moved
+
+
+def filled_up(batch: Batch, rows: int, wanted: int) -> Batch:
+    """Images repeated up to the size of the batches before: for another size a GPU would choose its kernels anew, and
+    compile some of them, which takes up to two seconds.
+    """
+    import torch
+
+    filled = {}
+    for name, value in batch.items():
+        usual = value.is_contiguous()
+        repeated = value[torch.arange(wanted, device=value.device) % rows]
+        filled[name] = repeated if usual else repeated.contiguous(memory_format=torch.channels_last)
+    return filled
+
+
+def cut(output: Output, rows: int) -> Output:
+    layers = {name: value[:rows] for name, value in output.layers.items()}
+    return replace(
+        output,
+        features=output.features[:rows],
+        logits=None if output.logits is None else output.logits[:rows],
+        layers=layers,
+    )
+
+
+def on_its_way(value: Tensor) -> Tensor:
+    """A tensor of main memory that a GPU is filling."""
+    import torch
+
+    return torch.empty_like(value, device="cpu", pin_memory=True).copy_(value, non_blocking=True)
