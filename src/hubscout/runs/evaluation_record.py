@@ -96,7 +96,7 @@ class EvaluationRecord:
     @classmethod
     def from_json(cls, record: Any, *, origin: str = EVALUATION) -> EvaluationRecord:
         """The inverse of what `write_evaluation` puts into the file; a `RunError` names what is wrong."""
-        found = record_of(cls, in_version(record, FORM, VERSION, origin=origin), origin)
+        found: EvaluationRecord = record_of(cls, in_version(record, FORM, VERSION, origin=origin), origin)
         found._check_numbers(origin)
         return found
 
