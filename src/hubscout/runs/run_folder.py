@@ -66,7 +66,7 @@ def check_folder(out: Path | str | None, *traces: str, resume: bool, overwrite: 
     if resume and out is None:
         raise InputError("resume=True needs the folder of the run: give out=...")
     if resume and out is not None and not any(any(Path(out).glob(trace)) for trace in traces):
-        raise InputError(f"resume=True: {out} holds no run to go on with. Give its folder, or leave resume=True out.")
+        raise InputError(f"resume=True: {out} holds no run to resume. Give its folder, or leave resume=True out.")
 
 
 LOCK = ".lock"

@@ -83,7 +83,8 @@ def race_section(run: Run) -> Section | None:
         title="The race",
         short="Race",
         lead="An arm is a model with a learning rate. On each rung all arms are cooled down and judged on the same "
-        "held-out samples; those with little chance to be the best are given up, the others go on from where they are.",
+        "held-out samples; those with little chance of being the best are dropped, the others continue from where "
+        "they are.",
         body=join(parts),
     )
 
