@@ -55,7 +55,7 @@ def test_where_the_higher_rate_of_the_winner_leads_a_still_higher_one_is_tried(
     assert found.winner == better_rate(looks) == Arm(found.winner.model, 0.032)
     assert found.tuned is not None
     assert found.tuned.arguments.learning_rate == 0.032
-    assert found.told.standing()[0] == found.winner
+    assert found.told.leaderboard()[0] == found.winner
     assert found.order[0].learning_rate == 0.032
     told = read_race(tmp_path / "run")
     assert told.state(found.winner) == "winner"
