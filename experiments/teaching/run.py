@@ -224,6 +224,7 @@ WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (FEW, ("distill-weighted", "ema", "mixup", "untrained b-tuning teachers", "b-tuning, uniform")),
     (FEW, ("b-tuning, left out", "b-tuning, precision", "logit-kd, views", "b-tuning with mixup and ema")),
     (FEW, ("logit-kd, one tuned teacher", "distill-weighted, uniform", "soup of four runs")),
+    (FEW, ("b-tuning, one teacher", "b-tuning, one tuned teacher", "b-tuning, tuned teachers")),
     (("sick-siamese-1000/paraphrase-MiniLM-L3-v2",), ("fine-tune", "b-tuning", "feature kd")),
     (tuple(CASES), tuple(METHODS)),
 )
