@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hubscout.amounts import parse_limit, parse_seconds
+from hubscout.credentials import strip_credentials
 from hubscout.engines import ENGINES, Engine, open_engine
-from hubscout.errors import InputError
+from hubscout.errors import HubscoutError, InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.model_listing import TEXT_MODALITIES
 from hubscout.hubs.pooling import MEAN_LAYER
@@ -206,6 +207,9 @@ def rank(
                 run.at_once()
         except KeyboardInterrupt:
             raise run.interrupted() from None
+        except HubscoutError as error:
+            run.journal.note("failed", error=strip_credentials(str(error)))
+            raise
         if len(run.skipped) == len(run.candidates):
             raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()

@@ -263,6 +263,11 @@ class TuningArguments:
         """
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
 
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """How the intervals of reported metrics are made."""
+        return {"resamples": self.bootstrap_resamples, "confidence": self.confidence}
+
     def settled(self, modality: str, kind: str) -> TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite.
 
