@@ -58,9 +58,11 @@ def check_folder(out: Path | str | None, *traces: str, resume: bool, overwrite: 
         overwrite: whether to start anew.
 
     Raises:
-        InputError: both are wanted, or `resume` without a run in `out`.
+        InputError: both are wanted, or `resume` without a run in `out`; `out` is a file.
 
     """
+    if out is not None and Path(out).is_file():
+        raise InputError(f"out={str(out)!r} is a file: give a folder, which is made if it is missing.")
     if resume and overwrite:
         raise InputError("resume=True and overwrite=True exclude each other.")
     if resume and out is None:
