@@ -9,7 +9,7 @@ from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
-from hubscout.tasks.task_metrics import difference_error
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import tune
 from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate, why_not_ahead
 
@@ -131,9 +131,10 @@ def test_the_error_of_a_difference_is_that_of_paired_samples():
     right = np.eye(2)[targets]
     wrong = right.copy()
     wrong[:100] = 1 - wrong[:100]
-    assert difference_error("classification", right, right, targets) == 0
+    one, other = (Outcome("classification", predicted, targets) for predicted in (right, wrong))
+    assert one.difference_error(one) == 0
     wanted = np.sqrt(0.25 * 0.75 / 400)
-    assert difference_error("classification", right, wrong, targets, resamples=2000) == pytest.approx(wanted, rel=0.1)
+    assert one.difference_error(other, resamples=2000) == pytest.approx(wanted, rel=0.1)
 
 
 def test_a_lead_within_the_noise_does_not_unseat_the_default():

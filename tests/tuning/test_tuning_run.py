@@ -11,9 +11,9 @@ from tuning_networks import make_task, perceptron, weights_of
 from hubscout.errors import DivergedError, InputError
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.evaluator import Outcome
 
 HOT = {"method": "fine-tune", "epochs": 12, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.9}
 IMAGES = "python:tuning_networks:images?seed=1"
@@ -129,7 +129,7 @@ def test_a_model_worse_than_guessing_is_marked(tmp_path):
 
 
 def test_the_model_is_saved_before_it_is_tested(tmp_path, monkeypatch):
-    def fails(*arguments):
+    def fails(*arguments, **options):
         raise RuntimeError("the test split fell into the sea")
 
     monkeypatch.setattr(Outcome, "with_intervals", fails)
@@ -159,6 +159,7 @@ def test_defaults_by_inputs_and_kind():
         ({"method": "kd"}, "learns from teachers"),
         ({"method": "fine-tune", "teachers": ["timm/a"]}, "has no teachers"),
         ({"model": "resnet18"}, "names no hub"),
+        ({"lr": 0.1}, "it is called learning_rate"),
         ({"device": "cuda:1"}, "device='cuda:1': allowed are 'auto', 'cpu', 'cuda'"),
     ],
 )

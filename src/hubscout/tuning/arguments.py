@@ -237,8 +237,9 @@ class TuningArguments:
 
         """
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(options) - known)
-        if unknown:
+        if unknown := sorted(set(options) - known):
+            if unknown[0] == "lr":  # too short to be near its name
+                raise InputError("There is no tuning argument 'lr': it is called learning_rate.")
             raise UnknownNameError(unknown[0], known, context="tuning arguments")
         return cls(**options)
 
@@ -262,6 +263,11 @@ class TuningArguments:
 
         """
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
+
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """How the intervals of reported metrics are made."""
+        return {"resamples": self.bootstrap_resamples, "confidence": self.confidence}
 
     def settled(self, modality: str, kind: str) -> TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite.

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from hubscout.errors import InputError
 from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.baselines import guess_metric, worse_than_guessing
-from hubscout.tuning.evaluator import Outcome, details
+from hubscout.tuning.evaluator import details
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
 
@@ -81,7 +82,7 @@ def soup(
         name: _outcome(made, task.splits[name], task) for name in ("validation", "test") if len(task.splits[name])
     }
     last = list(outcomes)[-1]
-    metrics = {name: outcome.with_intervals(made.arguments) for name, outcome in outcomes.items()}
+    metrics = {name: outcome.with_intervals(**made.arguments.intervals) for name, outcome in outcomes.items()}
     guesses = {name: guess_metric(task, name) for name in metrics}
     made = replace(
         made,
@@ -91,7 +92,7 @@ def soup(
         metrics=metrics,
         guess=guesses,
         warning=worse_than_guessing(task, metrics, guesses),
-        evaluation=details(outcomes[last], last, made.arguments.shown_samples),
+        evaluation=details(task, last, outcomes[last], made.arguments.shown_samples),
         curves=(),
         notes=(note,),
         sizes={name: len(split) for name, split in task.splits.items()},
