@@ -65,13 +65,14 @@ class FinalStages(Contest):
         return arm, tuned
 
     def _at_better_rate(self, first: Arm) -> Arm:
-        """The first with its rates compared again where it has won: after few steps high rates lead, not at the end."""
-        reached = [look.rung for look in self.journal.looks if look.arm == first and look.rung < len(self.rungs)]
+        """The first with its rates compared again on the last rung: after few steps high rates lead, not at the end."""
         rates = [first, *(arm for arm in self.arms if arm.model == first.model and arm != first)]
-        if not reached or len(rates) == 1:
+        if not self.rungs or len(rates) == 1:
             return first
-        rung, grid = self.rungs[max(reached)], Grid(beyond=(self.rate(HIGHER_FACTOR),))
+        rung, grid = self.rungs[-1], Grid(beyond=(self.rate(HIGHER_FACTOR),))
         looks = list(self.climb(rates, rung))
+        if len(looks) < len(rates):
+            return first  # there is no time
         best = better_rate(looks)
         higher = grid.next_rate([arm.learning_rate for arm in rates], best.learning_rate)
         if higher is None:
