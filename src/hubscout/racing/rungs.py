@@ -36,7 +36,7 @@ FEWEST_STEPS = 20
 USABLE = 0.85
 """Of the time, for steps: the rest is for loading, looking and saving."""
 BELIEVABLE = 3.0
-"""Networks differ in their seconds per operation by about so much."""
+"""Networks of equally many operations differ in their seconds by about so much."""
 
 
 @dataclass(frozen=True)
