@@ -65,18 +65,18 @@ def test_padding_that_hangs_on_the_size_becomes_part_of_the_convolution(tmp_path
     module, path = Same(), tmp_path / "graph.onnx"
     images = export(module, path)
     assert "Pad" in operators(path)
-    assert write_padding_down(path, {"images": images.numpy()}) == 1
+    assert write_padding_down(path, {"images": images.numpy()}, {}) == 1
     assert operators(path) & {"Pad", "Shape"} == set()
     for count in (1, 2, 3):
         with torch.no_grad():
             np.testing.assert_allclose(run(path, images[:count]), module(images[:count]).numpy(), atol=1e-5)
-    assert write_padding_down(path, {"images": images.numpy()}) == 0
+    assert write_padding_down(path, {"images": images.numpy()}, {}) == 0
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_padding_that_hangs_on_the_number_of_samples_stays(tmp_path: Path) -> None:
     module, path = Same(by_number=True), tmp_path / "graph.onnx"
     images = export(module, path)
-    assert write_padding_down(path, {"images": images.numpy()}) == 0
+    assert write_padding_down(path, {"images": images.numpy()}, {}) == 0
     with torch.no_grad():
         np.testing.assert_allclose(run(path, images[:2]), module(images[:2]).numpy(), atol=1e-5)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tuning_networks import image_task, make_task, perceptron, weights_of
+from tuning_networks import image_task, make_task, outputs, perceptron, softmax, weights_of
 
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.losses import TaskLoss
@@ -57,17 +57,6 @@ def test_without_trade_off_it_is_fine_tuning_bit_for_bit(task):
 def test_without_teachers_and_method_it_is_fine_tuning(task):
     assert tune(task, perceptron(0), **QUICK).method == "fine-tune"
     assert tune(task, perceptron(0), [perceptron(1)], **QUICK).method == "b-tuning"
-
-
-def softmax(z):
-    exponents = np.exp(z - z.max(axis=1, keepdims=True))
-    return exponents / exponents.sum(axis=1, keepdims=True)
-
-
-def outputs(tuned, task):
-    inputs = torch.as_tensor(np.asarray(task.train.inputs))
-    with torch.no_grad():
-        return tuned.head(tuned.backbone.module.body(inputs)).double().numpy()
 
 
 def first_term(taught):

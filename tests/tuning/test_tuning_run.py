@@ -159,6 +159,7 @@ def test_defaults_by_inputs_and_kind():
         ({"method": "kd"}, "learns from teachers"),
         ({"method": "fine-tune", "teachers": ["timm/a"]}, "has no teachers"),
         ({"model": "resnet18"}, "names no hub"),
+        ({"lr": 0.1}, "it is called learning_rate"),
         ({"device": "cuda:1"}, "device='cuda:1': allowed are 'auto', 'cpu', 'cuda'"),
     ],
 )

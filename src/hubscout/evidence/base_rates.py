@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hubscout.evidence.array_backend import EPSILON, Array, to_host
+from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_device_of, to_host
 from hubscout.evidence.profile import PART_NUMBERS
 from hubscout.evidence.solvers import GRID_STEP, LARGEST_RATIO, TIE
 from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum
@@ -100,14 +100,16 @@ class _Search:
 
     n: float
     scale: float
-    values: np.ndarray
+    values: Array
 
     def maximize(self) -> tuple[np.ndarray, np.ndarray]:
         """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
-        low, high = np.log(self.values[0] * SMALLEST_RATIO), np.log(LARGEST_RATIO)
+        low, high = np.log(float(self.values[0]) * SMALLEST_RATIO), np.log(LARGEST_RATIO)
         grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
         gains = self._on_grid(grid)
-        parts = range(0, len(gains), max(PART_NUMBERS // len(self.values), 1))
+        # A processor works on what its cache holds, an accelerator on everything at once.
+        size = len(gains) if is_torch(self.values) else max(PART_NUMBERS // len(self.values), 1)
+        parts = range(0, len(gains), size)
         found = [self._refine(slice(start, start + parts.step), grid, gains) for start in parts]
         gain, place = (np.concatenate(values) for values in zip(*found, strict=True))
         better = gain > TIE
@@ -160,14 +162,14 @@ class _Search:
 
 @dataclass(frozen=True)
 class BaseRateProfile(_Search):
-    """From z."""
+    """From z, on the device where it is."""
 
-    squares: np.ndarray
+    squares: Array
     """z², (C, r)."""
-    unreachable: np.ndarray
-    crossed: np.ndarray
+    unreachable: Array
+    crossed: Array
     """a z, (C, r)."""
-    constant_squares: np.ndarray
+    constant_squares: Array
     """a² / n, (r,)."""
     constant_rest: float
     """1 - ‖a‖²/n: zero where features reach the constant."""
@@ -176,11 +178,14 @@ class BaseRateProfile(_Search):
     def of(
         cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
     ) -> BaseRateProfile:
-        n, size, constant = spectrum.n, np.sqrt(squares[chosen]), _projected(spectrum, constant)
-        values = to_host(spectrum.squared_singular_values)
-        projections = to_host(spectrum.projections)[chosen] - target_mean[chosen, None] * constant[None, :]
-        projections = projections / size[:, None]
-        unreachable = np.maximum(1 - (projections**2).sum(1), n * EPSILON)
+        n, constant = spectrum.n, _projected(spectrum, constant)
+        values, projections = spectrum.squared_singular_values, spectrum.projections
+        level, mean, size, rows = (
+            to_device_of(numbers, projections)
+            for numbers in (constant, target_mean[chosen], np.sqrt(squares[chosen]), np.flatnonzero(chosen))
+        )
+        projections = (projections[rows] - mean[:, None] * level[None, :]) / size[:, None]
+        unreachable = (1 - (projections**2).sum(1)).clip(n * EPSILON)
         rest = 1 - float(constant @ constant) / n
         if spectrum.rank == n:
             unreachable, rest = 0 * unreachable, 0.0
@@ -192,8 +197,8 @@ class BaseRateProfile(_Search):
             values / values[-1],
             projections**2,
             unreachable,
-            projections * (constant / np.sqrt(n))[None, :],
-            constant**2 / n,
+            projections * (level / n**0.5)[None, :],
+            level**2 / n,
             rest,
         )
 
@@ -203,32 +208,33 @@ class BaseRateProfile(_Search):
     def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
         return self._gain(self.squares[part], self.crossed[part], self.unreachable[part], log_t)
 
-    def _gain(self, squares: np.ndarray, crossed: np.ndarray, unreachable: np.ndarray, log_t: np.ndarray) -> np.ndarray:
+    def _gain(self, squares: Array, crossed: Array, unreachable: Array, log_t: np.ndarray) -> np.ndarray:
         """The gain times two: of all targets at all places, (C, G), or with (C,) unreachable at one each, (C,)."""
-        odds = self.values[:, None] * np.exp(-log_t)[None, :]
+        xp = namespace(squares)
+        odds = self.values[:, None] * to_device_of(np.exp(-log_t), squares)[None, :]
         shrunk = 1 / (1 + odds)
 
-        def over(weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
-            return weights @ factors if unreachable.ndim == 2 else np.einsum("cr,rc->c", weights, factors)
+        def over(weights: Array, factors: Array) -> Array:
+            return weights @ factors if unreachable.ndim == 2 else (weights * factors.T).sum(1)
 
         level = self.constant_rest + self.constant_squares @ shrunk
         # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
         along = over(crossed, shrunk if self.constant_rest == 0 else -odds * shrunk)
-        q = np.maximum(unreachable + over(squares, shrunk) - along**2 / level, TINY)
-        return -np.log(q) - (np.log1p(odds).sum(0) + np.log(level)) / (self.n - 1)
+        q = (unreachable + over(squares, shrunk) - along**2 / level).clip(TINY)
+        return to_host(-xp.log(q) - (xp.log1p(odds).sum(0) + xp.log(level)) / (self.n - 1))
 
     def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        odds = self.values[None, :] * np.exp(-log_t)[:, None]
+        squares, crossed = self.squares[part], self.crossed[part]
+        odds = self.values[None, :] * to_device_of(np.exp(-log_t), squares)[:, None]
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
         change = kept * shrunk
-        squares, crossed = self.squares[part], self.crossed[part]
         level, level_change = self.constant_rest + shrunk @ self.constant_squares, change @ self.constant_squares
         along = (crossed * shrunk).sum(1) if self.constant_rest == 0 else -(crossed * kept).sum(1)
         ratio = along / level
-        q = np.maximum(self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along, TINY)
+        q = (self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along).clip(TINY)
         q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
-        return (kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q
+        return to_host((kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q)
 
 
 @dataclass(frozen=True)

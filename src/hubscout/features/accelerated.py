@@ -1,17 +1,16 @@
 """The forward pass as a graph that ONNX Runtime runs, which is faster on a CPU than torch's own.
 
 The graph is exported from the backbone's own `forward`, so taps, poolings and normalisation are in it, with a free
-batch size and, for text, a free length. It is kept in the feature cache by what the network is made of and the shape of
-its inputs. It runs only where it gives what torch gives for samples of the data; otherwise the model runs in torch.
+batch size and, for text, a free length. It is kept, without the weights, in the feature cache by what the network is
+made of and the shape of its inputs. It runs only where it gives what torch gives for samples of the data; otherwise the
+model runs in torch.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -21,6 +20,7 @@ import numpy as np
 from hubscout.errors import AccelerationError, CacheError, HubscoutError
 from hubscout.evidence import logme
 from hubscout.features.feature_cache import GRAPH
+from hubscout.features.graph_export import export, open_session, weights_of
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.static_padding import write_padding_down
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from hubscout.features.preparing import Reader
     from hubscout.hubs import Backbone
 
-_MOST_CACHED_BYTES = 1 << 28
-"""A larger graph is exported as quickly as it is written and read."""
 _IMAGES_AT_ONCE = 8
 """Measured with EfficientNet-Lite0 and MobileNetV2: 32 take 3% longer each, and four times the memory."""
 _CHECKED_SAMPLES, _EXPORTED_SAMPLES = 16, 2
@@ -56,16 +54,10 @@ _graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictiona
 class Graph:
     """An exported network, ready to run."""
 
-    def __init__(self, path: Path) -> None:
-        import onnxruntime
+    def __init__(self, path: Path, backbone: Backbone) -> None:
         import torch
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = torch.get_num_threads()
-        # Threads that wait in a loop take the cores from those that decode the next batch.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._session, self._held = open_session(path, weights_of(backbone), threads=torch.get_num_threads())
         # The exporter leaves out inputs that the network does not look at, such as counts for a report.
         self._inputs = [place.name for place in self._session.get_inputs()]
         self._outputs = [place.name for place in self._session.get_outputs()]
@@ -129,21 +121,22 @@ def _make(
     files = None if cache is None or not job.identity else cache.graph_folder(about)
     if files is not None and files.local is not None and (files.local / _FILE).is_file():
         try:
-            return _checked(job, Graph(files.local / _FILE), batches, exact, rows[longest_first])
+            return _checked(job, Graph(files.local / _FILE, job.backbone), batches, exact, rows[longest_first])
         except Exception:
             pass  # of another time, or broken: it is made again
     example = {name: value[:_EXPORTED_SAMPLES] for name, value in batches[1].items()}
     with tempfile.TemporaryDirectory(prefix="hubscout-") as temporary:
         path = Path(temporary) / _FILE
         try:
-            _export(job.backbone, job.layers, example, list(_named(exact[1])), path)
-            if not set(_FREE_LENGTH) & set(example) and path.stat().st_size <= _MOST_CACHED_BYTES:
-                write_padding_down(path, {name: value.numpy() for name, value in example.items()})
-            graph = Graph(path)
+            export(job.backbone, job.layers, example, _named, list(_named(exact[1])), path, free_length=_FREE_LENGTH)
+            if not set(_FREE_LENGTH) & set(example):
+                inputs = {name: value.numpy() for name, value in example.items()}
+                write_padding_down(path, inputs, weights_of(job.backbone))
+            graph = Graph(path, job.backbone)
         except Exception as error:  # whatever a network does that the exporter does not know
             raise AccelerationError(f"the network cannot be exported ({_first_line(error)})") from error
         graph = _checked(job, graph, batches, exact, rows[longest_first])
-        if files is not None and path.stat().st_size <= _MOST_CACHED_BYTES:
+        if files is not None:
             try:
                 files.write(_FILE, path.read_bytes())
                 files.write(ABOUT, About(about, GRAPH, ()).encode())
@@ -193,45 +186,6 @@ def _named(output: Output) -> dict[str, Tensor]:
     """What a network gives, under the names that it has in the graph."""
     named = {"features": output.features, **{_LAYER + name: value for name, value in output.layers.items()}}
     return named if output.logits is None else {**named, "logits": output.logits}
-
-
-def _export(backbone: Backbone, layers: Sequence[str], batch: Batch, outputs: Sequence[str], path: Path) -> None:
-    import torch
-
-    class Whole(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = backbone.module
-
-        def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
-            return tuple(_named(backbone.forward(dict(zip(batch, values, strict=True)), layers)).values())
-
-    with torch.no_grad(), warnings.catch_warnings(), _nothing_printed():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            Whole().eval(),
-            tuple(batch.values()),
-            str(path),
-            input_names=list(batch),
-            output_names=list(outputs),
-            dynamic_axes={
-                name: {axis: f"{name} {axis}" for axis in range(2 if name in _FREE_LENGTH else 1)} for name in batch
-            },
-            dynamo=False,
-        )
-
-
-@contextmanager
-def _nothing_printed() -> Iterator[None]:
-    """Keep the exporter from printing the whole graph, past Python, where it does not know an operator."""
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _checked(

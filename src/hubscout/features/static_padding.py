@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.features.graph_export import open_session
 
-def write_padding_down(path: Path, example: Mapping[str, np.ndarray]) -> int:
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def write_padding_down(path: Path, example: Mapping[str, np.ndarray], weights: Mapping[str, Tensor]) -> int:
     """Replace the padding that a graph calculates by its numbers, where they are the same for any number of samples.
 
     Args:
         path: the graph, which is written anew.
         example: inputs of two samples or more, of the size that all others have.
+        weights: those that are not in the file, by name.
 
     Returns:
         How many paddings there were.
@@ -27,14 +33,14 @@ def write_padding_down(path: Path, example: Mapping[str, np.ndarray]) -> int:
     """
     import onnx
 
-    model = onnx.load(str(path))
+    model = onnx.load(str(path), load_external_data=False)
     constant = {value.name for value in model.graph.initializer}
     constant |= {name for node in model.graph.node if node.op_type == "Constant" for name in node.output}
     calculated = sorted({node.input[1] for node in model.graph.node if node.op_type == "Pad" and len(node.input) > 1})
     calculated = [name for name in calculated if name not in constant]
     if not calculated:
         return 0
-    one, several = _values(model, calculated, ({name: value[:1] for name, value in example.items()}, example))
+    one, several = _values(model, calculated, ({name: value[:1] for name, value in example.items()}, example), weights)
     same = {name: one[name] for name in calculated if np.array_equal(one[name], several[name])}
     for number, (name, value) in enumerate(same.items()):
         model.graph.initializer.append(onnx.numpy_helper.from_array(value, f"padding {number}"))
@@ -61,10 +67,11 @@ def _drop_unused(graph: Any) -> None:
             del graph.node[place]
 
 
-def _values(model: Any, names: list[str], examples: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+def _values(
+    model: Any, names: list[str], examples: Sequence[Mapping[str, np.ndarray]], weights: Mapping[str, Tensor]
+) -> list[dict[str, np.ndarray]]:
     """What the graph calculates under these names, for each of the examples."""
     import onnx
-    import onnxruntime
 
     outputs = list(model.graph.output)
     del model.graph.output[:]
@@ -72,10 +79,7 @@ def _values(model: Any, names: list[str], examples: Sequence[Mapping[str, np.nda
     content = model.SerializeToString()
     del model.graph.output[:]
     model.graph.output.extend(outputs)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    session, _held = open_session(content, weights, threads=1)
     wanted = [place.name for place in session.get_inputs()]
     return [
         dict(zip(names, session.run(names, {name: inputs[name] for name in wanted}), strict=True))

@@ -168,7 +168,7 @@ class ImagePreprocessing:
         return ImagePreprocessing(self.config, training=True)
 
     def __reduce__(self) -> tuple[Callable[..., ImagePreprocessing], tuple[Any, ...]]:
-        # Made anew in another process, which has to prepare torchvision before it meets one of its transforms.
+        # Made anew where it arrives: a process that opened timm's transform would import torchvision unprepared.
         return functools.partial(ImagePreprocessing, training=self.training), (self.config,)
 
 

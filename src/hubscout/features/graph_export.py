@@ -1,0 +1,147 @@
+"""A network as a graph for ONNX Runtime: what is computed is in the file, the weights stay where torch has them.
+
+The exporter copies weights three times on their way into a file, and ONNX Runtime reads them back. Here they are inputs
+while the network is traced. In the file they are tensors without numbers, which a session is given from torch's memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hubscout.hubs import Backbone, Batch, Output
+
+_SMALL_BYTES = 1 << 10
+"""So much stands in the file: shapes and indices may hang on these numbers."""
+
+
+def export(
+    backbone: Backbone,
+    layers: Sequence[str],
+    batch: Batch,
+    named: Callable[[Output], Mapping[str, Tensor]],
+    outputs: Sequence[str],
+    path: Path,
+    *,
+    free_length: Collection[str],
+) -> None:
+    """Write the graph of a backbone's `forward`, with a free number of samples.
+
+    Args:
+        backbone: in evaluation mode, on the CPU.
+        layers: the layers that are tapped.
+        batch: an example of the inputs.
+        named: what a pass gives, by name.
+        outputs: these names, in their order.
+        path: the file.
+        free_length: inputs whose second axis, the length, is free too.
+
+    """
+    import torch
+
+    weights = weights_of(backbone)
+    # A copy that shares the weights: where it has them, traced tensors take their place.
+    kept: dict[int, Any] = {id(weight): weight for weight in weights.values()}
+    twin = copy.deepcopy(backbone, {**kept, id(backbone.preprocessing): backbone.preprocessing})
+    assert twin.module is not None
+    number = {id(weight): place for place, weight in enumerate(weights.values(), len(batch))}
+    slots = [
+        (holder, name, number[id(tensor)])
+        for part in twin.module.modules()
+        for holder in (part._parameters, part._buffers)
+        for name, tensor in holder.items()
+        if tensor is not None
+    ]
+
+    class Whole(torch.nn.Module):
+        def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
+            for holder, name, place in slots:
+                holder[name] = values[place]  # type: ignore[assignment]
+            return tuple(named(twin.forward(dict(zip(batch, values, strict=False)), layers)).values())
+
+    axes = {name: {axis: f"{name} {axis}" for axis in range(2 if name in free_length else 1)} for name in batch}
+    with torch.no_grad(), warnings.catch_warnings(), _nothing_printed():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Whole().eval(),
+            (*batch.values(), *(weight.detach() for weight in weights.values())),
+            str(path),
+            input_names=[*batch, *weights],
+            output_names=list(outputs),
+            dynamic_axes=axes,
+            dynamo=False,
+        )
+    _inputs_to_weights(path, weights)
+
+
+def weights_of(backbone: Backbone) -> dict[str, Tensor]:
+    """The parameters and buffers of a backbone by name, shared ones once."""
+    module = backbone.module
+    assert module is not None
+    return {f"weight {name}": tensor for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+
+
+def open_session(graph: Path | bytes, weights: Mapping[str, Tensor], *, threads: int) -> tuple[Any, list[Any]]:
+    """A session of ONNX Runtime with these weights, and what has to stay in memory as long as it."""
+    import onnx
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    # Threads that wait in a loop take the cores from those that decode the next batch.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    content = graph if isinstance(graph, bytes) else graph.read_bytes()
+    names = [
+        tensor.name
+        for tensor in onnx.load_from_string(content).graph.initializer
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+    ]
+    arrays = [weights[name].detach().contiguous().numpy() for name in names]
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
+    options.add_external_initializers(names, values)
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]), [arrays, values]
+
+
+def _inputs_to_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Turn the inputs that are weights into tensors of the graph; large ones without their numbers."""
+    import onnx
+
+    model = onnx.load(str(path))
+    inputs = list(model.graph.input)
+    del model.graph.input[:]
+    for place in inputs:
+        if place.name not in weights:
+            model.graph.input.append(place)
+            continue
+        value = weights[place.name].detach().numpy()
+        if value.nbytes <= _SMALL_BYTES:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value, place.name))
+            continue
+        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        tensor = onnx.TensorProto(name=place.name, dims=value.shape, data_type=kind)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="torch")
+        model.graph.initializer.append(tensor)
+    onnx.save(model, str(path))
+
+
+@contextmanager
+def _nothing_printed() -> Iterator[None]:
+    """Keep the exporter from printing the whole graph, past Python, where it does not know an operator."""
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,0 +1,84 @@
+"""A graph without weights, and sessions that take them from torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from hubscout.features.graph_export import export, open_session, weights_of  # noqa: E402
+from hubscout.hubs import Batch, Output  # noqa: E402
+
+
+class Network(nn.Module):
+    """Convolution, norm, a weight that two layers share, a table that no pass looks at, and one of indices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convolution = nn.Conv2d(3, 32, 3, padding=1)
+        self.norm = nn.BatchNorm2d(32)
+        self.first, self.second = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.second.weight = self.first.weight
+        self.unused = nn.Parameter(torch.zeros(1000))
+        self.register_buffer("order", torch.arange(31, -1, -1))
+        nn.init.uniform_(self.norm.running_var, 0.5, 2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        maps = self.norm(self.convolution(images)).mean((2, 3))
+        return self.second(self.first(maps)[:, self.order])
+
+
+def named(output: Output) -> dict[str, torch.Tensor]:
+    return {"features": output.features}
+
+
+@pytest.fixture
+def backbone(make_backbone: Any) -> Any:
+    class Own(make_backbone):  # type: ignore[misc]
+        def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
+            return Output(self.module(batch["inputs"]), None, {})
+
+    found = Own()
+    found.module = Network().eval()
+    return found
+
+
+@pytest.fixture
+def batch() -> dict[str, torch.Tensor]:
+    return {"inputs": torch.rand(2, 3, 8, 8)}
+
+
+def test_a_session_with_the_weights_gives_what_torch_gives(backbone: Any, batch: Any, tmp_path: Path) -> None:
+    before = list(backbone.module.parameters())
+    export(backbone, (), batch, named, ["features"], tmp_path / "graph.onnx", free_length=())
+    assert all(one is other for one, other in zip(before, backbone.module.parameters(), strict=True))
+    assert all(type(one) is nn.Parameter for one in backbone.module.parameters())
+    for layout in (torch.contiguous_format, torch.channels_last):
+        backbone.module.to(memory_format=layout)
+        session, held = open_session(tmp_path / "graph.onnx", weights_of(backbone), threads=1)
+        images = torch.rand(5, 3, 8, 8)
+        (found,) = session.run(None, {"inputs": images.numpy()})
+        with torch.no_grad():
+            np.testing.assert_allclose(found, backbone.module(images).numpy(), rtol=1e-4, atol=1e-5)
+        del held
+
+
+def test_the_file_has_no_large_weights(backbone: Any, batch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "graph.onnx"
+    export(backbone, (), batch, named, ["features"], path, free_length=())
+    tensors = onnx.load(str(path), load_external_data=False).graph.initializer
+    outside = {tensor.name for tensor in tensors if tensor.data_location == onnx.TensorProto.EXTERNAL}
+    assert outside == {"weight convolution.weight", "weight first.weight"}
+    assert "weight norm.bias" in {tensor.name for tensor in tensors} - outside
+    assert "weight unused" not in {tensor.name for tensor in tensors}
+    sizes = {name: weight.nbytes for name, weight in weights_of(backbone).items()}
+    assert path.stat().st_size < sizes["weight first.weight"] + sizes["weight convolution.weight"]
