@@ -63,7 +63,14 @@ def first_term(taught):
     return taught.curves[0]["parts"]["teachers"]
 
 
-ONE_STEP = {"steps": 1, "batch_size": 96, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3, "trade_off": 1.0}
+ONE_STEP = {
+    "steps": 1,
+    "batch_size": 96,
+    "bootstrap_resamples": 10,
+    "device": "cpu",
+    "learning_rate": 1e-3,
+    "trade_off": 1.0,
+}
 # The whole train split is one batch, and in the first step the model is as it came.
 
 
