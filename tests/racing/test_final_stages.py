@@ -85,6 +85,7 @@ def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
     assert found.tuned.metric("test").value > 0.6
     assert found.tuned.best_step == 0
     assert any("the result is that probe" in note for note in found.tuned.notes)
+    assert any("the winner is the linear probe" in note for note in found.notes)
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
 
 

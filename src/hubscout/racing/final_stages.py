@@ -56,7 +56,11 @@ class FinalStages(Contest):
                 last = error
         else:
             raise last
-        if self.refit:
+        if tuned.best_step == 0:
+            self.notes.append(
+                "the winner is the linear probe of its frozen features: training did not come up to it in this time"
+            )
+        elif self.refit:
             tuned = self._made("refit", self._on_all(self.runner(arm)), RACE_WINNER, later=self.ends - 2)
         return arm, tuned
 
@@ -219,7 +223,7 @@ class Finish:
             reached, _ = evaluate_arm(run, len(run.task.validation))
         if reached >= self.expected:
             return
-        fresh = self.runner.begin(None)
+        fresh = replace(self.runner, arguments=self.runner.arguments.replace(keep_best=True)).begin(None)
         measure_probes(fresh)
         state, probed = run.loop.train_state, fresh.loop.train_state
         if probed.floor > reached:

@@ -10,7 +10,7 @@ from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import TIED_ABOVE, chances, scores
 from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord
-from hubscout.runs.texts import listing, short_names
+from hubscout.runs.texts import human_probability, listing, short_names
 from hubscout.runs.tuning_record import tuning_run
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Race:
         names = dict(zip(models, short_names(models), strict=True))
         tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
         tried, known = len(self._tried), len(self.ranking)
-        sure = "" if first.p_best is None else f", the best with a probability of {first.p_best:.0%}"
+        sure = "" if first.p_best is None else f", the best with a probability of {_words(first.p_best)}"
         if 1 < tried < known:
             sure += f" of the {tried} that were tuned, out of {known}"
         elif tried == 1 < known:
@@ -177,7 +177,7 @@ class Race:
                 "–" if one.learning_rate is None else f"{one.learning_rate:g}",
                 str(one.steps) if one.steps else "–",
                 "failed" if one.failure else "–" if one.metric is None else f"{one.metric:.4f}",
-                "–" if one.p_best is None else "<1%" if one.p_best < 0.01 else f"{one.p_best:.0%}",
+                human_probability(one.p_best),
             ]
             table.add_row(str(one.rank), Text(name), *cells)
         return table
@@ -219,3 +219,8 @@ class Race:
 
 def _told_split(tuned: Tuned) -> str:
     return "test" if "test" in tuned.metrics else next(iter(tuned.metrics))
+
+
+def _words(probability: float) -> str:
+    """As the table has it, in a sentence."""
+    return human_probability(probability).replace(">", "over ").replace("<", "under ")
