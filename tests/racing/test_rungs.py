@@ -148,6 +148,17 @@ def test_a_pace_is_that_of_the_model_where_it_was_seen() -> None:
     assert Pace.of(looks, "c") is None
 
 
+def test_a_model_that_its_rate_has_broken_goes_on_at_its_other_rate(task: Task, networks: Path, tmp_path: Path) -> None:
+    breaks, *others = names(networks, "width=48&most_moved=1.2", "width=2&seed=2", "width=2&seed=5", "width=2&seed=7")
+    found = race(task, [breaks, *others], out=tmp_path / "run", **{**QUICK, "steps": 240, "learning_rate": 0.05})
+    own = [look for look in found.looks if look.arm.model == breaks]
+    first = {look.arm.learning_rate: look.metric for look in own if look.rung == 0}
+    assert first[0.2] > first[0.05]  # the higher led
+    assert [look.arm.learning_rate for look in own if look.rung == 1] == [0.2, 0.05]
+    assert own[2].metric < first[0.05] < own[3].metric
+    assert [look.arm.learning_rate for look in own if look.rung == 2] == [0.05]
+
+
 def test_a_first_pass_that_was_slow_to_start_does_not_make_a_model_slow_to_train(make_row: Callable[..., Row]) -> None:
     """Features of 250 samples are extracted in a blink where the samples were there, and in seconds where not."""
     rows = [
