@@ -509,6 +509,8 @@ def test_what_ran_a_network_is_in_its_row(array_task: Task, models: dict[str, st
     ("arguments", "told"),
     [
         ({"metrics": "logmee"}, "Did you mean 'logme'"),
+        ({"metric": "logme"}, "'metric'. Did you mean 'metrics'?"),
+        ({"devise": "cpu"}, "'devise'. Did you mean 'device'?"),
         ({"layer": "first"}, "layer must be one of final, best, mean"),
         ({"precision": "float8"}, "precision must be one of"),
         ({"budget": 60, "progressive": False}, "give one of them"),

@@ -38,7 +38,7 @@ def test_the_run_goes_on_with_the_best_rate_as_if_it_had_been_given():
     assert found.arguments.learning_rate == FASTER  # short runs from a random head: the default is far too slow here
     (note,) = [note for note in found.notes if "Short runs" in note]
     assert all(f"at {rate}" in note for rate in (f"{DEFAULT / 3:.3g}", f"{DEFAULT:g}", f"{FASTER:g}"))
-    assert f"goes on with the best, learning_rate={FASTER:g}" in note
+    assert f"continues with the best, learning_rate={FASTER:g}" in note
     assert note in {event.text for event in heard if isinstance(event, Message)}
     assert [line["text"] for line in found.curves if line["event"] == "note"] == [note]
     given = tune(task, perceptron(0), learning_rate=FASTER, **LONG)
@@ -116,7 +116,7 @@ def test_a_run_that_diverges_at_the_chosen_rate_starts_anew_below_it(tmp_path, m
     searches = []
     monkeypatch.setattr(tuning_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))
     tuned = tune(make_task("regression"), perceptron(0), out=tmp_path, **LONG)
-    times = sum("starts anew" in note for note in tuned.notes)
+    times = sum("restarts with" in note for note in tuned.notes)
     assert times
     assert tuned.arguments.learning_rate == pytest.approx(0.9 / 5**times)
     assert tuned.arguments.head_learning_rate == pytest.approx(9 / 5**times)

@@ -194,7 +194,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     except TaskError as error:
         if reader.label is not None:
             raise
-        say(f"note: nothing is measured, for the labels are not those of the model: {error}", quiet=quiet)
+        say(f"note: nothing is measured because the labels are not those of the model: {error}", quiet=quiet)
         return ""
     rows = np.arange(len(inputs)) if predictions.lengths is None else np.repeat(range(len(inputs)), predictions.lengths)
     said, groups = predictions.values[np.isin(rows, labelled)], reader.kind.sample_of_row(targets)

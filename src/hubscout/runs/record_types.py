@@ -50,7 +50,9 @@ def record_of(kind: Any, told: Mapping[str, Any], origin: str) -> Any:
     try:
         found = built(kind, {name: value for name, value in told.items() if name in hints(kind)})
     except TypeError as error:
-        raise RunError(f"{origin} cannot be read: {error}.") from error
+        raise RunError(
+            f"{origin} cannot be read: {error}. It is damaged, or was written by another version of hubscout."
+        ) from error
     check_types(found, origin)
     return found
 

@@ -46,6 +46,8 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
         return "from_pair"
     if _is_of("polars", source):
         raise TaskError(f"A {type(source).__name__} of polars holds no data yet: give what its collect() gives.")
+    if hasattr(source, "shape"):
+        raise TaskError(f"An array of shape {tuple(source.shape)} has no labels: give (inputs, labels).")
     raise TaskError(
         f"This cannot be read as data: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
         "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."

@@ -210,7 +210,7 @@ def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None
     found = {split: [_see_through(home, notes) for home in homes] for split, homes in found.items()}
     rest = [folder.name for folder in folders if folder not in used]
     if rest:
-        notes.append(f"laid out by splits; left out, for no split has this name: {', '.join(map(repr, rest))}")
+        notes.append(f"laid out by splits; left out because no split has this name: {', '.join(map(repr, rest))}")
     return found
 
 

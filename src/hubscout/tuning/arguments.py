@@ -237,8 +237,9 @@ class TuningArguments:
 
         """
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(options) - known)
-        if unknown:
+        if unknown := sorted(set(options) - known):
+            if unknown[0] == "lr":  # too short to be near its name
+                raise InputError("There is no tuning argument 'lr': it is called learning_rate.")
             raise UnknownNameError(unknown[0], known, context="tuning arguments")
         return cls(**options)
 

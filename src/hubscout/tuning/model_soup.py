@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,9 +106,12 @@ def soup(
 
 
 def check_models(models: Any) -> None:
-    """Refuse fewer than two models."""
+    """Refuse fewer than two models, and one that is given twice."""
     if isinstance(models, str | Path | Tuned) or len(models) < 2:
         raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
+    folders = [Path(model).resolve() for model in models if isinstance(model, str | Path)]
+    if again := [folder for folder, count in Counter(folders).items() if count > 1]:
+        raise InputError(f"{again[0]} is given twice: a soup averages different runs.")
 
 
 def average(states: Sequence[State]) -> State:

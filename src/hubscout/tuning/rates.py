@@ -186,16 +186,16 @@ def search_rate(run: SingleRun) -> RateChoice:
     default = round_rate(arguments.learning_rate)
     if not found:
         lowest = min(rate for rate, _ in told)
-        return RateChoice(lowest, f"{tried} The run goes on with the lowest.")
+        return RateChoice(lowest, f"{tried} The run continues with the lowest.")
     best = max(found, key=lambda rate: found[rate].primary)  # the default, where it is as good as the best
     if best != default and default in found:
         one, other, scale = found[best], found[default], loop.network.loss.scale
         gains = one.log_likelihoods(scale) - other.log_likelihoods(scale)
         doubt = why_not_ahead(one.primary - other.primary, one.difference_error(other), gains)
         if doubt:
-            text = f"{tried} {best:g} is {doubt}: the run goes on with the default, learning_rate={default:g}."
+            text = f"{tried} {best:g} is {doubt}: the run continues with the default, learning_rate={default:g}."
             return RateChoice(default, text)
-    return RateChoice(best, f"{tried} The run goes on with the best, learning_rate={best:g}.")
+    return RateChoice(best, f"{tried} The run continues with the best, learning_rate={best:g}.")
 
 
 def why_not_ahead(lead: float, error: float, gains: np.ndarray) -> str:

@@ -66,7 +66,7 @@ def tune(
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a run with other arguments is refused.
-        resume: refuse to start where `out` holds no run to go on with.
+        resume: refuse to start where `out` holds no run to resume.
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept.
@@ -113,9 +113,11 @@ def tune(
                 if tried >= settled.restarts:
                     if not tried:
                         raise
-                    raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
+                    raise DivergedError(
+                        f"{error} It had restarted {tried} times, each time at a lower rate."
+                    ) from error
                 lower = settled.at_rate(rate.learning_rate if rate else None).slower(tried + 1).learning_rate
-                why = f"{error.what} The run starts anew with learning_rate={lower:g}, a fifth of what it was."
+                why = f"{error.what} The run restarts with learning_rate={lower:g}, a fifth of what it was."
                 run.clear()
             told(Message("", why))
             run = start(skip_bad=skip_bad, restarts=(*run.restarts, why), rate=rate)
