@@ -59,7 +59,7 @@ def models(
     from hubscout.runs.texts import human_count
 
     heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             entry.identifier,
             human_count(entry.params),

@@ -26,7 +26,7 @@ _FEWEST_ROWS = {"image": 512, "array": 512, "text": 1024, "text-pair": 1024, "to
 _FEWEST_FLOPS = 1e11
 """With fewer samples, or fewer operations on all of them, exporting and checking take as long as they save."""
 _MOST_BYTES = 3 << 29
-"""An exported file holds 2 GiB at most."""
+"""Larger ones were not tried; ONNX Runtime makes a second copy of the matrices that it multiplies by."""
 _RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
 

@@ -56,18 +56,23 @@ class FinalStages(Contest):
                 last = error
         else:
             raise last
-        if self.refit:
+        if tuned.best_step == 0:
+            self.notes.append(
+                "the winner is the linear probe of its frozen features: training did not come up to it in this time"
+            )
+        elif self.refit:
             tuned = self._made("refit", self._on_all(self.runner(arm)), RACE_WINNER, later=self.ends - 2)
         return arm, tuned
 
     def _at_better_rate(self, first: Arm) -> Arm:
-        """The first with its rates compared again where it has won: after few steps high rates lead, not at the end."""
-        reached = [look.rung for look in self.journal.looks if look.arm == first and look.rung < len(self.rungs)]
+        """The first with its rates compared again on the last rung: after few steps high rates lead, not at the end."""
         rates = [first, *(arm for arm in self.arms if arm.model == first.model and arm != first)]
-        if not reached or len(rates) == 1:
+        if not self.rungs or len(rates) == 1:
             return first
-        rung, grid = self.rungs[max(reached)], Grid(beyond=(self.rate(HIGHER_FACTOR),))
+        rung, grid = self.rungs[-1], Grid(beyond=(self.rate(HIGHER_FACTOR),))
         looks = list(self.climb(rates, rung))
+        if len(looks) < len(rates):
+            return first  # there is no time
         best = better_rate(looks)
         higher = grid.next_rate([arm.learning_rate for arm in rates], best.learning_rate)
         if higher is None:
@@ -218,7 +223,7 @@ class Finish:
             reached, _ = evaluate_arm(run, len(run.task.validation))
         if reached >= self.expected:
             return
-        fresh = self.runner.begin(None)
+        fresh = replace(self.runner, arguments=self.runner.arguments.replace(keep_best=True)).begin(None)
         measure_probes(fresh)
         state, probed = run.loop.train_state, fresh.loop.train_state
         if probed.floor > reached:

@@ -63,14 +63,15 @@ class Race:
         places = {row.identifier: row.rank for row in self.ranking}
         best: dict[str, tuple[tuple[float, ...], Look]] = {}
         p_best: dict[str, float] = {}
-        last = max((look.rung for look in self.looks), default=-1)
+        models = {rung: {look.arm.model for look in self.looks if look.rung == rung} for rung in self.shares}
+        last = max((rung for rung, seen in models.items() if len(seen) > 1), default=-1)
         for rung in sorted({look.rung for look in self.looks}):
             looks = [look for look in self.looks if look.rung == rung and not self._only_a_rate(look, rung)]
             for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
-            if rung == last and len(self._tried) > 1:  # one alone was compared with nothing
+            if rung == last:  # the last on which more than one was compared
                 for look, chance in zip(looks, chances(looks, self.evidence, self.shares[rung]), strict=True):
                     p_best[look.arm.model] = p_best.get(look.arm.model, 0.0) + float(chance)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
