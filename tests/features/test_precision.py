@@ -155,3 +155,11 @@ def test_arrays_of_a_batch_may_be_fetched_after_the_next_was_begun(backbone: Any
         begun = [runner.launch(backbone.preprocessing.collate(half), half, ones) for half in halves]
         for finish, expected in zip(begun, alone, strict=True):
             np.testing.assert_array_equal(finish()[""], expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_what_a_cpu_gives(make_backbone: Any, task: Task) -> None:
+    """With the next batch under way, and a last one that is filled up."""
+    on_cpu, on_gpu = (extract(make_backbone(), task, device=device, batch_size=128) for device in ("cpu", "cuda"))
+    assert relative_error(torch.from_numpy(on_gpu.features()), torch.from_numpy(on_cpu.features())) < 0.01
+    assert np.array_equal(on_cpu.rows, on_gpu.rows)

@@ -63,7 +63,14 @@ def first_term(taught):
     return taught.curves[0]["parts"]["teachers"]
 
 
-ONE_STEP = {"steps": 1, "batch_size": 96, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3}
+ONE_STEP = {
+    "steps": 1,
+    "batch_size": 96,
+    "bootstrap_resamples": 10,
+    "device": "cpu",
+    "learning_rate": 1e-3,
+    "trade_off": 1.0,
+}
 # The whole train split is one batch, and in the first step the model is as it came.
 
 
@@ -120,3 +127,11 @@ def test_features_of_the_model_before_tuning_are_not_taken_for_those_of_the_tune
     teacher = tune(task, perceptron(1), **{**QUICK, "epochs": 20})
     runs = [tune(task, perceptron(0), [teacher], "logit-kd", cache=chosen, **ONE_STEP) for chosen in (cache, None)]
     assert first_term(runs[0]) == pytest.approx(first_term(runs[1]), rel=1e-6)
+
+
+@pytest.mark.parametrize(("method", "default"), [("kd", 0.5 / 12), ("logit-kd", 0.3), ("distill-weighted", 0.3)])
+def test_the_default_strength_fits_the_number_of_features(task, method, default):
+    teachers = [perceptron(1, width=8), perceptron(2, width=16)]
+    own = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": None})
+    given = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": default})
+    assert first_term(own) == pytest.approx(first_term(given), rel=1e-6)

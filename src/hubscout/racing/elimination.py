@@ -103,11 +103,9 @@ def better_rate(looks: Sequence[Look]) -> Arm:
 
 def broken_by_rate(look: Look, earlier: Look) -> bool:
     """Whether an arm is worse, or has failed, where its model was better at another rate on an `earlier` rung."""
-    if earlier.failure or earlier.metric is None or look.metric is None:
-        return not earlier.failure
-    rows = len(earlier.log_likelihoods)
-    likelier = np.mean(earlier.log_likelihoods) > np.mean(look.log_likelihoods[:rows])
-    return bool(earlier.metric > look.metric and likelier)
+    if earlier.metric is None or look.metric is None:
+        return earlier.metric is not None
+    return earlier.metric > look.metric
 
 
 def _posterior(looks: Sequence[Look], evidence: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:

@@ -137,7 +137,8 @@ class TuningArguments:
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
-    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1; logit-kd, distill-weighted: 1). 0 is fine-tuning, bit for bit."""
+    C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
+    fine-tuning, bit for bit."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
