@@ -49,7 +49,9 @@ def measured(model: str, data: str, samples: int, steps: int, work: str) -> dict
         texts, labels = make_texts(samples)
         names = tuple(map(str, sorted(set(labels))))
         split = Split(texts, np.array(labels))
-        task = Task("texts", "classification", "text", names, {"train": split, "validation": split, "test": split}, "texts")
+        task = Task(
+            "texts", "classification", "text", names, {"train": split, "validation": split, "test": split}, "texts"
+        )
     else:
         task = open_task(data)
     load(model)  # all libraries are there, and the model is gone again

@@ -205,8 +205,19 @@ def work(seed, rounds):
 """
 
 
+def processor_seconds() -> float:
+    """What this process and all that it has started have used, those that have ended too."""
+    import psutil
+
+    here = psutil.Process()
+    return sum(sum(process.cpu_times()[:4]) for process in (here, *here.children(recursive=True)))
+
+
 def engine_overhead(job_seconds: float, models: int) -> None:
-    """The same ranking in this process, in two worker processes and on Ray with two workers, each with one thread."""
+    """The same ranking in this process, in two worker processes and on Ray with two workers, each with one thread.
+
+    On a machine that others use too, processor seconds are what can be compared.
+    """
     import numpy as np
     import torch
 
@@ -229,10 +240,17 @@ def engine_overhead(job_seconds: float, models: int) -> None:
             return time.perf_counter() - began, [found[name].score for name in names]
 
         run(1, 1, "local")
-        probe, _ = run(40, 1, "local")
-        rounds = max(40, round(40 * job_seconds / probe))
+        used = processor_seconds()
+        run(40, 1, "local")
+        rounds = max(40, round(40 * job_seconds / (processor_seconds() - used)))
+        used = processor_seconds()
         local, here = run(rounds, models, "local")
-        print(f"local, one process, one thread: {models} models in {local:.1f} s, {local / models:.1f} s per job")
+        used = processor_seconds() - used
+        print(
+            f"local, one process, one thread: {models} models in {local:.1f} s, {local / models:.1f} s per job; "
+            f"{used:.1f} processor seconds",
+            flush=True,
+        )
         for name, start in (
             ("local, two workers", lambda: LocalEngine(workers=2)),
             (
@@ -240,17 +258,20 @@ def engine_overhead(job_seconds: float, models: int) -> None:
                 lambda: RayEngine("local", num_cpus=2, object_store_memory=200_000_000, dashboard=False),
             ),
         ):
-            began = time.perf_counter()
+            began, before = time.perf_counter(), processor_seconds()
             engine = start()
             started = time.perf_counter() - began
             try:
                 cold, there = run(rounds, models, engine)
+                spent = processor_seconds() - before
             finally:
                 engine.close()
             difference = max(abs(a - b) for a, b in zip(here, there, strict=True))
             print(
                 f"{name}: {cold:.1f} s with the start of the workers, {cold / (local / 2) - 1:+.1%} of half of local; "
-                f"the engine itself started in {started:.1f} s; largest difference of scores {difference:.1e}"
+                f"the engine itself started in {started:.1f} s; {spent:.1f} processor seconds with everything started, "
+                f"{spent / used:.2f} of local; largest difference of scores {difference:.1e}",
+                flush=True,
             )
 
 

@@ -1,12 +1,17 @@
 """Settings of the whole suite."""
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+# `small_models` is a plain module beside the tests, for all folders of them.
+sys.path.insert(0, str(Path(__file__).parent))
 
 # A busy machine is slow now and then: that is no property of the code.
 settings.register_profile("no deadline", deadline=None)

@@ -22,7 +22,8 @@ from replay import BATCH, COOLDOWN, FIRST_RATE, FLOOR, LOOKS_AT, RESULTS, SETS, 
 from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, rungs_of
 
 LOW, HIGH = (FIRST_RATE * factor for factor in RATE_FACTORS)
-HIGHER = FIRST_RATE * HIGHER_FACTOR
+HIGHER, LOWER = FIRST_RATE * HIGHER_FACTOR, FIRST_RATE / 4
+FAR_AND_FEW = "cifar10_resnet20"
 COUNTS = (5, 17)
 """Best networks of each set that are looked at."""
 PUBLIC = RESULTS / "public-rates.json"
@@ -151,6 +152,21 @@ def lower() -> list[list[str]]:
                     gain = 100 * float(file[f"{there[0.0003]}/end_test"] - file[f"{there[0.001]}/end_test"])
                     gains.append((gain, gain if told[0.0003] > told[0.001] else 0.0))
         rows.append([name, str(on.train), str(len(gains)), *(f"{one:+.1f}" for one in np.mean(gains, axis=0))])
+    return rows
+
+
+def far_and_few() -> list[list[str]]:
+    """Twenty images of each class: log-likelihood after 110 and 300 steps and test accuracy of a network, by rate."""
+    rows = []
+    for name in ("cifar10-few", "fashion-few", "omniglot-few", "sign-few"):
+        if not (RESULTS / f"{name}.npz").exists():
+            continue
+        with np.load(RESULTS / f"{name}.npz") as file:
+            for rate in (LOWER, LOW, HIGH, HIGHER):
+                run = f"{FAR_AND_FEW}-{rate:g}-fold0-wsd-seed0"
+                if f"{run}/rung{STEPS}_test" in file:
+                    likely = [f"{_floored(file[f'{run}/rung{steps}_loglik']):.2f}" for steps in (110, STEPS)]
+                    rows.append([name, f"{rate:g}", *likely, f"{100 * float(file[f'{run}/rung{STEPS}_test']):.1f}"])
     return rows
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import weightedtau
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import better_rate, one_rate_each, scores
+from hubscout.racing.elimination import better_rate, broken_by_rate, one_rate_each, scores
 from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, plans, rungs_of, work
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -169,6 +169,7 @@ def race(
     arms = [Arm(model, FIRST_RATE * factor) for model in first for factor in factors]
     place = {model: -1e6 + evidence[model] for model in on.models}
     cost, before = on.evidence_cost(share), 0
+    earlier: dict[Arm, Look] = {}
     for rung, width in zip(rungs_of(STEPS, COOLDOWN), widths, strict=False):
         if not width:
             continue
@@ -177,6 +178,11 @@ def race(
         looks = [_look(on.arms[fold][arm.model, arm.learning_rate], arm, rung.number, rows, score) for arm in arms]
         cost += len(arms) * (rung.steps - before + rows / BATCH / 3)
         before = rung.stable
+        for arm in (arm for look in looks[:] for arm in earlier if _instead(look, earlier[arm])):
+            looks.append(_look(on.arms[fold][arm.model, arm.learning_rate], arm, rung.number, rows, score))
+            cost += rung.steps + rows / BATCH / 3
+        earlier |= {look.arm: look for look in looks}
+        arms = [look.arm for look in looks]
         values = dict(zip(arms, scores(looks, known).tolist(), strict=True))
         arms = [look.arm for look in looks if not look.failure]
         arms.sort(key=lambda arm: -values[arm])  # of arms that are alike, the one that came first stays ahead
@@ -196,6 +202,11 @@ def race(
     tau, lost = on.judge(np.array([place[model] for model in on.models]))
     tested = on.arms[0][winner.model, winner.learning_rate]["rung300_test"]
     return Outcome(tau, lost, (cost + STEPS - before) / on.whole, float(tested))
+
+
+def _instead(look: Look, earlier: Look) -> bool:
+    """Whether the arm of an earlier look is trained further instead of another of its model."""
+    return look.arm.model == earlier.arm.model and look.arm != earlier.arm and broken_by_rate(look, earlier)
 
 
 def _look(kept: Kept, arm: Arm, rung: int, rows: int, score: str) -> Look:

@@ -52,13 +52,19 @@ ARM_RATES = (0.0005, 0.002, 0.008, 0.000125)
 GRID = (0.0003, 0.001, 0.004, 0.016, 0.064)
 FRESH_SEEDS = (11, 12, 13, 14, 15)
 FOLDS = 5
-FEW = {"pets-few": ("pets", 5), "cifar10-few": ("cifar10", 20)}
+FEW = {
+    "pets-few": ("pets", 5),
+    "cifar10-few": ("cifar10", 20),
+    "fashion-few": ("fashion-mnist", 20),
+    "omniglot-few": ("omniglot", 20),
+    "sign-few": ("sign-digits", 20),
+}
 """Sets with so many images of each class, for training and validation together."""
 FOLD_GROUPS = {"folds": (WHOLE_FOLDS, (3, 4)), "evidence": ((0,),), "races": ((3,), (4,))}
 """Folds that belong together, those worth more first. Races have a fold that no choice was made on."""
 SHARES = (0.1, 0.03)
 RACED_BY = ("steps", "seconds")
-SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot", *FEW)
+SETS = ("pets", "cifar10", "fashion-mnist", "sign-digits", "omniglot", "pets-few", "cifar10-few")
 OPTIONS = {"steps": STEPS, "batch_size": 64, "data_in_memory": True, "workers": 2, "evaluation_batch_size": 256}
 
 
@@ -248,7 +254,7 @@ def places(
 
 def scatter(out: Path, anew: Sequence[str] = ()) -> None:
     """The runs that `gather` put together, as files again: they are not run again, but for races by what is `anew`."""
-    for set_name in SETS:
+    for set_name in dict.fromkeys((*SETS, *FEW)):
         if not (out / f"{set_name}.npz").exists():
             continue
         runs: dict[str, dict[str, np.ndarray]] = {}
@@ -273,7 +279,7 @@ def scatter(out: Path, anew: Sequence[str] = ()) -> None:
 def gather(out: Path) -> None:
     """One file per set: the arrays of all runs, by the names of their files."""
     out.mkdir(parents=True, exist_ok=True)
-    for set_name in SETS:
+    for set_name in dict.fromkeys((*SETS, *FEW)):
         arrays: dict[str, np.ndarray] = {}
         for file in sorted((CACHE / set_name).glob("*.npz")):
             try:

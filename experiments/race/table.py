@@ -225,6 +225,9 @@ def main() -> None:
     lines += ["", "## A lower rate still: points gained by a cosine from 0.0003 for one from 0.001", ""]
     header = ["set", "train images", "of the five best, those that 0.001 suits better than 0.004", "always"]
     lines += table([*header, "where log-likelihood at the end prefers it"], rates.lower())
+    lines += ["", "## Few images: a ResNet-20 at constant rates", ""]
+    header = ["set", "rate", "log-likelihood after 110 steps", "after 300", "test accuracy"]
+    lines += table(header, rates.far_and_few())
     lines += ["", "## Public curves: two runs of a model at rates that differ; whoever leads early is taken", ""]
     header = ["after epochs", "the higher leads", "the higher is better", "higher taken wrongly", "lower taken wrongly"]
     lines += table([*header, "points lost"], rates.public_lines())

@@ -91,6 +91,7 @@ CASES = {
 
 METHODS: dict[str, dict[str, Any]] = {
     "fine-tune": {"method": "fine-tune"},
+    "fine-tune, rate of b-tuning": {"method": "fine-tune", "same_as": "b-tuning"},
     "b-tuning": {"method": "b-tuning", "teachers": 3, "strengths": (1.0, 10.0), "per_target": True},
     "logit-kd": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0)},
     "logit-kd, one teacher": {"method": "logit-kd", "teachers": 1, "strengths": (1.0, 5.0)},
@@ -163,6 +164,21 @@ METHODS: dict[str, dict[str, Any]] = {
         "per_target": True,
         "teacher_targets": "left-out",
     },
+    "b-tuning, tuned teachers": {
+        "method": "b-tuning",
+        "teachers": 3,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "tuned": True,
+    },
+    "b-tuning, one teacher": {"method": "b-tuning", "teachers": 1, "strengths": (1.0, 10.0), "per_target": True},
+    "b-tuning, one tuned teacher": {
+        "method": "b-tuning",
+        "teachers": 1,
+        "strengths": (1.0, 10.0),
+        "per_target": True,
+        "tuned": True,
+    },
     "b-tuning with mixup and ema": {
         "method": "b-tuning",
         "same_as": "b-tuning",
@@ -193,6 +209,10 @@ MEDIUM = {"pets-1110/mobilenetv2_coral_in1k": FEW[0], "cifar10-1500/mobilenetv2_
 """Cases without a search of their own, and the one whose settings they take over."""
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k"), CORE),
+    (
+        ("pets-all/mobilenetv2_coral_in1k", "pets-370/tf_efficientnet_lite0_in1k", *FEW),
+        ("fine-tune, rate of b-tuning",),
+    ),
     (FEW, ("logit-kd, weak", UPPER)),
     (("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20"), CORE),
     (("pet-heads-500/mobilenetv2_coral_in1k",), ("fine-tune", "b-tuning", "feature kd")),
@@ -204,6 +224,7 @@ WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (FEW, ("distill-weighted", "ema", "mixup", "untrained b-tuning teachers", "b-tuning, uniform")),
     (FEW, ("b-tuning, left out", "b-tuning, precision", "logit-kd, views", "b-tuning with mixup and ema")),
     (FEW, ("logit-kd, one tuned teacher", "distill-weighted, uniform", "soup of four runs")),
+    (FEW, ("b-tuning, one teacher", "b-tuning, one tuned teacher", "b-tuning, tuned teachers")),
     (("sick-siamese-1000/paraphrase-MiniLM-L3-v2",), ("fine-tune", "b-tuning", "feature kd")),
     (tuple(CASES), tuple(METHODS)),
 )
@@ -251,6 +272,11 @@ def search(case: str, method: str) -> list[Setting]:
 def searched_as(case: str, method: str) -> list[Setting]:
     """The search whose outcome a method takes on a case: its own, or that of what it varies, or of fewer samples."""
     return search(MEDIUM.get(case, case), METHODS[method].get("same_as", method))
+
+
+def strength_of(setting: Setting, method: str) -> float | None:
+    """Of a setting that another method takes over: None where that has no teachers."""
+    return setting.strength if "teachers" in METHODS[method] else None
 
 
 @cache
@@ -413,7 +439,7 @@ class Plan:
                 continue
             searched = searched_as(case, method)
             if ROWS is not None:
-                first = replace(searched[0], case=case, method=method)
+                first = replace(searched[0], case=case, method=method, strength=strength_of(searched[0], method))
                 yield from [] if first.key in self.begun else [first]
                 continue
             yield from (s for s in searched if s.key not in self.begun)
@@ -421,7 +447,8 @@ class Plan:
             if len(found) == len(searched) and (good := [r for r in found if "failed" not in r]):
                 best = max(good, key=lambda r: (r["validation"], -r["learning_rate"]))
                 chosen = next(s for s in searched if s.key == best["key"])
-                fresh = [replace(chosen, case=case, method=method, seed=seed) for seed in SEEDS]
+                chosen = replace(chosen, case=case, method=method, strength=strength_of(chosen, method))
+                fresh = [replace(chosen, seed=seed) for seed in SEEDS]
                 yield from (s for s in fresh if s.key not in self.begun)
 
     def _teachers(self, case: str, method: str) -> list[Setting] | None:

@@ -52,12 +52,16 @@ class Method:
 
 METHODS = {
     "fine-tune": Method(False),
+    "fine-tune, rate of b-tuning": Method(False),
     "b-tuning": Method(True),
     "b-tuning, live": Method(True, "1 + teachers at each step"),
     "b-tuning, views": Method(True, "1 + 4 passes of the teachers"),
     "b-tuning, uniform": Method(True),
     "b-tuning, precision": Method(True),
     "b-tuning, left out": Method(True),
+    "b-tuning, tuned teachers": Method(True, "1 + tuning three teachers"),
+    "b-tuning, one teacher": Method(True),
+    "b-tuning, one tuned teacher": Method(True, "1 + tuning a teacher"),
     "b-tuning with mixup and ema": Method(True),
     "feature kd": Method(True),
     "logit-kd": Method(True),
@@ -174,6 +178,26 @@ def shares_of_the_gap(tests: Tests, cases: Sequence[str], methods: Sequence[str]
     return rows
 
 
+def at_equal_rates(methods: Sequence[str]) -> list[list[str]]:
+    """The searches alone: at each rate that fine-tuning and a method both tried, points of test over fine-tuning."""
+    runs: dict[tuple[str, float], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for record in map(json.loads, (HERE / "results" / "runs.jsonl").read_text().splitlines()):
+        if record["seed"] == 0 and record.get("test") is not None:
+            here = runs[record["case"], record["learning_rate"]]
+            known = here.get(record["method"])
+            if known is None or record["validation"] > known["validation"]:  # the better strength
+                here[record["method"]] = record
+    rows = []
+    for (case, rate), here in runs.items():
+        found = [
+            100 * (here[name]["test"] - here[BASE]["test"]) if {name, BASE} <= set(here) else None for name in methods
+        ]
+        if any(gap is not None for gap in found):
+            cells = ["–" if gap is None else f"{gap:+.1f}" for gap in found]
+            rows.append([title(case), f"{rate:g}", f"{100 * here[BASE]['test']:.1f}", *cells])
+    return sorted(rows)
+
+
 def main() -> None:
     tests, settings = load()
     cases = list(dict.fromkeys(case for case, method in tests if method == BASE))
@@ -198,6 +222,10 @@ def main() -> None:
     shown = [DEFAULT, "b-tuning, live", "feature kd", "logit-kd, weak", "logit-kd, tuned teachers"]
     rows = shares_of_the_gap(tests, cases, shown)
     lines += [*markdown(["case", "tuned teacher", "over the fine-tuned student", *shown], rows), ""]
+    lines += ["## At equal learning rates", ""]
+    lines += ["The runs of the searches, one seed, so that no choice of a rate is in it; points of test.", ""]
+    core = [DEFAULT, "feature kd", "logit-kd, weak"]
+    lines += [*markdown(["case", "rate", "fine-tuning", *core], at_equal_rates(core)), ""]
     lines += ["## What validation chose", ""]
     chosen = [
         [case, method, f"{record['learning_rate']:g}", str(record["strength"] or "–")]

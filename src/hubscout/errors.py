@@ -22,6 +22,17 @@ def did_you_mean(name: str, names: Iterable[str], prefix: str = "") -> str:
     return f" Did you mean {prefix + near[0]!r}?" if near else ""
 
 
+def shortened(names: Iterable[str], most: int = 30) -> str:
+    """Names for a message: a table may have many thousands.
+
+    >>> shortened(["a", "b", "c"], most=2), shortened([])
+    ('a, b and 1 more', 'none')
+    """
+    listed = list(names)
+    rest = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return (", ".join(listed[:most]) or "none") + rest
+
+
 class HubscoutError(Exception):
     """The root of the tree: `except HubscoutError` catches everything that hubscout raises on purpose.
 

@@ -121,6 +121,10 @@ def test_the_command_names_findings_and_writes_a_page(folder: Path, tmp_path: Pa
     assert result.exit_code == 0, result.output
     for part in ("unreadable", "005.png", "near-duplicates", "mislabelled samples were not looked for"):
         assert part in result.output, part
+    assert "such as --models small" in result.output
+    (line,) = [line for line in result.output.splitlines() if "005.png" in line]
+    assert line.count("005.png") == 1
+    assert "cannot be decoded (no format that Pillow knows" in line
     assert page.read_text().count('<figure class="sample">') >= 9
     as_json = CliRunner().invoke(app, ["check", str(folder), "--json", "--quiet"])
     assert {one["name"] for one in json.loads(as_json.stdout)["findings"]} >= {"unreadable", "duplicates"}

@@ -7,39 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
-ZOO = '''
-import torch
-from torch import nn
+from small_models import COLOUR_NETWORKS, write_colour_images
 
-CONFIG = {"input_size": (3, 16, 16), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0}
-
-
-class Channels(nn.Module):
-    """Averages of patches of some colour channels."""
-
-    def __init__(self, keep):
-        super().__init__()
-        self.pretrained_cfg = CONFIG
-        self.num_features = 12
-        self.pool = nn.AdaptiveAvgPool2d(2)
-        self.keep = nn.Parameter(torch.tensor(keep), requires_grad=False)
-
-    def forward(self, image):
-        return self.pool(image * self.keep[:, None, None]).flatten(1)
-
-
-def colours():
-    return Channels([1.0, 1.0, 1.0])
-
-
-def red():
-    return Channels([1.0, 0.0, 0.0])
-
+ZOO = (
+    COLOUR_NETWORKS
+    + """
 
 def broken():
     raise RuntimeError("these weights are cursed")
@@ -52,7 +27,8 @@ class Stop(Channels):
 
 def stop():
     return Stop([1.0, 1.0, 1.0])
-'''
+"""
+)
 
 
 @pytest.fixture(autouse=True)
@@ -72,16 +48,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """90 noisy images, reddish, greenish or bluish."""
-    folder = tmp_path_factory.mktemp("data") / "colours"
-    generator = np.random.default_rng(0)
-    for place, name in enumerate(("red", "green", "blue")):
-        (folder / name).mkdir(parents=True)
-        for index in range(30):
-            pixels = generator.integers(0, 256, (16, 16, 3)) * 0.5
-            pixels[:, :, place] += generator.integers(10, 60)
-            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / name / f"{index}.png")
-    return folder
+    return write_colour_images(tmp_path_factory.mktemp("data") / "colours")
 
 
 @pytest.fixture

@@ -29,6 +29,13 @@ def test_help_lists_every_command_and_each_has_examples(hubscout: Run) -> None:
         assert f"hubscout {name} " in hubscout(name, "--help").stdout.split("Examples:")[1]
 
 
+def test_paragraphs_of_the_help_are_as_wide_as_the_terminal(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = hubscout("tune", "--help").stdout
+    told = text[text.index("Trains on") : text.index("the exit status is 4.")].splitlines()
+    assert all(len(line.rstrip()) > 85 for line in told[:-1]), told
+
+
 def test_version_and_unknown_command(hubscout: Run) -> None:
     assert hubscout("--version").stdout == f"hubscout {__version__}\n"
     unknown = hubscout("rnak")
@@ -45,6 +52,13 @@ def test_help_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_option_of_another_command_is_told_so(hubscout: Run) -> None:
+    result = hubscout("rank", "flowers/", "--max-latency", "20ms")
+    assert result.exit_code == 2
+    assert "No such option: --max-latency. It is an option of race and select." in " ".join(result.stderr.split())
+    assert "an option of" not in hubscout("rank", "flowers/", "--max-latencies", "20ms").stderr
 
 
 @pytest.mark.parametrize(

@@ -19,3 +19,10 @@ def test_models(hubscout: Run) -> None:
     unknown = hubscout("models", "nohub/*")
     assert unknown.exit_code == 2
     assert "Unknown hub 'nohub'" in unknown.stderr
+
+
+def test_columns_of_which_nothing_is_known_are_left_out(hubscout: Run) -> None:
+    listed = hubscout("models", "pypi/efficientnet*").stdout
+    assert "licence" in listed
+    assert "downloads" not in listed
+    assert "FLOPs" not in listed

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -428,3 +429,15 @@ def test_labels_that_no_model_explains_are_said_in_the_table_and_beside_json(
     assert json.loads(told.stdout)["rows"][0]["odds"] < 5
     right = hubscout("rank", images, "-m", f"{zoo}:colours", "--no-cache", "--json")
     assert words not in right.stderr
+
+
+def test_a_run_that_ends_by_an_error_notes_the_reason(images: Path, zoo: str, hubscout: Run, tmp_path: Path) -> None:
+    """For those who find its folder later."""
+    for name in ("red", "blue"):
+        shutil.copytree(images / name, tmp_path / "data" / name)
+        (tmp_path / "data" / name / "cut.png").write_bytes(b"no image")
+    result = hubscout("rank", tmp_path / "data", "-m", f"{zoo}:colours", "--out", tmp_path / "run")
+    assert result.exit_code == 2, result.output
+    last = json.loads((tmp_path / "run" / "events.jsonl").read_text().splitlines()[-1])
+    assert last["event"] == "failed"
+    assert "cut.png cannot be decoded" in last["error"]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 
@@ -15,3 +17,14 @@ def test_a_page_offers_no_code_that_a_file_names(hubscout: Run, zoo: str, tmp_pa
     assert refused.exit_code == 1
     assert "models.txt names" in refused.stderr
     assert "--allow-code" in refused.stderr
+
+
+def test_a_folder_that_is_none_is_said(hubscout: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = hubscout("serve", file)
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {file} is a file: give the folder of the run folders.\n"
+    monkeypatch.setattr("hubscout.serve.serve", lambda *_, **__: None)  # which would run until it is interrupted
+    assert "typo is a new, empty folder" in hubscout("serve", tmp_path / "typo").stderr
+    assert "empty folder" not in hubscout("serve", tmp_path).stderr

@@ -20,6 +20,7 @@ from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.batches import MODEL, StreamedBatches
 from hubscout.tuning.decoded_batches import HeldBatches
+from small_models import save_bert
 
 QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 10, "workers": 0}
 Pictures = dict[str, tuple[bytes, np.ndarray]]
@@ -197,43 +198,14 @@ def test_tables_of_images(
     assert list(written[0]) == ["input", "prediction", "probability", "label"]
 
 
-WORDS = ("good", "fine", "bad", "poor", "film", "book", "a", "the")
-
-
 @pytest.fixture(scope="module")
 def text_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    prepare_torchvision()
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
-
-    vocabulary = {word: place for place, word in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        model_max_length=16,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=16,
-    )
-    folder = tmp_path_factory.mktemp("bert")
-    BertForMaskedLM(config).save_pretrained(folder)
-    fast.save_pretrained(folder)
+    model = save_bert(tmp_path_factory.mktemp("bert"))
     labels = np.arange(24) % 2
     texts = [f"a {('good', 'bad')[label]} film" for label in labels]
     splits = {split: Split(texts, labels) for split in ("train", "validation", "test")}
     task = Task("opinions", "classification", "text", ("good", "bad"), splits, "opinions")
-    tuned = tune(task, f"file:{folder}", method="fine-tune", learning_rate=1e-2, **QUICK)
+    tuned = tune(task, model, method="fine-tune", learning_rate=1e-2, **QUICK)
     return tuned.save(tmp_path_factory.mktemp("texts") / "model")
 
 

@@ -1,5 +1,7 @@
 """Evidence as a person reads it, and the sums that it came from."""
 
+import re
+
 import numpy as np
 import pytest
 from rich.console import Console
@@ -41,3 +43,11 @@ def test_the_sums_of_a_fit_give_the_fit_again(generator, center):
     np.testing.assert_allclose(again.per_target, found.per_target, rtol=1e-10)
     with pytest.raises(InputError, match="no spectrum: fit with keep_spectrum=True"):
         kept_spectrum(found.without_spectrum())
+
+
+def test_a_notebook_shows_one_short_line() -> None:
+    labels = np.repeat([0, 1], 20)
+    found = logme(np.eye(2)[labels] + np.random.default_rng(0).normal(size=(40, 2)), labels)
+    assert re.fullmatch(
+        r"Evidence\(-?\d+\.\d{4}( ± \d\.\d{4})?, gain \+\d+\.\d{4}; n=40, D=2, 2 targets\)", repr(found)
+    )

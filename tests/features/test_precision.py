@@ -13,6 +13,7 @@ from hubscout.features.forward import Runner
 from hubscout.features.precision import (
     BatchSize,
     Precision,
+    compiling_pays,
     is_out_of_memory,
     pick_device,
     pick_precision,
@@ -43,6 +44,7 @@ def test_a_format_that_agrees_is_kept_after_the_check(backbone: Any, task: Task)
         precision=Precision("float16", "cpu", checked=True),
         layers=(),
         size=BatchSize(64),
+        samples=64,
         tell=told.append,
     )
     samples = [backbone.preprocessing(sample) for sample in task.train.inputs[:64]]
@@ -103,3 +105,61 @@ def test_the_cpu_allocator_really_says_so() -> None:
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         torch.empty(2**50, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
+
+
+def network(*groups: int) -> torch.nn.Module:
+    return torch.nn.Sequential(*(torch.nn.Conv2d(8, 8, 3, groups=count) for count in groups))
+
+
+def test_kernels_of_depthwise_convolutions_are_compiled_for_many_samples_alone() -> None:
+    depthwise, other = network(1, 8), network(1, 4)
+    assert not compiling_pays(depthwise, "cuda:0", 3_000)
+    assert compiling_pays(depthwise, "cuda:0", 200_000)
+    assert compiling_pays(other, "cuda", 3_000)
+    assert compiling_pays(depthwise, "cpu", 3_000)
+    assert compiling_pays(None, "cuda", 3_000)
+
+
+@pytest.mark.parametrize(("samples", "found"), [(3_000, ("float32", False)), (200_000, ("float16", True))])
+def test_few_samples_of_such_a_network_stay_in_float32_and_the_usual_layout(
+    backbone: Any, samples: int, found: tuple[str, bool]
+) -> None:
+    backbone.module = network(1, 8)
+    runner = Runner(
+        backbone,
+        device="cuda",
+        precision=Precision("float16", "cuda", checked=True),
+        layers=(),
+        size=BatchSize(64),
+        samples=samples,
+        tell=print,
+    )
+    assert (runner.precision.name, runner._channels_last) == found
+
+
+def test_arrays_of_a_batch_may_be_fetched_after_the_next_was_begun(backbone: Any, task: Task) -> None:
+    runner = Runner(
+        backbone,
+        device="cpu",
+        precision=Precision("float32", "cpu"),
+        layers=(),
+        size=BatchSize(64),
+        samples=64,
+        tell=print,
+    )
+    samples = [backbone.preprocessing(sample) for sample in task.train.inputs[:64]]
+    halves = [samples[:32], samples[32:]]
+    ones = np.ones(32, dtype=np.int64)
+    with runner:
+        alone = [runner.run(backbone.preprocessing.collate(half), half, ones)[""] for half in halves]
+        begun = [runner.launch(backbone.preprocessing.collate(half), half, ones) for half in halves]
+        for finish, expected in zip(begun, alone, strict=True):
+            np.testing.assert_array_equal(finish()[""], expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_what_a_cpu_gives(make_backbone: Any, task: Task) -> None:
+    """With the next batch under way, and a last one that is filled up."""
+    on_cpu, on_gpu = (extract(make_backbone(), task, device=device, batch_size=128) for device in ("cpu", "cuda"))
+    assert relative_error(torch.from_numpy(on_gpu.features()), torch.from_numpy(on_cpu.features())) < 0.01
+    assert np.array_equal(on_cpu.rows, on_gpu.rows)

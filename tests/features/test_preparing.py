@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from hubscout.errors import ModelError, TaskError
-from hubscout.features import PreparedPool, extract, extractor
+from hubscout.features import PreparedPool, extract, extractor, shared_memory
 from hubscout.features import preparing as preparing_module
 from hubscout.features.preparing import InProcesses, InThreads, Reader, default_processes
+from hubscout.features.shared_memory import SharedMemory
 from hubscout.tasks import Task
 
 
@@ -108,6 +109,28 @@ def test_known_samples_are_not_prepared_again_and_fresh_ones_are_kept() -> None:
     assert kept is not None
     np.testing.assert_array_equal(kept, [4.0, 4.0, 4.0])
     preparing.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="a memory of Linux")
+def test_whole_chunks_come_through_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_memory, "_SLOTS", 2)
+    used = []
+    read = SharedMemory.read
+    monkeypatch.setattr(
+        SharedMemory, "read", lambda self, slot, written: used.append(slot) or read(self, slot, written)
+    )
+    preparing = processes(reader(Inputs(200, broken=(120,)), skip_bad=True))
+    first = preparing.submit(list(range(32)))
+    np.testing.assert_array_equal(np.stack(first.result())[:, 0], 2 * np.arange(32))
+    # One more than there are slots: it travels as the first one did, and slots that are read are taken again.
+    for start in (32, 96):
+        answers = [preparing.submit(list(range(at, at + 20))) for at in (start, start + 20, start + 40)]
+        samples = [sample for answer in answers for sample in answer.result()]
+        expected = [None if row == 120 else 2 * row for row in range(start, start + 60)]
+        assert [None if sample is None else sample[0] for sample in samples] == expected
+    preparing.close()
+    assert len({slot.start for slot in used}) == 2
+    assert len(used) == 3  # the chunk with a sample that cannot be read is a list, and its slot is free again
 
 
 def test_a_bad_sample_is_named_or_left_out() -> None:

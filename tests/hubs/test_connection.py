@@ -138,7 +138,7 @@ def test_a_part_of_a_model_is_not_the_model(client, hub, nobody, tmp_path):
         (404, {}, "ModelNotFoundError", "has no model acme/absent"),
         (429, {"Retry-After": "90"}, "ModelError", "asked too often (429). Try again in 90 seconds"),
         (429, {"RateLimit": '"api";r=0;t=55'}, "ModelError", "Try again in 55 seconds"),
-        (500, {}, "ModelError", "the hub has a fault of its own (500)"),
+        (500, {}, "ModelError", "the hub reports an error of its own (500)"),
         (503, {"X-Error-Message": "Maintenance"}, "ModelError", "(503), saying 'Maintenance'"),
     ],
 )
@@ -152,7 +152,7 @@ def test_every_status_has_its_own_words(client, hub, status, headers, kind, said
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(403, "denies you access"), pytest.param(429, "too often", marks=pytest.mark.slow), (503, "fault of its own")],
+    [(403, "denies you access"), pytest.param(429, "too often", marks=pytest.mark.slow), (503, "error of its own")],
 )
 def test_so_has_one_that_comes_with_a_file(client, hub, status, said):
     with hub.fault("/storage/", status=status):

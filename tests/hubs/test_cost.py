@@ -154,7 +154,7 @@ TINY_SIGLIP = "vit_base_patch16_siglip_224?pretrained=false&depth=2&embed_dim=48
     "name",
     [
         TINY_SIGLIP,
-        "vit_pe_core_tiny_patch16_384?pretrained=false&depth=2",
+        "vit_pe_core_base_patch16_224?pretrained=false&depth=2",
         "cait_xxs24_224?pretrained=false&depth=2",
         "pit_ti_224?pretrained=false",
         "coat_tiny?pretrained=false",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -137,14 +138,22 @@ def test_every_kind_of_input_has_lists_of_all_sizes_with_reasons():
         assert tuple(sizes) == SIZES
         for models in sizes.values():
             assert len(models) >= 2
-            assert all(models.values())
+            for reason in models.values():
+                size, why, licence = reason.split("; ")
+                assert re.match(r"\d+M( in the encoder)?$", size)
+                assert why
+                assert licence in ("Apache-2.0", "MIT")
 
 
 @pytest.mark.parametrize("identifier", OF_TIMM, ids=str)
 def test_timm_has_these_weights_and_their_licence_allows_use(identifier):
     timm = import_timm()
     assert identifier.name in timm.list_pretrained()
-    assert "nc" not in (timm.get_pretrained_cfg(identifier.name).license or "").split("-")
+    told = timm.get_pretrained_cfg(identifier.name)
+    (reason,) = {models[one] for models in DEFAULTS["image"].values() for one in models if one == str(identifier)}
+    assert reason.rpartition("; ")[2].lower() == told.license
+    # timm notes that these weights were trained with another activation than the plain architecture has.
+    assert not any("quickgelu" in note for note in told.notes or ()) or "quickgelu" in identifier.name
 
 
 def test_what_is_said_of_the_sizes_of_image_models_is_true():
@@ -154,8 +163,11 @@ def test_what_is_said_of_the_sizes_of_image_models_is_true():
     for models in DEFAULTS["image"].values():
         for identifier, reason in models.items():
             name = Identifier.parse(identifier).name.partition(".")[0]
-            with torch.device("meta"):
-                count = sum(p.numel() for p in timm.create_model(name, num_classes=0).parameters())
+            try:
+                with torch.device("meta"):
+                    count = sum(p.numel() for p in timm.create_model(name, num_classes=0).parameters())
+            except NotImplementedError:
+                continue  # an older timm computes with weights while it builds
             assert reason.startswith(f"{count / 1e6:.0f}M;"), (identifier, count)
 
 

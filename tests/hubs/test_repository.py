@@ -110,7 +110,7 @@ def test_a_connection_that_is_cut_goes_on_where_it_stopped(client, hub):
 def test_what_was_fetched_before_a_failure_is_not_fetched_again(client, hub, repositories):
     with hub.fault("/storage/", status=500):
         failed = client.attempt("hf/acme/big")
-    assert "a fault of its own (500)" in failed["text"]
+    assert "an error of its own (500)" in failed["text"]
     hub.requests.clear()
     assert "commit" in client.attempt("hf/acme/big")
     fetched = [request for request in hub.requests if "/resolve/" in request]

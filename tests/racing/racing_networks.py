@@ -27,7 +27,12 @@ def die(module, inputs):
         os._exit(9)
 
 
-def make(width=16, seed=0, broken=False, stops=False, dies=False, pace=0.0, slow_training=0.0):
+def breaks_far_from_its_start(net, most):
+    start = net[0].weight.detach().clone()
+    net.register_forward_hook(lambda module, _, output: output * float((module[0].weight - start).norm() < most))
+
+
+def make(width=16, seed=0, broken=False, stops=False, dies=False, pace=0.0, slow_training=0.0, most_moved=0.0):
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
     net.num_features = width
@@ -36,6 +41,8 @@ def make(width=16, seed=0, broken=False, stops=False, dies=False, pace=0.0, slow
         net.register_forward_pre_hook(lambda module, inputs: time.sleep(pace))
     if slow_training:
         net.register_forward_pre_hook(lambda module, inputs: time.sleep(slow_training) if module.training else None)
+    if most_moved:
+        breaks_far_from_its_start(net, most_moved)
     if dies:
         net.register_forward_pre_hook(die)
     if stops:

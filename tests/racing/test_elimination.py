@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import better_rate, chances, one_rate_each, pooled, scores, survivors
+from hubscout.racing.elimination import (
+    better_rate,
+    broken_by_rate,
+    chances,
+    one_rate_each,
+    pooled,
+    scores,
+    survivors,
+)
 
 
 def look(model: str, values: np.ndarray, rung: int = 0, failure: str = "") -> Look:
@@ -120,3 +128,13 @@ def test_a_failure_never_stays() -> None:
     found = [*looks([0.0, 0.1]), look("bad", np.zeros(0), failure="DivergedError: NaN")]
     assert chances(found, {}, 0.1)[2] == 0.0
     assert all(arm.model != "bad" for arm in survivors(found, {}, 0.1, most=3))
+
+
+def test_a_rate_has_broken_an_arm_that_is_worse_than_its_model_was_at_another() -> None:
+    earlier = replace(look("m", np.zeros(2)), metric=0.5)
+    failed = look("m", np.zeros(2), failure="DivergedError")
+    assert broken_by_rate(replace(earlier, metric=0.4), earlier)
+    assert broken_by_rate(failed, earlier)
+    assert not broken_by_rate(replace(earlier, metric=0.6), earlier)
+    assert not broken_by_rate(earlier, failed)
+    assert not broken_by_rate(failed, failed)

@@ -55,13 +55,47 @@ def test_where_the_higher_rate_of_the_winner_leads_a_still_higher_one_is_tried(
     assert found.winner == better_rate(looks) == Arm(found.winner.model, 0.032)
     assert found.tuned is not None
     assert found.tuned.arguments.learning_rate == 0.032
-    assert found.told.standing()[0] == found.winner
+    assert found.told.leaderboard()[0] == found.winner
     assert found.order[0].learning_rate == 0.032
     told = read_race(tmp_path / "run")
     assert told.state(found.winner) == "winner"
     again = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **options)
     assert again.winner == found.winner
     assert len(again.looks) == len(found.looks)
+
+
+def test_the_rates_of_a_model_that_races_alone_are_compared_on_the_last_rung(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    found = race(task, names(networks, "width=48"), out=tmp_path / "run", **{**OPTIONS, "learning_rate": 0.4})
+    steps = {rate: [look.steps for look in found.looks if look.arm.learning_rate == rate] for rate in (0.4, 1.6)}
+    assert steps == {0.4: [3, 22], 1.6: [3, 22]}
+    assert found.order[0].p_best is None  # it was compared with nobody
+
+
+@pytest.mark.parametrize("average", [None, 0.9])
+def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
+    task: Task, networks: Path, tmp_path: Path, average: float | None
+) -> None:
+    options = {**OPTIONS, "learning_rate": 1e-7, "ema": average}
+    found = race(task, names(networks, "width=48", "width=64&seed=1"), out=tmp_path / "run", **options)
+    assert found.tuned is not None
+    run = found.tuned.tuning_run()
+    assert found.tuned.metric("validation").value == pytest.approx(run.probes["model"].metric("validation"), abs=0.02)
+    assert found.tuned.metric("test").value > 0.6
+    assert found.tuned.best_step == 0
+    assert any("the result is that probe" in note for note in found.tuned.notes)
+    assert any("the winner is the linear probe" in note for note in found.notes)
+    assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
+
+
+def test_a_winner_that_is_ahead_of_its_linear_probe_is_what_was_trained(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    found = race(task, names(networks, "width=48"), out=tmp_path / "run", **OPTIONS)
+    assert found.tuned is not None
+    assert found.tuned.best_step > 0
+    assert not any("probe" in note for note in found.tuned.notes)
 
 
 def test_more_rates_of_the_winner_do_not_raise_its_chance(task: Task, networks: Path, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hubscout.racing import Race, race
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import KINDS
 from hubscout.tuning import Tuned
+from small_models import WORDS, save_bert
 
-WORDS = ("good", "fine", "bad", "poor", "film", "book", "a", "the")
 COLOURS = """
 from torch import nn
 
@@ -70,41 +70,7 @@ def test_images(tmp_path: Path, kind: str) -> None:
 @pytest.fixture(scope="module")
 def berts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Two small encoders of transformers, with a tokenizer of a few words."""
-    import torch
-
-    from hubscout.hubs import prepare_torchvision
-
-    prepare_torchvision()
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
-
-    vocabulary = {word: place for place, word in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        model_max_length=16,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
-    found = []
-    for width in (8, 16):
-        torch.manual_seed(width)
-        config = BertConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=width,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=24,
-            max_position_embeddings=16,
-        )
-        folder = tmp_path_factory.mktemp(f"bert-{width}")
-        BertForMaskedLM(config).save_pretrained(folder)
-        fast.save_pretrained(folder)
-        found.append(f"file:{folder}")
-    return found
+    return [save_bert(tmp_path_factory.mktemp(f"bert-{width}"), width=width, seed=width) for width in (8, 16)]
 
 
 def text_task(modality: str, kind: str) -> Task:

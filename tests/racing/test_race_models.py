@@ -133,7 +133,7 @@ def test_a_folder_of_another_race_is_left_alone(task: Task, networks: Path, tmp_
         race(task, models, out=tmp_path / "run", **{**QUICK, "steps": 30})
     anew = race(task, models, out=tmp_path / "run", overwrite=True, **{**QUICK, "steps": 30})
     assert anew.steps == 30
-    with pytest.raises(InputError, match="holds no run to go on with"):
+    with pytest.raises(InputError, match="holds no run to resume"):
         race(task, models, out=tmp_path / "other", resume=True, **QUICK)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from racing_networks import QUICK, names
 
 from hubscout.errors import InterruptedRunError
 from hubscout.racing import race
-from hubscout.racing.arms import Arm, Look
-from hubscout.racing.rungs import Clock, Pace, Time, choose_field, plans, rungs_of, work
+from hubscout.racing.arms import Arm, Look, Probe
+from hubscout.racing.rungs import Clock, Pace, Time, choose_field, plans, rungs_of, seconds_per_step, work
 from hubscout.runs.events import Raced
+from hubscout.runs.row import Row
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -143,3 +146,52 @@ def test_a_pace_is_that_of_the_model_where_it_was_seen() -> None:
     assert Pace.of(looks) == Pace(3.0, pytest.approx(2.0), pytest.approx(0.1))
     assert Pace.of(looks, "b") == Pace(4.0, pytest.approx(2.0), pytest.approx(0.1))
     assert Pace.of(looks, "c") is None
+
+
+def test_a_model_that_its_rate_has_broken_goes_on_at_its_other_rate(task: Task, networks: Path, tmp_path: Path) -> None:
+    breaks, *others = names(networks, "width=48&most_moved=1.2", "width=2&seed=2", "width=2&seed=5", "width=2&seed=7")
+    found = race(task, [breaks, *others], out=tmp_path / "run", **{**QUICK, "steps": 240, "learning_rate": 0.05})
+    own = [look for look in found.looks if look.arm.model == breaks]
+    first = {look.arm.learning_rate: look.metric for look in own if look.rung == 0}
+    assert first[0.2] > first[0.05]  # the higher led
+    assert [look.arm.learning_rate for look in own if look.rung == 1] == [0.2, 0.05]
+    assert own[2].metric < first[0.05] < own[3].metric
+    assert [look.arm.learning_rate for look in own if look.rung == 2] == [0.05]
+
+
+def test_a_first_pass_that_was_slow_to_start_does_not_make_a_model_slow_to_train(make_row: Callable[..., Row]) -> None:
+    """Features of 250 samples are extracted in a blink where the samples were there, and in seconds where not."""
+    rows = [
+        make_row("probed", 0.0, samples_per_second=5000.0, flops=100),
+        make_row("waited", 0.0, samples_per_second=50.0, flops=120),
+        make_row("larger", 0.0, samples_per_second=500.0, flops=1000),
+        make_row("unknown", 0.0, samples_per_second=2500.0, flops=None),
+    ]
+    found = seconds_per_step(rows, 64, "probed", Pace(0.03, 1.0, 0.0))
+    assert found["probed"] == pytest.approx(0.03)
+    assert 0.03 < found["waited"] < 0.12  # a hundred times the probed by its first pass
+    assert found["larger"] == pytest.approx(0.3)  # what its operations explain stays
+    assert found["unknown"] == pytest.approx(0.06)
+    without = seconds_per_step(rows, 64, "probed", None)
+    assert without["waited"] == pytest.approx(100 * without["probed"])
+
+
+def test_what_the_first_run_of_a_process_prepares_is_no_part_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loop:
+        seconds_per_step = 0.001
+
+        def run(self, until: int) -> None:
+            time.sleep(0.001 * until)
+
+    class Cold:
+        begun = 0
+
+        def begin(self, folder: Path | None) -> SimpleNamespace:
+            self.begun += 1
+            time.sleep(1.0 if self.begun == 1 else 0.05)  # the first one decodes the data
+            return SimpleNamespace(loop=Loop())
+
+    monkeypatch.setattr("hubscout.racing.arms.evaluate_arm", lambda run, rows: None)
+    pace = Probe(Cold(), rows=10)()
+    assert pace is not None
+    assert 0.05 <= pace.look < 0.9

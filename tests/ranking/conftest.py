@@ -81,3 +81,15 @@ def array_task() -> Task:
     inputs = generator.standard_normal((600, 20)).astype(np.float32)
     signal = inputs[:, 0:3] + 0.7 * inputs[:, 4:7] + 0.3 * generator.standard_normal((600, 3))
     return Task.from_arrays(inputs, np.array(["a", "b", "c"])[signal.argmax(axis=1)], name="columns")
+
+
+@pytest.fixture
+def models(zoo: str) -> dict[str, str]:
+    return {
+        "strong": f"python:{zoo}:look?first=0&last=4",
+        "weak": f"python:{zoo}:look?first=4&last=8",
+        "blind": f"python:{zoo}:look?first=12&last=20",
+        "broken": f"python:{zoo}:broken",
+        "crash": f"python:{zoo}:crash",
+        "interrupt": f"python:{zoo}:interrupt",
+    }

@@ -25,17 +25,6 @@ from hubscout.runs.run_folder import RANKING, SCORES
 from hubscout.tasks import Task
 
 
-@pytest.fixture
-def models(zoo: str) -> dict[str, str]:
-    return {
-        "strong": f"python:{zoo}:look?first=0&last=4",
-        "weak": f"python:{zoo}:look?first=4&last=8",
-        "blind": f"python:{zoo}:look?first=12&last=20",
-        "broken": f"python:{zoo}:broken",
-        "interrupt": f"python:{zoo}:interrupt",
-    }
-
-
 def test_the_folder_tells_how_many_samples_are_done(
     array_task: Task, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

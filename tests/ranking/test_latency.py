@@ -57,6 +57,12 @@ def test_even_runs_on_a_machine_that_is_free_are_not_marked(backbone: Backbone, 
     assert not measure_latency(backbone, SAMPLE).busy
 
 
+def test_runs_that_agree_are_enough(backbone: Backbone, nobody_waits: None) -> None:
+    assert module._wants_more([0.0100, 0.0101, 0.0101, 0.02, 0.02, 0.02])  # fewer than seven
+    assert not module._wants_more([0.0100, 0.0101, 0.0101, 0.02, 0.02, 0.02, 0.02])
+    assert module._wants_more([0.0100, 0.0101, 0.0104, 0.02, 0.02, 0.02, 0.02])
+
+
 def test_waiting_for_a_processor_is_marked(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeping(backbone, [0.06])
     waited = iter([1.0, 1.2])

@@ -34,18 +34,6 @@ from hubscout.runs.events import Event, Finished, Started
 from hubscout.tasks import Task
 
 
-@pytest.fixture
-def models(zoo: str) -> dict[str, str]:
-    return {
-        "strong": f"python:{zoo}:look?first=0&last=4",
-        "weak": f"python:{zoo}:look?first=4&last=8",
-        "blind": f"python:{zoo}:look?first=12&last=20",
-        "broken": f"python:{zoo}:broken",
-        "crash": f"python:{zoo}:crash",
-        "interrupt": f"python:{zoo}:interrupt",
-    }
-
-
 def test_the_order_is_that_of_what_the_models_see(array_task: Task, models: dict[str, str], tmp_path: Path) -> None:
     wanted = [models["blind"], models["weak"], models["strong"]]
     ranking = rank(array_task, wanted, cache=tmp_path)
@@ -521,6 +509,8 @@ def test_what_ran_a_network_is_in_its_row(array_task: Task, models: dict[str, st
     ("arguments", "told"),
     [
         ({"metrics": "logmee"}, "Did you mean 'logme'"),
+        ({"metric": "logme"}, "'metric'. Did you mean 'metrics'?"),
+        ({"devise": "cpu"}, "'devise'. Did you mean 'device'?"),
         ({"layer": "first"}, "layer must be one of final, best, mean"),
         ({"precision": "float8"}, "precision must be one of"),
         ({"budget": 60, "progressive": False}, "give one of them"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from hubscout.racing import Race, race
 from hubscout.report import open_run, render
+from hubscout.runs.texts import human_probability
 from hubscout.tasks import Task
 
 pytestmark = pytest.mark.xdist_group("race of the report")  # one race for all of them
@@ -54,6 +59,27 @@ def test_curves_end_where_an_arm_went_out(raced: tuple[Path, Race]) -> None:
     assert "Places by evidence and in the race" in part
     first = found.order[0]
     assert f"{first.evidence_rank} by evidence, 1 in the race" in part
+
+
+def test_sentence_card_and_table_agree_on_how_sure_it_is(raced: tuple[Path, Race]) -> None:
+    folder, found = raced
+    sure = human_probability(found.order[0].p_best)
+    assert f"a probability of {sure.replace('>', 'over ')}" in found.answer
+    assert escape(sure) in section(render(open_run(folder)), "answer")
+    console = Console(width=200, file=io.StringIO())
+    console.print(found.table())
+    assert sure in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_rung_without_a_look_is_no_column(raced: tuple[Path, Race]) -> None:
+    run = open_run(raced[0])
+    assert run.race is not None
+    titles = [f">{steps} steps</th>" for steps in run.race.rungs]
+    assert titles[0] in section(render(run), "race")
+    later = replace(run.race, looks=tuple(look for look in run.race.looks if look.rung > 0))
+    part = section(render(replace(run, race=later)), "race")
+    assert titles[0] not in part
+    assert titles[1] in part
 
 
 def test_a_race_in_memory_has_the_same_page(raced: tuple[Path, Race], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stderr
 
 import pytest
 
-from hubscout.runs.display import LineDisplay, display, showing, shown
+from hubscout.runs.display import LineDisplay, display, shown
 from hubscout.runs.events import (
     Advanced,
     Downloading,
@@ -208,17 +208,10 @@ def test_a_log_file_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_function_that_shows_its_progress() -> None:
-    @showing("tuning")
-    def work(*, observer: Observer | None = None, progress: bool = True) -> bool:
-        if observer is not None:
-            tuning(observer)
-        return observer is not None
-
-    with terminal() as read:
-        assert not work(progress=False)
-        assert read() == ""
-        assert work()
+def test_a_tuning_in_python_shows_its_progress() -> None:
+    with terminal() as read, shown(None, True, title="tuning") as observer:
+        assert observer is not None
+        tuning(observer)
         assert "micro-batches of [4]" in read()
 
 

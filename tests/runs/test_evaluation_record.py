@@ -100,3 +100,14 @@ def test_a_result_that_is_the_probe_is_the_same_and_not_a_difference_of_nothing(
     assert conclusion(run) == (
         "Test accuracy 0.7000 [0.6000, 0.8000], the same as the linear probe of the frozen features."
     )
+
+
+def test_where_tuning_did_harm_it_is_said_with_what_to_try() -> None:
+    harm = "Tuning made the model worse than its frozen features: try a lower learning rate or more epochs."
+    for probe, told in ((0.79, False), (0.81, True)):
+        run = TuningRun(
+            name="run",
+            metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}},
+            probes={"model": Probe(model="timm/small", metrics={"test": {"accuracy": probe}})},
+        )
+        assert conclusion(run).endswith(harm) is told

@@ -15,7 +15,7 @@ def test_without_a_wish_every_folder_will_do(tmp_path: Path) -> None:
 
 
 def test_what_is_resumed_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no run to go on with"):
+    with pytest.raises(InputError, match="holds no run to resume"):
         check_folder(tmp_path, "ranking.json", "steps/*.pt", resume=True, overwrite=False)
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "1.pt").touch()

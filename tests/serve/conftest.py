@@ -14,42 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from PIL import Image
 
-ZOO = '''
-import time
+from small_models import COLOUR_NETWORKS, write_colour_images
 
-import torch
-from torch import nn
-
-CONFIG = {"input_size": (3, 16, 16), "mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 1.0}
-
-
-class Channels(nn.Module):
-    """Averages of patches of some colour channels, after a rest."""
-
-    def __init__(self, keep, seconds=0.0):
-        super().__init__()
-        self.pretrained_cfg = CONFIG
-        self.num_features = 12
-        self.pool = nn.AdaptiveAvgPool2d(2)
-        self.keep = nn.Parameter(torch.tensor(keep), requires_grad=False)
-        self.seconds = seconds
-
-    def forward(self, image):
-        time.sleep(self.seconds)
-        return self.pool(image * self.keep[:, None, None]).flatten(1)
-
-
-def colours():
-    return Channels([1.0, 1.0, 1.0])
-
-
-def red():
-    return Channels([1.0, 0.0, 0.0])
-
+ZOO = (
+    COLOUR_NETWORKS
+    + """
 
 def green():
     return Channels([0.0, 1.0, 0.0])
@@ -65,7 +36,8 @@ def endless():
 
 def broken():
     raise RuntimeError("these weights are <b>cursed</b>")
-'''
+"""
+)
 
 
 @pytest.fixture(scope="session")
@@ -79,14 +51,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> str:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder: 90 noisy images, reddish, greenish or bluish, in `colours`; a table; and what is no data."""
     home = tmp_path_factory.mktemp("data")
-    folder = home / "colours"
-    generator = np.random.default_rng(0)
-    for place, name in enumerate(("red", "green", "blue")):
-        (folder / name).mkdir(parents=True)
-        for index in range(30):
-            pixels = generator.integers(0, 256, (16, 16, 3)) * 0.5
-            pixels[:, :, place] += generator.integers(10, 60)
-            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / name / f"{index}.png")
+    write_colour_images(home / "colours")
     (home / "words.csv").write_text("text,label\ngood,1\nbad,0\n")
     (home / "notes.md").write_text("nothing to rank")
     (home / "empty").mkdir()

@@ -121,3 +121,12 @@ def test_a_link_to_evidence_elsewhere_is_no_race(tmp_path: Path) -> None:
     (tmp_path / "runs" / "race" / ".holder.json").write_text("{}")
     with pytest.raises(NotHereError):
         RunIndex(tmp_path / "runs").find("race")
+
+
+def test_a_ranking_that_ended_by_an_error_failed_and_says_why(tmp_path: Path) -> None:
+    why = "The image a/x.jpg cannot be decoded."
+    lines = [{"event": "started", "models": ["timm/a"], "task": "pets"}, {"event": "failed", "error": why}]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (found,) = RunIndex(tmp_path).summaries()
+    assert (found.state, found.problem, found.nothing_yet) == ("failed", why, False)

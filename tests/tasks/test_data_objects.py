@@ -164,3 +164,8 @@ def test_data_sets_of_datasets() -> None:
     parts = datasets.DatasetDict({"train": whole, "test": whole.select(range(4))})
     assert len(open_task(parts).test) == 4
     assert len(open_task({"train": whole, "test": whole.select(range(4))}).test) == 4
+
+
+def test_an_array_alone_is_told_that_labels_are_missing() -> None:
+    with pytest.raises(TaskError, match=r"An array of shape \(4, 2\) has no labels: give \(inputs, labels\)"):
+        open_task(np.zeros((4, 2)))

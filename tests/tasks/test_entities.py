@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hubscout.errors import InputError
 from hubscout.tasks import task_metrics
 from hubscout.tasks.entities import count_entities, f1_of_counts, tag_scheme
-from hubscout.tasks.task_metrics import values_with_intervals
+from hubscout.tasks.task_metrics import Outcome
 
 
 def entity_f1(said: str, true: str) -> float:
@@ -20,7 +20,7 @@ def entity_f1(said: str, true: str) -> float:
     groups = np.repeat(np.arange(len(lengths)), lengths)
     guesses, targets = ([names.index(tag) for tag in tags.replace("|", " ").split()] for tags in (said, true))
     predicted = np.eye(len(names))[guesses]
-    return task_metrics.values("tagging", predicted, np.array(targets), groups=groups, target_names=names)["entity_f1"]
+    return Outcome("tagging", predicted, np.array(targets), groups, names).values()["entity_f1"]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,8 @@ def test_the_interval_is_over_sentences_and_covers_the_value():
     groups = np.repeat(np.arange(40), 5)
     targets = generator.integers(0, 3, size=200)
     guesses = np.where(generator.random(200) < 0.8, targets, generator.integers(0, 3, size=200))
-    found = values_with_intervals(
-        "tagging", np.eye(3)[guesses], targets, groups=groups, target_names=names, resamples=200
-    )
+    found = Outcome("tagging", np.eye(3)[guesses], targets, groups, names).with_intervals(resamples=200)
     assert next(iter(found)) == "entity_f1"
     assert found["entity_f1"].low < found["entity_f1"].value < found["entity_f1"].high
     with pytest.raises(InputError, match="sentence of each word"):
-        task_metrics.values("tagging", np.eye(3)[guesses], targets, target_names=names)
+        Outcome("tagging", np.eye(3)[guesses], targets, target_names=names).values()

@@ -6,7 +6,7 @@ import scipy
 from sklearn import metrics
 
 from hubscout.tasks import task_metrics
-from hubscout.tasks.task_metrics import values_with_intervals
+from hubscout.tasks.task_metrics import Outcome
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_intervals_cover_the_value_and_shrink_with_data(generator):
     def width(n):
         targets = generator.integers(0, 2, size=n)
         predicted = np.eye(2)[np.where(generator.random(n) < 0.8, targets, 1 - targets)]
-        found = values_with_intervals("classification", predicted, targets, resamples=300)["accuracy"]
+        found = Outcome("classification", predicted, targets).with_intervals(resamples=300)["accuracy"]
         assert found.low <= found.value <= found.high
         return found.high - found.low
 
@@ -53,8 +53,8 @@ def test_words_are_resampled_by_sentence(generator):
     targets = np.repeat(generator.integers(0, 2, size=20), 10)
     right = np.repeat(generator.random(20) < 0.7, 10)
     predicted = np.eye(2)[np.where(right, targets, 1 - targets)]
-    by_word = values_with_intervals("tagging", predicted, targets, resamples=300)["accuracy"]
-    by_sentence = values_with_intervals("tagging", predicted, targets, groups=groups, resamples=300)["accuracy"]
+    by_word = Outcome("tagging", predicted, targets).with_intervals(resamples=300)["accuracy"]
+    by_sentence = Outcome("tagging", predicted, targets, groups).with_intervals(resamples=300)["accuracy"]
     assert by_sentence.high - by_sentence.low > 2 * (by_word.high - by_word.low)
 
 
@@ -63,7 +63,7 @@ def test_the_accuracy_of_a_handful_of_samples_is_uncertain(right):
     """Wilson's interval, as SciPy has it: a bootstrap of samples that are all right would be [1, 1]."""
     targets = np.zeros(4, dtype=np.int64)
     predicted = np.eye(2)[np.repeat([0, 1], [right, 4 - right])]
-    found = values_with_intervals("classification", predicted, targets)["accuracy"]
+    found = Outcome("classification", predicted, targets).with_intervals()["accuracy"]
     wilson = scipy.stats.binomtest(right, 4).proportion_ci(method="wilson")
     assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high))
 
@@ -74,7 +74,7 @@ def test_no_metric_of_a_handful_of_samples_is_certain(kind):
     targets = np.array([0, 1, 1, 0]) if kind != "multilabel" else np.array([[0, 1], [1, 0], [1, 1], [0, 0]])
     predicted = np.eye(2)[targets] if kind != "multilabel" else targets.astype(float)
     groups = np.array([0, 0, 1, 1]) if kind == "tagging" else None
-    found = values_with_intervals(kind, predicted, targets, groups=groups, target_names=tags)
+    found = Outcome(kind, predicted, targets, groups, tags).with_intervals()
     for value in found.values():
         assert value.value == value.high == 1
         assert value.low < 0.6

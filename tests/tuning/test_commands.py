@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tuning_networks import image_task
+from tuning_networks import write_images
 from typer.testing import CliRunner
 
 from hubscout.cli.app import app
@@ -24,14 +24,7 @@ QUICK = ["--epochs", "1", "--batch-size", "8", "--set", "bootstrap_resamples=20"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("colours")
-    task = image_task()
-    for part, split in task.splits.items():
-        for number in range(len(split)):
-            place = root / part / task.target_names[split.targets[number]]
-            place.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.asarray(split.inputs[number])).save(place / f"{number}.png")
-    return root
+    return write_images(tmp_path_factory.mktemp("colours"))
 
 
 def run(*arguments, status=0):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tuning_networks import image_task, make_task, perceptron, weights_of
+from tuning_networks import image_task, make_task, outputs, perceptron, softmax, weights_of
 
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.losses import TaskLoss
@@ -59,22 +59,18 @@ def test_without_teachers_and_method_it_is_fine_tuning(task):
     assert tune(task, perceptron(0), [perceptron(1)], **QUICK).method == "b-tuning"
 
 
-def softmax(z):
-    exponents = np.exp(z - z.max(axis=1, keepdims=True))
-    return exponents / exponents.sum(axis=1, keepdims=True)
-
-
-def outputs(tuned, task):
-    inputs = torch.as_tensor(np.asarray(task.train.inputs))
-    with torch.no_grad():
-        return tuned.head(tuned.backbone.module.body(inputs)).double().numpy()
-
-
 def first_term(taught):
     return taught.curves[0]["parts"]["teachers"]
 
 
-ONE_STEP = {"steps": 1, "batch_size": 96, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3}
+ONE_STEP = {
+    "steps": 1,
+    "batch_size": 96,
+    "bootstrap_resamples": 10,
+    "device": "cpu",
+    "learning_rate": 1e-3,
+    "trade_off": 1.0,
+}
 # The whole train split is one batch, and in the first step the model is as it came.
 
 
@@ -131,3 +127,11 @@ def test_features_of_the_model_before_tuning_are_not_taken_for_those_of_the_tune
     teacher = tune(task, perceptron(1), **{**QUICK, "epochs": 20})
     runs = [tune(task, perceptron(0), [teacher], "logit-kd", cache=chosen, **ONE_STEP) for chosen in (cache, None)]
     assert first_term(runs[0]) == pytest.approx(first_term(runs[1]), rel=1e-6)
+
+
+@pytest.mark.parametrize(("method", "default"), [("kd", 0.5 / 12), ("logit-kd", 0.3), ("distill-weighted", 0.3)])
+def test_the_default_strength_fits_the_number_of_features(task, method, default):
+    teachers = [perceptron(1, width=8), perceptron(2, width=16)]
+    own = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": None})
+    given = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": default})
+    assert first_term(own) == pytest.approx(first_term(given), rel=1e-6)

@@ -58,7 +58,7 @@ def test_two_processes_that_diverge_start_anew_together(tmp_path):
     run = run_two(tmp_path / "run", learning_rate=30.0)
     assert run.returncode == 0, run.stderr[-2000:]
     results = [json.loads((tmp_path / "run" / f"result-{rank}.json").read_text()) for rank in (0, 1)]
-    assert any("starts anew" in note for note in results[0]["notes"])
+    assert any("restarts with" in note for note in results[0]["notes"])
     assert results[0]["metrics"] == results[1]["metrics"]
     assert results[0]["head"] == results[1]["head"]
 

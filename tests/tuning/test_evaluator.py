@@ -10,16 +10,21 @@ from tuning_networks import image_task, images, make_task, perceptron
 
 from hubscout.runs.evaluation_record import Confusion, read_evaluation
 from hubscout.runs.run_folder import EVALUATION
-from hubscout.tasks import Split, Task, task_metrics
+from hubscout.tasks import Split, Task
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import tune
-from hubscout.tuning.evaluator import MOST_MISTAKES, MOST_PAIRS, Outcome, details
+from hubscout.tuning.evaluator import MOST_MISTAKES, MOST_PAIRS, details
 
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 5, "learning_rate": 1e-2}
 
 
+def outcome(task, predicted, targets, groups=None):
+    return Outcome(task.kind, predicted, targets, groups, task.target_names)
+
+
 def test_log_likelihoods_by_kind():
     def told(task, predicted, targets, groups=None, scale=None):
-        return Outcome(task, np.array(predicted), np.array(targets), groups).log_likelihoods(scale)
+        return outcome(task, np.array(predicted), np.array(targets), groups).log_likelihoods(scale)
 
     classes = told(make_task(), [[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [1, 2])
     assert classes == pytest.approx([np.log(0.25), -6.0])  # one that it is surely wrong about does not decide
@@ -66,7 +71,7 @@ def test_numbers_have_pairs_and_errors_and_their_own_metrics():
 def test_labels_have_f1():
     task = make_task("multilabel")
     predicted = np.linspace(0, 1, 32 * 3).reshape(32, 3)
-    found = details(Outcome(task, predicted, task.test.targets, None), "test", 4)
+    found = details(task, "test", outcome(task, predicted, task.test.targets), 4)
     said, true = predicted >= 0.5, task.test.targets > 0
     for place, one in enumerate(found.targets):
         right = (said[:, place] & true[:, place]).sum()
@@ -78,11 +83,11 @@ def test_a_label_that_is_predicted_rightly_is_not_suspected():
     task = make_task("multilabel")
     weak = 0.05 + 0.2 * task.test.targets  # a model that has learnt little, and never says yes
     weak[:, 0] = np.where(np.arange(32) % 2, weak[:, 0], 0.3 - weak[:, 0])
-    found = details(Outcome(task, weak, task.test.targets, None), "test", 32)
+    found = details(task, "test", outcome(task, weak, task.test.targets), 32)
     assert all("not" in sample.note for sample in found.suspects)
     strong = 0.05 + 0.9 * task.test.targets
     strong[3, 1] = 1 - strong[3, 1]
-    found = details(Outcome(task, strong, task.test.targets, None), "test", 32)
+    found = details(task, "test", outcome(task, strong, task.test.targets), 32)
     assert [sample.row for sample in found.suspects] == [3]
 
 
@@ -94,11 +99,11 @@ def test_entities_are_counted_by_their_type():
     task = Task("names", "tagging", "tokens", names, splits, "names")
     said = np.array([1, 3, 3, 0, 1])
     rows, groups = np.concatenate(targets), np.array([0, 0, 0, 0, 1])
-    found = details(Outcome(task, np.eye(4)[said], rows, groups), "test", 5)
+    found = details(task, "test", outcome(task, np.eye(4)[said], rows, groups), 5)
     told = {one.name: (one.right, one.said, one.seen) for one in found.targets}
     assert told == {"LOC": (1, 1, 2), "PER": (0, 2, 1)}
     total = np.sum(list(told.values()), axis=0)
-    whole = task_metrics.values("tagging", np.eye(4)[said], rows, groups=groups, target_names=names)
+    whole = outcome(task, np.eye(4)[said], rows, groups).values()
     assert 2 * total[0] / (total[1] + total[2]) == pytest.approx(whole["entity_f1"])
     assert [sample.note for sample in found.worst] == ["Lee: O, not I-PER", "Rome: B-PER, not B-LOC"]
     assert found.worst[0].name == "Anna Lee in Rome"
@@ -111,7 +116,7 @@ def test_a_label_that_contradicts_a_sure_prediction_is_suspected():
     predicted[np.arange(32), truth] = 0.9
     wrong = truth.copy()
     wrong[7] = (truth[7] + 1) % 3
-    found = details(Outcome(task, predicted, wrong, None), "test", 8)
+    found = details(task, "test", outcome(task, predicted, wrong), 8)
     assert [sample.row for sample in found.suspects] == [7]
     assert found.suspects[0].note == f"predicted {task.target_names[truth[7]]}"
     assert found.suspected == 1
@@ -136,20 +141,20 @@ def test_very_many_classes_and_samples_stay_small():
     names = tuple(f"class {place}" for place in range(500))
     part = Split(generator.normal(size=(5000, 1)), targets)
     task = Task("many", "classification", "array", names, {"train": part, "test": part}, "many")
-    found = details(Outcome(task, generator.dirichlet(np.ones(500), size=5000), targets, None), "test", 3)
+    found = details(task, "test", outcome(task, generator.dirichlet(np.ones(500), size=5000), targets), 3)
     assert len(found.confusions) == MOST_MISTAKES
     assert all(one.true != one.predicted for one in found.confusions)
     assert sum(one.seen for one in found.targets) == 5000
     numbers = dataclasses.replace(
         task, kind="regression", target_names=("y",), splits={"test": Split(part.inputs, part.inputs)}
     )
-    assert len(details(Outcome(numbers, part.inputs, part.inputs, None), "test", 3).pairs) == MOST_PAIRS
+    assert len(details(numbers, "test", outcome(numbers, part.inputs, part.inputs), 3).pairs) == MOST_PAIRS
 
 
 def test_confusions_are_true_then_predicted():
     task = make_task()
     targets = np.array([0, 0, 1, 2])
     task = dataclasses.replace(task, splits={**task.splits, "test": Split(task.test.inputs[:4], targets)})
-    found = details(Outcome(task, np.eye(3)[[1, 1, 1, 2]], targets, None), "test", 0)
+    found = details(task, "test", outcome(task, np.eye(3)[[1, 1, 1, 2]], targets), 0)
     assert found.confusions[0] == Confusion(true=0, predicted=1, count=2)
     assert {(one.true, one.predicted): one.count for one in found.confusions[1:]} == {(1, 1): 1, (2, 2): 1}

@@ -117,7 +117,7 @@ def test_a_checkpoint_of_another_run_is_refused(task, tmp_path):
 
 
 def test_a_run_goes_on_by_itself_and_starts_anew_only_when_that_is_asked_for(task, tmp_path):
-    with pytest.raises(InputError, match="holds no run to go on with"):
+    with pytest.raises(InputError, match="holds no run to resume"):
         tune(task, perceptron(0), out=tmp_path, resume=True, **OPTIONS)
     first = tune(task, perceptron(0), out=tmp_path, **OPTIONS)
     again = tune(task, perceptron(0), out=tmp_path, **OPTIONS)

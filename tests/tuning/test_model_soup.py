@@ -15,7 +15,7 @@ from tuning_networks import convolutional, image_task, make_task, perceptron, we
 
 from hubscout.errors import InputError
 from hubscout.report.sections.provenance import repeat_command
-from hubscout.tasks import task_metrics
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import Tuned, soup, tune
 
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3}
@@ -35,9 +35,7 @@ def greedy_by_hand(runs, task):
             state = {name: sum(m[name] for m in modules) / len(modules) for name in modules[0]}
             _get(made, part).load_state_dict(state)
         predicted = made.predict(task.validation.inputs).values
-        names = task.target_names
-        found = task_metrics.values(task.kind, predicted, task.validation.targets, target_names=names)
-        return next(iter(found.values()))
+        return Outcome(task.kind, predicted, task.validation.targets, target_names=task.target_names).primary
 
     order = sorted(range(len(runs)), key=lambda k: -metric([k]))
     chosen = order[:1]

@@ -9,7 +9,7 @@ from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
-from hubscout.tasks.task_metrics import difference_error
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import tune
 from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate, why_not_ahead
 
@@ -38,7 +38,7 @@ def test_the_run_goes_on_with_the_best_rate_as_if_it_had_been_given():
     assert found.arguments.learning_rate == FASTER  # short runs from a random head: the default is far too slow here
     (note,) = [note for note in found.notes if "Short runs" in note]
     assert all(f"at {rate}" in note for rate in (f"{DEFAULT / 3:.3g}", f"{DEFAULT:g}", f"{FASTER:g}"))
-    assert f"goes on with the best, learning_rate={FASTER:g}" in note
+    assert f"continues with the best, learning_rate={FASTER:g}" in note
     assert note in {event.text for event in heard if isinstance(event, Message)}
     assert [line["text"] for line in found.curves if line["event"] == "note"] == [note]
     given = tune(task, perceptron(0), learning_rate=FASTER, **LONG)
@@ -116,7 +116,7 @@ def test_a_run_that_diverges_at_the_chosen_rate_starts_anew_below_it(tmp_path, m
     searches = []
     monkeypatch.setattr(tuning_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))
     tuned = tune(make_task("regression"), perceptron(0), out=tmp_path, **LONG)
-    times = sum("starts anew" in note for note in tuned.notes)
+    times = sum("restarts with" in note for note in tuned.notes)
     assert times
     assert tuned.arguments.learning_rate == pytest.approx(0.9 / 5**times)
     assert tuned.arguments.head_learning_rate == pytest.approx(9 / 5**times)
@@ -131,9 +131,10 @@ def test_the_error_of_a_difference_is_that_of_paired_samples():
     right = np.eye(2)[targets]
     wrong = right.copy()
     wrong[:100] = 1 - wrong[:100]
-    assert difference_error("classification", right, right, targets) == 0
+    one, other = (Outcome("classification", predicted, targets) for predicted in (right, wrong))
+    assert one.difference_error(one) == 0
     wanted = np.sqrt(0.25 * 0.75 / 400)
-    assert difference_error("classification", right, wrong, targets, resamples=2000) == pytest.approx(wanted, rel=0.1)
+    assert one.difference_error(other, resamples=2000) == pytest.approx(wanted, rel=0.1)
 
 
 def test_a_lead_within_the_noise_does_not_unseat_the_default():

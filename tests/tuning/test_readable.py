@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
-from tuning_networks import image_task, weights_of
+from tuning_networks import weights_of, write_images
 
 from hubscout.errors import TaskError
 from hubscout.runs.events import Message, Progress
@@ -21,14 +19,7 @@ OPTIONS = {"method": "fine-tune", "epochs": 2, "batch_size": 8, "augment": "none
 @pytest.fixture
 def folder(tmp_path):
     """Images of three colours in three splits."""
-    root = tmp_path / "colours"
-    task = image_task()
-    for part, split in task.splits.items():
-        for number in range(len(split)):
-            place = root / part / task.target_names[split.targets[number]]
-            place.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.asarray(split.inputs[number])).save(place / f"{number}.png")
-    return root
+    return write_images(tmp_path / "colours")
 
 
 def spoil(folder, part):

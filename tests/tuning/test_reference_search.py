@@ -107,7 +107,7 @@ def test_another_search_in_the_folder_is_refused(tmp_path):
         image_task(), MODELS[:1], out=tmp_path, grid=Grid((0.1,), (1e-4,)), epochs=2, batch_size=8, overwrite=True
     )
     assert [trial.learning_rate for trial in anew.trials] == [0.1]
-    with pytest.raises(InputError, match="holds no run to go on with"):
+    with pytest.raises(InputError, match="holds no run to resume"):
         reference(image_task(), MODELS[:1], out=tmp_path / "new", resume=True, **QUICK)
     (tmp_path / "trials.jsonl").write_text("nonsense\nmore\n")
     with pytest.raises(RunError, match="line 1, is no JSON object"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tuning_networks import image_task, make_task, perceptron, weights_of
+from tuning_networks import image_task, make_task, outputs, perceptron, softmax, weights_of
 
 from hubscout.errors import InputError
 from hubscout.tuning import tune
@@ -15,17 +15,6 @@ from hubscout.tuning.methods.distillation import answer_divergence
 QUICK = {"epochs": 2, "batch_size": 16, "bootstrap_resamples": 10, "device": "cpu", "learning_rate": 1e-3}
 ONE_STEP = {**QUICK, "epochs": 1, "batch_size": 96}
 TEACHERS = (1, 2)
-
-
-def softmax(z):
-    exponents = np.exp(z - z.max(axis=1, keepdims=True))
-    return exponents / exponents.sum(axis=1, keepdims=True)
-
-
-def outputs(tuned, task):
-    inputs = torch.as_tensor(np.asarray(task.train.inputs))
-    with torch.no_grad():
-        return tuned.head(tuned.backbone.module.body(inputs)).double().numpy()
 
 
 @pytest.mark.parametrize("answers", ["cached", "live"])

@@ -6,41 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from hubscout.hubs import load, prepare_torchvision
+from hubscout.hubs import load
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned, tune
+from small_models import WORDS, save_bert
 
-WORDS = ("good", "fine", "bad", "poor", "film", "book", "a", "the")
 QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 5, "workers": 0}
 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
-    prepare_torchvision()
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
-
-    vocabulary = {word: place for place, word in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    names = ["input_ids", "token_type_ids", "attention_mask"]
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=16, model_input_names=names
-    )
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=16,
-    )
-    folder = tmp_path_factory.mktemp("bert")
-    BertForMaskedLM(config).save_pretrained(folder)
-    fast.save_pretrained(folder)
-    return f"file:{folder}"
+    return save_bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from tuning_networks import make_task, perceptron, weights_of
 from hubscout.errors import DivergedError, InputError
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.evaluator import Outcome
 
 HOT = {"method": "fine-tune", "epochs": 12, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.9}
 IMAGES = "python:tuning_networks:images?seed=1"
@@ -36,7 +36,7 @@ def lights():
 def test_a_diverging_run_starts_anew_at_a_lower_rate_as_if_it_had_been_asked_for(tmp_path):
     task, heard = make_task("regression"), []
     tuned = tune(task, perceptron(0), out=tmp_path, observer=heard.append, **HOT)
-    told = [note for note in tuned.notes if "starts anew" in note]
+    told = [note for note in tuned.notes if "restarts with" in note]
     assert told
     assert set(told) <= {event.text for event in heard if isinstance(event, Message)}
     rate = tuned.arguments.learning_rate
@@ -53,7 +53,7 @@ def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
         pass
 
     def killer(event):
-        if isinstance(event, Message) and "starts anew" in event.text:
+        if isinstance(event, Message) and "restarts with" in event.text:
             killer.armed = True
         if isinstance(event, Validated) and event.step == 60 and killer.armed:
             raise Killed
@@ -66,7 +66,7 @@ def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
     resumed = tune(task, perceptron(0), out=tmp_path, resume=True, **HOT)
     assert any("Resumed after step" in note for note in resumed.notes)
     assert resumed.arguments == whole.arguments
-    assert [n for n in resumed.notes if "starts anew" in n] == [n for n in whole.notes if "starts anew" in n]
+    assert [n for n in resumed.notes if "restarts with" in n] == [n for n in whole.notes if "restarts with" in n]
     assert all(torch.equal(a, weights_of(whole.backbone)[name]) for name, a in weights_of(resumed.backbone).items())
 
 
@@ -76,7 +76,7 @@ def test_a_loss_that_explodes_without_becoming_nan_is_divergence():
 
 
 def test_restarts_are_bounded():
-    with pytest.raises(DivergedError, match="started anew 2 times"):
+    with pytest.raises(DivergedError, match="restarted 2 times"):
         tune(make_task("regression"), perceptron(0), **{**HOT, "learning_rate": 1e6, "restarts": 2})
 
 
@@ -129,7 +129,7 @@ def test_a_model_worse_than_guessing_is_marked(tmp_path):
 
 
 def test_the_model_is_saved_before_it_is_tested(tmp_path, monkeypatch):
-    def fails(*arguments):
+    def fails(*arguments, **options):
         raise RuntimeError("the test split fell into the sea")
 
     monkeypatch.setattr(Outcome, "with_intervals", fails)
@@ -159,6 +159,7 @@ def test_defaults_by_inputs_and_kind():
         ({"method": "kd"}, "learns from teachers"),
         ({"method": "fine-tune", "teachers": ["timm/a"]}, "has no teachers"),
         ({"model": "resnet18"}, "names no hub"),
+        ({"lr": 0.1}, "it is called learning_rate"),
         ({"device": "cuda:1"}, "device='cuda:1': allowed are 'auto', 'cpu', 'cuda'"),
     ],
 )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from hubscout.hubs import Backbone, Batch, ModelCard, Output
 from hubscout.hubs.vision import ARRAYS, ArrayPreprocessing
 from hubscout.tasks import Split, Task
+
+if TYPE_CHECKING:
+    from hubscout.tuning import Tuned
 
 
 class SmallBackbone(Backbone):
@@ -144,3 +150,26 @@ def assert_same(first, second, *, exact=True) -> None:
         strict=True,
     ):
         assert torch.equal(a, b) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-6), name
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    exponents = np.exp(z - z.max(axis=1, keepdims=True))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+def outputs(tuned: Tuned, task: Task) -> np.ndarray:
+    """What the head gives for the train split."""
+    inputs = torch.as_tensor(np.asarray(task.train.inputs))
+    with torch.no_grad():
+        return tuned.head(tuned.backbone.module.body(inputs)).double().numpy()
+
+
+def write_images(root: Path) -> Path:
+    """The images of `image_task` in a folder per split and class."""
+    task = image_task()
+    for part, split in task.splits.items():
+        for number in range(len(split)):
+            place = root / part / task.target_names[split.targets[number]]
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.asarray(split.inputs[number])).save(place / f"{number}.png")
+    return root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hubscout.checking.mislabelled import mislabelled
 from hubscout.checking.samples import Looked, Samples, wrong_ending
-from hubscout.runs.data_check import DataCheck, Finding
+from hubscout.runs.data_check import DataCheck, Finding, Sample
 from hubscout.tasks import Task, open_task
 from hubscout.tasks.assembly import IMBALANCE
 from hubscout.tasks.image_folders import walk
@@ -74,7 +75,7 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
         notes.append(note)
         looked_for += ("mislabelled",)
     else:
-        notes.append("mislabelled samples were not looked for: that takes a model, such as -m small (models='small')")
+        notes.append("mislabelled samples were not looked for: that takes a model, such as models='small'")
     rows = {split: len(part) for split, part in opened.splits.items()}
     return DataCheck(task=opened.name, rows=rows, findings=tuple(found), looked_for=looked_for, notes=tuple(notes))
 
@@ -82,14 +83,21 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
 def _inputs_alone(samples: Samples, looked: Looked) -> Iterator[Finding]:
     if count := len(looked.problems):
         bad = list(looked.problems.items())[:MOST_SHOWN]
-        shown = tuple((samples.describe(number, reason, thumbnail=False),) for number, reason in bad)
-        words = f"{_count(count, 'input')} cannot be read."
+        described = (samples.describe(number, reason, thumbnail=False) for number, reason in bad)
+        shown = tuple((replace(sample, note=_without_name(sample)),) for sample in described)
+        words = f"{_count(count, 'input')} cannot be read: replace or remove {'it' if count == 1 else 'them'}."
         yield Finding(name="unreadable", words=words, count=count, groups=shown)
     if count := len(looked.empty):
         shown = tuple((samples.describe(number),) for number in looked.empty[:MOST_SHOWN])
         are = "is" if count == 1 else "are"
         words = f"{_count(count, 'input')} {are} empty: no model can tell a label from nothing."
         yield Finding(name="empty", words=words, count=count, groups=shown)
+
+
+def _without_name(sample: Sample) -> str:
+    """Why a sample cannot be read, in one sentence that does not name it again."""
+    reason = sample.note.partition(". ")[0]
+    return reason.partition(f"{sample.name} ")[2] or reason
 
 
 def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ import typer.main
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
 from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError, UnknownNameError
+from hubscout.runs.texts import listing
 
 COMMANDS = {
     "demo": "demo",
@@ -67,6 +68,8 @@ class Commands(typer.core.TyperGroup):
         found: Any = typer.main.get_command(module.app)
         command = found.commands[cmd_name] if cmd_name in getattr(found, "commands", ()) else found
         command.name = cmd_name
+        # Lines of a docstring are as long as the code's; the terminal breaks paragraphs to its own width.
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -95,6 +98,15 @@ class Commands(typer.core.TyperGroup):
                 raise
             print(self._in_options(ctx, _one_line(error)), file=sys.stderr)
             raise typer.Exit(_status(error)) from error
+        except Exception as error:
+            unknown: Any = error  # of click, which is part of newer typers and beside older ones
+            if isinstance(option := getattr(error, "option_name", None), str) and hasattr(error, "possibilities"):
+                owners = [name for name in COMMANDS if self._has_option(ctx, name, option)]
+                unknown.message += f". It is an option of {listing(owners)}." if owners else ""
+            raise
+
+    def _has_option(self, ctx: Any, command: str, option: str) -> bool:
+        return any(option in parameter.opts for parameter in self.get_command(ctx, command).params)
 
     def _in_options(self, ctx: Any, line: str) -> str:
         """The line in the words of the command that ran."""

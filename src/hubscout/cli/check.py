@@ -66,6 +66,7 @@ def check(
         print_json(found.to_json())
     else:
         # What was said when the data was opened is not said again.
-        print(replace(found, notes=found.notes[len(task.notes) :]))
+        told = str(replace(found, notes=found.notes[len(task.notes) :]))
+        print(told.replace("models='small'", "--models small"))
     if out is not None:
         say(f"Page written to {found.report(out)}.", quiet=quiet)

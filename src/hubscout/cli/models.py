@@ -53,13 +53,13 @@ def models(
         print_json({"models": [asdict(entry) for entry in entries], "notes": list(found.notes)})
         return
     if not entries:
-        bounds = " with so many parameters" if max_params else ""
+        bounds = f" with at most {max_params} parameters" if max_params else ""
         say(f"No model matches {pattern!r}{bounds}.", quiet=quiet)
         return
     from hubscout.runs.texts import human_count
 
     heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             entry.identifier,
             human_count(entry.params),
@@ -71,4 +71,7 @@ def models(
         )
         for entry in entries
     ]
-    print_table(heads, rows, right=("params", "FLOPs", "downloads"))
+    # Columns of which nothing is known would only take the room that the names need.
+    shown = [place for place, _ in enumerate(heads) if any(row[place] not in ("–", "") for row in rows)]
+    rows = [tuple(row[place] for place in shown) for row in rows]
+    print_table([heads[place] for place in shown], rows, right=("params", "FLOPs", "downloads"))

@@ -39,19 +39,21 @@ def race(
     models: options.ModelsOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder of the race, with the winner in OUT/winner; a new one in runs/."),
+        typer.Option(
+            "--out", "-o", help="Folder of the race, with the winner in OUT/winner; by default a new one in runs/."
+        ),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Time for everything, the winner's tuning included, such as 30min.")
     ] = None,
     max_params: Annotated[
-        str | None, typer.Option(help="Race only models of at most so many parameters, such as 10M.")
+        str | None, typer.Option(help="Race only models with at most this many parameters, such as 10M.")
     ] = None,
     max_flops: Annotated[
-        str | None, typer.Option(help="Race only models of at most so many operations per sample.")
+        str | None, typer.Option(help="Race only models with at most this many operations per sample.")
     ] = None,
     max_latency: Annotated[
-        str | None, typer.Option(help="Race only models of at most this time per sample, such as 20ms.")
+        str | None, typer.Option(help="Race only models that take at most this time per sample, such as 20ms.")
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Tune the winner again on train and validation together.")
@@ -63,9 +65,7 @@ def race(
             autocompletion=options.complete_models,
         ),
     ] = None,
-    folds: Annotated[
-        int, typer.Option(min=1, help="Judge finalists that are tied on so many folds, for small data.")
-    ] = 1,
+    folds: Annotated[int, typer.Option(min=1, help="Judge tied finalists on this many folds; for small data.")] = 1,
     prior: Annotated[
         bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")
     ] = False,
@@ -84,8 +84,8 @@ def race(
 ) -> None:
     """Find the model that will be best once tuned, and tune it, within a budget of time.
 
-    Every model is ranked by its evidence, then tuned a little at several learning rates. Those without a chance are
-    given up, the others go on from where they are, and the winner is tuned to its end.
+    Every model is ranked by its evidence, then tuned a little at several learning rates. Those without a chance
+    are dropped, the others continue from where they are, and the winner is tuned to the end.
     """
     from hubscout.errors import InputError
     from hubscout.racing import race as run

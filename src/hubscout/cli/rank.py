@@ -106,7 +106,7 @@ def rank(
     ] = False,
     engine: options.EngineOption = "local",
     workers: Annotated[
-        int | None, typer.Option(min=0, help="With --engine local: run models in so many processes at the same time.")
+        int | None, typer.Option(min=0, help="With --engine local: run models in this many processes at the same time.")
     ] = None,
     address: options.AddressOption = None,
     time_limit: Annotated[

@@ -105,9 +105,7 @@ def serve(
             autocompletion=options.complete_models,
         ),
     ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="How many runs started from the page may go on at the same time.")
-    ] = 4,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs started from the page may run at the same time.")] = 4,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     allow_code: options.AllowCodeOption = False,
     quiet: QuietOption = False,
@@ -115,8 +113,9 @@ def serve(
     """Look at a folder of runs in the browser: search, open reports, compare runs, watch live, start and stop.
 
     The page reads and writes the same run folders as the commands. Rankings, races and tunings that are started
-    from it go on when it is stopped.
+    from it continue when it is stopped.
     """
+    from hubscout.errors import InputError
     from hubscout.hubs import Identifier, list_models
     from hubscout.hubs.hub_registry import refuse_code
     from hubscout.serve import serve as run_server
@@ -137,4 +136,8 @@ def serve(
 
             webbrowser.open(link)
 
+    if runs.is_file():
+        raise InputError(f"{runs} is a file: give the folder of the run folders.")
+    if not runs.exists():
+        say(f"{runs} is a new, empty folder: runs that are started from the page go there.", quiet=quiet)
     run_server(runs, host=host, port=port, token=token, data=data, models=offered, jobs=jobs, ready=ready)

@@ -29,7 +29,7 @@ def select(
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="How many models.")] = 3,
     method: Annotated[str, typer.Option(help="top: the k best. joint: the set that explains most together.")] = "top",
-    max_params: Annotated[str | None, typer.Option(help="At most so many parameters per model, such as 10M.")] = None,
+    max_params: Annotated[str | None, typer.Option(help="At most this many parameters per model, such as 10M.")] = None,
     max_flops: Annotated[str | None, typer.Option(help="At most so many operations per sample, such as 2G.")] = None,
     max_latency: Annotated[str | None, typer.Option(help="At most so much time per sample, such as 20ms.")] = None,
     cache: Annotated[

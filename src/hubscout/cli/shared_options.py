@@ -69,7 +69,7 @@ LabelOption = Annotated[
     list[str] | None, typer.Option(help="Column of labels; repeat it, or A,B, for several.", rich_help_panel=HOW_READ)
 ]
 LimitOption = Annotated[
-    str | None, typer.Option("--limit", help="Use a stratified subset of so many train samples, such as 2k.")
+    str | None, typer.Option("--limit", help="Use a stratified subset of this many training samples, such as 2k.")
 ]
 ResumeOption = Annotated[
     bool,
@@ -77,7 +77,7 @@ ResumeOption = Annotated[
         "--resume", help="Resume the run in --out, and fail if there is none. Without it the same command resumes too."
     ),
 ]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start anew and replace the run that is in --out.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start over and replace the run in --out.")]
 KindOption = Annotated[
     str | None,
     typer.Option(
@@ -116,7 +116,9 @@ EngineOption = Annotated[
 ]
 AddressOption = Annotated[
     str | None,
-    typer.Option("--address", help="With --engine ray: auto (the cluster here), local (one for this) or HOST:PORT."),
+    typer.Option(
+        "--address", help="With --engine ray: auto (a running cluster), local (a new one for this run) or HOST:PORT."
+    ),
 ]
 SettingsOption = Annotated[
     list[str] | None,

@@ -61,7 +61,9 @@ def tune(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Folder of the tuned model, its checkpoints and its card; a new one in runs/."
+            "--out",
+            "-o",
+            help="Folder of the tuned model, its checkpoints and its card; by default a new one in runs/.",
         ),
     ] = None,
     resume: options.ResumeOption = False,
@@ -72,13 +74,13 @@ def tune(
         str | None, typer.Option(help="Time for the run, such as 20min, instead of --epochs or --steps.")
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many validations without a new best.")
+        int | None, typer.Option(min=1, help="Stop after this many validations without a new best.")
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Samples per optimiser step, over all processes.")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of the backbone; hubscout's choice if not given.")
+        float | None, typer.Option(help="Learning rate of the backbone; chosen by hubscout if not given.")
     ] = None,
     lora: Annotated[
         int | None,
@@ -105,7 +107,7 @@ def tune(
     address: options.AddressOption = None,
     cache: options.CacheOption = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compute the features of frozen models, cached or not.")
+        bool, typer.Option("--no-cache", help="Do not use cached features: compute them again.")
     ] = False,
     processes: Annotated[
         int | None,
@@ -131,7 +133,7 @@ def tune(
     """Tune a model on your labelled data; better-ranked models of any architecture teach it.
 
     Trains on the train split, keeps the weights that are best on validation, reports test with intervals. Run the
-    same command again to resume a run that was stopped, to the same result. A run that diverges starts anew at a lower
+    same command again to resume a run that was stopped, to the same result. A run that diverges restarts at a lower
     learning rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
     """
     from hubscout.errors import InputError

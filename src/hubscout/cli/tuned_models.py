@@ -183,7 +183,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     import numpy as np
 
     from hubscout.errors import TaskError
-    from hubscout.tasks.task_metrics import values_with_intervals
+    from hubscout.tasks.task_metrics import Outcome
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
     if not labelled:
@@ -194,18 +194,12 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     except TaskError as error:
         if reader.label is not None:
             raise
-        say(f"note: nothing is measured, for the labels are not those of the model: {error}", quiet=quiet)
+        say(f"note: nothing is measured because the labels are not those of the model: {error}", quiet=quiet)
         return ""
     rows = np.arange(len(inputs)) if predictions.lengths is None else np.repeat(range(len(inputs)), predictions.lengths)
-    found = values_with_intervals(
-        tuned.kind,
-        predictions.values[np.isin(rows, labelled)],
-        reader.kind.rows_of(targets),
-        groups=reader.kind.sample_of_row(targets),
-        target_names=tuned.target_names,
-        resamples=tuned.arguments.bootstrap_resamples,
-        confidence=tuned.arguments.confidence,
-    )
+    said, groups = predictions.values[np.isin(rows, labelled)], reader.kind.sample_of_row(targets)
+    outcome = Outcome(tuned.kind, said, reader.kind.rows_of(targets), groups, tuned.target_names)
+    found = outcome.with_intervals(**tuned.arguments.intervals)
     return ", ".join(f"{name} {value}" for name, value in found.items()) + f" ({len(labelled):,} labelled inputs)"
 
 

@@ -27,7 +27,7 @@ NOTABLE_ROUNDING = 1e-5
 HEADS = ("target", "log evidence", "gain", "t = α/β", "β")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """How well features explain targets: the log maximum evidence per sample, and the posterior it belongs to.
 
@@ -97,6 +97,11 @@ class Evidence:
     """(D,), where means were taken away; else None."""
     spectrum: Spectrum | None = field(default=None, repr=False)
     """What convergence and predictive variances need; None after `without_spectrum`."""
+
+    def __repr__(self) -> str:
+        doubt = "" if self.standard_error is None else f" ± {self.standard_error:.4f}"
+        size = f"n={self.n:g}, D={self.feature_dim:,}, {len(self.targets):,} targets"
+        return f"Evidence({self.score:.4f}{doubt}, gain {self.gain:+.4f}; {size})"
 
     @property
     def gain(self) -> float:

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 
 def move(batch: Batch, device: str | torch.device, *, channels_last: bool) -> Batch:
-    """The batch on its device, images in the layout that the network wants."""
+    """The batch on its device, images in the layout that the network wants.
+
+    Images are prepared row by row with their colours side by side, and stay so in a batch unless it is said otherwise.
+    """
     import torch
 
-    moved = {}
-    for name, value in batch.items():
-        if channels_last and value.ndim == 4:
-            moved[name] = value.to(device, non_blocking=True, memory_format=torch.channels_last)
-        else:
-            moved[name] = value.to(device, non_blocking=True)
-    return moved
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    return {
+        name: value.to(device, non_blocking=True, memory_format=layout if value.ndim == 4 else torch.preserve_format)
+        for name, value in batch.items()
+    }
 
 
 def filled_up(batch: Batch, rows: int, wanted: int) -> Batch:

@@ -141,8 +141,8 @@ def explain_hub_failure(error: BaseException, identifier: str, repository: str, 
         )
     if status is not None and status >= 500:
         return ModelError(
-            f"{identifier}: the hub has a fault of its own ({status}){_said(error)}. Nothing is wrong here: try again "
-            "later."
+            f"{identifier}: the hub reports an error of its own ({status}){_said(error)}. Nothing is wrong here: try "
+            "again later."
         )
     if is_timeout(error):
         return ModelError(

@@ -7,11 +7,12 @@ the size.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -165,6 +166,10 @@ class ImagePreprocessing:
 
     def augmented(self) -> ImagePreprocessing:
         return ImagePreprocessing(self.config, training=True)
+
+    def __reduce__(self) -> tuple[Callable[..., ImagePreprocessing], tuple[Any, ...]]:
+        # Made anew where it arrives: a process that opened timm's transform would import torchvision unprepared.
+        return functools.partial(ImagePreprocessing, training=self.training), (self.config,)
 
 
 def check_image(sample: Any, *, channels: int = 3) -> Image.Image:

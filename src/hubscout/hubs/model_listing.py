@@ -174,73 +174,73 @@ def downloads_of_owner(owner: str) -> dict[str, int]:
 # `small` runs on a laptop, `base` and `large` want a GPU. The lists are a start, not a measured choice.
 SIZES = ("small", "base", "large")
 _Lists = dict[str, dict[str, str]]
-"""Size → models, and why each is there."""
+"""Size → models, and of each: parameters without the head; why it is there; the licence of its weights."""
 
 _IMAGE: _Lists = {
     "small": {
-        "timm/mobilenetv3_large_100.miil_in21k_ft_in1k": "4M; for phones, ImageNet-21k",
-        "timm/mobilenetv4_conv_small.e2400_r224_in1k": "2M; the least latency of the list",
-        "timm/efficientnet_b0.ra_in1k": "4M; much accuracy per operation",
-        "timm/convnext_atto.d2_in1k": "3M; a modern convolutional network",
-        "timm/resnet18.a1_in1k": "11M; the usual baseline",
-        "timm/vit_tiny_patch16_224.augreg_in21k": "6M; a transformer, ImageNet-21k",
+        "timm/mobilenetv3_large_100.miil_in21k_ft_in1k": "4M; for phones, ImageNet-21k; Apache-2.0",
+        "timm/mobilenetv4_conv_small.e2400_r224_in1k": "2M; the least latency of the list; Apache-2.0",
+        "timm/efficientnet_b0.ra_in1k": "4M; much accuracy per operation; Apache-2.0",
+        "timm/convnext_atto.d2_in1k": "3M; a modern convolutional network; Apache-2.0",
+        "timm/resnet18.a1_in1k": "11M; the usual baseline; Apache-2.0",
+        "timm/vit_tiny_patch16_224.augreg_in21k": "6M; a transformer, ImageNet-21k; Apache-2.0",
     },
     "base": {
-        "timm/resnet50.a1_in1k": "24M; the usual baseline",
-        "timm/resnetv2_50x1_bit.goog_in21k": "24M; trained for transfer, ImageNet-21k",
-        "timm/convnext_tiny.in12k_ft_in1k": "28M; a modern convolutional network, ImageNet-12k",
-        "timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k": "28M; windows of attention, ImageNet-22k",
-        "timm/tf_efficientnetv2_s.in21k_ft_in1k": "20M; quick to train, ImageNet-21k",
+        "timm/resnet50.a1_in1k": "24M; the usual baseline; Apache-2.0",
+        "timm/resnetv2_50x1_bit.goog_in21k": "24M; trained for transfer, ImageNet-21k; Apache-2.0",
+        "timm/convnext_tiny.in12k_ft_in1k": "28M; a modern convolutional network, ImageNet-12k; Apache-2.0",
+        "timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k": "28M; windows of attention, ImageNet-22k; MIT",
+        "timm/tf_efficientnetv2_s.in21k_ft_in1k": "20M; quick to train, ImageNet-21k; Apache-2.0",
         # At 224 pixels: its own 518 are five times as many patches.
-        "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224": "22M; without labels, on 142M images",
-        "timm/vit_base_patch16_224.augreg2_in21k_ft_in1k": "86M; the usual transformer, ImageNet-21k",
-        "timm/vit_base_patch16_clip_224.openai": "86M; images with their captions",
+        "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224": "22M; no labels, 142M images; Apache-2.0",
+        "timm/vit_base_patch16_224.augreg2_in21k_ft_in1k": "86M; the usual transformer, ImageNet-21k; Apache-2.0",
+        "timm/vit_base_patch16_clip_quickgelu_224.openai": "86M; images with their captions; Apache-2.0",
     },
     "large": {
-        "timm/convnext_large.fb_in22k": "196M; convolutional, ImageNet-22k",
-        "timm/swin_large_patch4_window7_224.ms_in22k": "195M; windows of attention, ImageNet-22k",
-        "timm/vit_large_patch16_224.augreg_in21k": "303M; the usual transformer, ImageNet-21k",
-        "timm/beitv2_large_patch16_224.in1k_ft_in22k": "303M; masked patches, then ImageNet-22k",
-        "timm/vit_large_patch14_clip_224.openai": "303M; images with their captions",
-        "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224": "304M; without labels, on 142M images",
+        "timm/convnext_large.fb_in22k": "196M; convolutional, ImageNet-22k; Apache-2.0",
+        "timm/swin_large_patch4_window7_224.ms_in22k": "195M; windows of attention, ImageNet-22k; MIT",
+        "timm/vit_large_patch16_224.augreg_in21k": "303M; the usual transformer, ImageNet-21k; Apache-2.0",
+        "timm/beitv2_large_patch16_224.in1k_ft_in22k": "303M; masked patches, then ImageNet-22k; Apache-2.0",
+        "timm/vit_large_patch14_clip_quickgelu_224.openai": "303M; images with their captions; Apache-2.0",
+        "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224": "304M; no labels, 142M images; Apache-2.0",
     },
 }
 _TEXT: _Lists = {
     "small": {
-        "sentence-transformers/all-MiniLM-L6-v2": "23M; sentences by meaning",
-        "hf/BAAI/bge-small-en-v1.5": "33M; retrieval",
-        "hf/intfloat/e5-small-v2": "33M; retrieval, other pairs of texts",
-        "hf/distilbert/distilbert-base-uncased": "66M; half of BERT, for masked words",
+        "sentence-transformers/all-MiniLM-L6-v2": "23M; sentences by meaning; Apache-2.0",
+        "hf/BAAI/bge-small-en-v1.5": "33M; retrieval; MIT",
+        "hf/intfloat/e5-small-v2": "33M; retrieval, other pairs of texts than BGE; MIT",
+        "hf/distilbert/distilbert-base-uncased": "66M; half the layers of BERT, masked words; Apache-2.0",
     },
     "base": {
-        "hf/google-bert/bert-base-uncased": "110M; the usual baseline",
-        "hf/FacebookAI/roberta-base": "125M; keeps upper case, ten times the text of BERT",
-        "hf/answerdotai/ModernBERT-base": "149M; long texts and code",
-        "hf/FacebookAI/xlm-roberta-base": "278M; a hundred languages",
-        "sentence-transformers/all-mpnet-base-v2": "109M; sentences by meaning",
-        "hf/BAAI/bge-base-en-v1.5": "109M; retrieval",
+        "hf/google-bert/bert-base-uncased": "110M; the usual baseline; Apache-2.0",
+        "hf/FacebookAI/roberta-base": "125M; keeps upper case, ten times the text of BERT; MIT",
+        "hf/answerdotai/ModernBERT-base": "149M; long texts and code; Apache-2.0",
+        "hf/FacebookAI/xlm-roberta-base": "278M; a hundred languages; MIT",
+        "sentence-transformers/all-mpnet-base-v2": "109M; sentences by meaning; Apache-2.0",
+        "hf/BAAI/bge-base-en-v1.5": "109M; retrieval; MIT",
     },
     "large": {
-        "hf/google-bert/bert-large-uncased": "335M; the usual baseline",
-        "hf/FacebookAI/roberta-large": "355M; keeps upper case, ten times the text of BERT",
-        "hf/answerdotai/ModernBERT-large": "395M; long texts and code",
-        "hf/FacebookAI/xlm-roberta-large": "560M; a hundred languages",
-        "hf/BAAI/bge-large-en-v1.5": "335M; retrieval",
-        "hf/intfloat/e5-large-v2": "335M; retrieval, other pairs of texts",
+        "hf/google-bert/bert-large-uncased": "335M; the usual baseline; Apache-2.0",
+        "hf/FacebookAI/roberta-large": "355M; keeps upper case, ten times the text of BERT; MIT",
+        "hf/answerdotai/ModernBERT-large": "395M; long texts and code; Apache-2.0",
+        "hf/FacebookAI/xlm-roberta-large": "560M; a hundred languages; MIT",
+        "hf/BAAI/bge-large-en-v1.5": "335M; retrieval; MIT",
+        "hf/intfloat/e5-large-v2": "335M; retrieval, other pairs of texts than BGE; MIT",
     },
 }
 _AUDIO: _Lists = {
     "small": {
-        "hf/openai/whisper-tiny": "8M in the encoder; speech of many languages",
-        "hf/openai/whisper-base": "21M in the encoder; the next larger one",
+        "hf/openai/whisper-tiny": "8M in the encoder; speech of many languages; Apache-2.0",
+        "hf/openai/whisper-base": "21M in the encoder; the next larger one; Apache-2.0",
     },
     "base": {
-        "hf/facebook/wav2vec2-base-960h": "94M; waves without labels, then English speech",
-        "hf/openai/whisper-small": "88M in the encoder; speech of many languages",
+        "hf/facebook/wav2vec2-base-960h": "94M; waves without labels, then English speech; Apache-2.0",
+        "hf/openai/whisper-small": "88M in the encoder; speech of many languages; Apache-2.0",
     },
     "large": {
-        "hf/facebook/wav2vec2-large-960h-lv60-self": "315M; waves without labels, then English speech",
-        "hf/openai/whisper-medium": "307M in the encoder; speech of many languages",
+        "hf/facebook/wav2vec2-large-960h-lv60-self": "315M; waves without labels, then English speech; Apache-2.0",
+        "hf/openai/whisper-medium": "307M in the encoder; speech of many languages; Apache-2.0",
     },
 }
 DEFAULTS: dict[str, _Lists] = {

@@ -141,6 +141,9 @@ class _Augmented(ImagePreprocessing):
     def augmented(self) -> _Augmented:
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Augmented, (self.config,)
+
 
 class AudioPreprocessing:
     """A transformers feature extractor. Recordings are mixed to one channel and resampled to its rate."""

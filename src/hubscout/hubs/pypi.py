@@ -146,11 +146,7 @@ class PackagedModel:
 
     @property
     def installed(self) -> bool:
-        try:
-            importlib.metadata.distribution(self.package)
-        except importlib.metadata.PackageNotFoundError:
-            return False
-        return True
+        return any(importlib.metadata.distributions(name=self.package))
 
 
 class NotInstalledError(MissingDependencyError):

@@ -25,15 +25,13 @@ def load(identifier: Identifier) -> TorchBackbone:
     """A torchvision classifier with its weights (the default ones unless named); `pretrained=false` leaves them out."""
     import torch
 
-    models = import_models()
     image_options, options = split_options(identifier.options)
     pretrained = options.pop("pretrained", True)
     name, _, tag = identifier.name.partition(".")
     check_name(name)
-    _check_options(name, options)
     weights = _weights(name, tag)
+    module = build(name, options)
     try:
-        module = models.get_model(name, weights=None, **{**_quiet_options(name), **options})
         if pretrained:
             if not _file(weights).is_file() and (silence := _silence("/".join(weights.url.split("/")[:3]))) is not None:
                 raise absent(str(identifier), silence)
@@ -58,7 +56,7 @@ def load(identifier: Identifier) -> TorchBackbone:
 
 
 def build(name: str, options: Mapping[str, Any]) -> nn.Module:
-    """An architecture without weights, for a checkpoint that lies elsewhere."""
+    """An architecture without weights."""
     check_name(name)
     _check_options(name, options)
     try:

@@ -16,14 +16,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import CheckpointError, ModelNotFoundError, UnsafeCheckpointError
+from hubscout.errors import CheckpointError, ModelNotFoundError, UnsafeCheckpointError, shortened
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 State = dict[str, "Tensor"]
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model", "module")
-_LISTED = 8
 _MAKERS_OF_TENSORS = frozenset({"torch", "numpy", "collections", "_codecs"})
 _PICKLES_IN_OLD_FILES = 5
 """Torch files before the zip format: a magic number, a version, the system, the object, the keys of its tensors."""
@@ -109,7 +108,11 @@ def _is_script(path: Path) -> bool:
 def _unsafe_or_broken(path: Path, error: Exception) -> CheckpointError:
     called = names_called(path) or re.findall(r"GLOBAL ([\w.]+)", str(error))
     if called or "Unsupported" in str(error):
-        what = f"it would call {_some(called)}" if called else _first_line(str(error)[str(error).find("Unsupported") :])
+        what = (
+            f"it would call {shortened(called, 8)}"
+            if called
+            else _first_line(str(error)[str(error).find("Unsupported") :])
+        )
         return UnsafeCheckpointError(
             f"{path} holds more than tensors and was refused; nothing in it was run ({what}). If you trust its author, "
             "open it there and save its state_dict() as safetensors."
@@ -128,7 +131,7 @@ def _unwrap(path: Path, content: Any) -> State:
         raise CheckpointError(f"{path} holds a {type(content).__name__}, not a state dict.")
     state = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
     if not state:
-        raise CheckpointError(f"{path} holds no tensors by name; its keys are {_some(map(str, content))}.")
+        raise CheckpointError(f"{path} holds no tensors by name; its keys are {shortened(map(str, content), 8)}.")
     # DistributedDataParallel and torch.compile put their own name before every key.
     for prefix in ("module.", "_orig_mod."):
         if all(name.startswith(prefix) for name in state):
@@ -155,17 +158,11 @@ def fit_state(module: nn.Module, state: State, *, source: str) -> None:
         "do not belong": sorted(state.keys() - expected.keys() - counters),
     }
     if any(faults.values()):
-        listed = "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in faults.items() if names)
+        listed = "; ".join(f"{len(names)} {what}: {shortened(names, 8)}" for what, names in faults.items() if names)
         raise CheckpointError(f"The weights of {source} do not fit {type(module).__name__}. {listed}.")
     known = {name: value for name, value in state.items() if name in expected}
     with torch.no_grad():  # copied into the module's own tensors, whose type is float32
         module.load_state_dict(known, strict=False)
-
-
-def _some(names: Any) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    return ", ".join(listed[:_LISTED]) + more
 
 
 def _first_line(error: object) -> str:

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 Level = Literal["model", "zoo"]
 Need = Literal["features", "statistics", "logits", "card"]
 
-KINDS = ("classification", "multilabel", "regression", "tagging")
-CLASSES = ("classification", "tagging")
+ROW_KINDS = {
+    "classification": "classification",
+    "multilabel": "multilabel",
+    "regression": "regression",
+    "tagging": "classification",
+}
+"""The kinds of task, and what their rows taken one by one are to a metric."""
+KINDS = tuple(ROW_KINDS)
+CLASSES = tuple(kind for kind, rows in ROW_KINDS.items() if rows == "classification")
 """Kinds with one class per row."""
 
 

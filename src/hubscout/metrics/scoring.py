@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.metrics.metric_registry import METRICS, Metric, Score, lookup
+from hubscout.metrics.metric_registry import METRICS, ROW_KINDS, Metric, Score, lookup
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
 
-_ROW_KINDS = {"tagging": "classification"}
-"""Kinds with several rows per sample, and what those are: tagging is classification over words, flattened."""
 _INPUTS = ("features", "logits", "statistics", "card", "evidence")
 """What a metric may be given of a model."""
 _INPUT_NAMES = {
@@ -189,10 +187,10 @@ def _call(entry: Metric, inputs: dict[str, Any], targets: Any, kind: str, option
             raise InputError(f"The metric {entry.name!r} needs {_INPUT_NAMES[need]}; it was not given.")
     if targets is None and statistics is None and evidence is None and set(entry.needs) != {"card"}:
         raise InputError(f"The metric {entry.name!r} needs targets=; it was not given.")
-    if kind in _ROW_KINDS and isinstance(targets, list | tuple) and targets and np.ndim(targets[0]) == 1:
+    # Tagging is classification over words, one sentence after the other.
+    if ROW_KINDS[kind] != kind and isinstance(targets, list | tuple) and targets and np.ndim(targets[0]) == 1:
         targets = np.concatenate([np.asarray(sample) for sample in targets])
-
-    kind = _ROW_KINDS.get(kind, kind)
+    kind = ROW_KINDS[kind]
     parameters = inspect.signature(entry.function).parameters
     makes_evidence = entry.from_evidence and evidence is None
     own = set(parameters) - {*inputs, "targets", "kind"} | ({"center", "solver", "blocks"} if makes_evidence else set())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, failed_look
-from hubscout.racing.elimination import chances, finalists, one_rate_each, pooled, survivors
+from hubscout.racing.elimination import broken_by_rate, chances, finalists, one_rate_each, pooled, survivors
 from hubscout.racing.held_out_samples import other_fold
 from hubscout.racing.race_journal import BEST, RaceJournal, arm_folder, drop_checkpoints, put_in_place, restore
 from hubscout.racing.rungs import (
@@ -105,6 +105,7 @@ class Contest:
             # Looks come as they end, and those of an earlier run first: the order so far is that of the arms.
             places = {arm: place for place, arm in enumerate(arms)}
             looks = sorted(self.climb(arms, rung), key=lambda look: places[look.arm])
+            looks += self.climb(self._instead(looks), rung)
             if not looks:
                 break
             share = rung.steps / self.steps
@@ -120,6 +121,16 @@ class Contest:
             if len(arms) == 1:
                 break
         return self._cross_fitted(leaders) if self.folds > 1 else leaders
+
+    def _instead(self, looks: Sequence[Look]) -> list[Arm]:
+        """The other rates of models that have become worse, with more steps, than they had been at those."""
+        before = {look.arm: look for look in self.journal.looks if looks and look.rung < looks[0].rung}
+        return [
+            arm
+            for look in looks
+            for arm, earlier in before.items()
+            if arm.model == look.arm.model and arm != look.arm and broken_by_rate(look, earlier)
+        ]
 
     def _rung_over(self, rung: Rung, looks: list[Look], going_on: list[Arm]) -> None:
         chance = chances(looks, self.evidence, rung.steps / self.steps, self.asked.seed)

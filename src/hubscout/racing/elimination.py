@@ -101,6 +101,13 @@ def better_rate(looks: Sequence[Look]) -> Arm:
     return max(running, key=lambda look: float(np.mean(look.log_likelihoods or -np.inf))).arm
 
 
+def broken_by_rate(look: Look, earlier: Look) -> bool:
+    """Whether an arm is worse, or has failed, where its model was better at another rate on an `earlier` rung."""
+    if earlier.metric is None or look.metric is None:
+        return earlier.metric is not None
+    return earlier.metric > look.metric
+
+
 def _posterior(looks: Sequence[Look], evidence: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
     """What is to be thought of each arm, and how much of that comes from the held-out samples (the rest: evidence).
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.hubs import Identifier
-from hubscout.racing.arms import Arm, Climb, Look, Runner
+from hubscout.racing.arms import Arm, Climb, Look, Runner, evaluate_arm
 from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.held_out_samples import with_validation
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hubscout.tuning import Tuned
+    from hubscout.tuning.single_run import SingleRun
 
 T = TypeVar("T")
 
@@ -55,18 +56,23 @@ class FinalStages(Contest):
                 last = error
         else:
             raise last
-        if self.refit:
+        if tuned.best_step == 0:
+            self.notes.append(
+                "the winner is the linear probe of its frozen features: training did not come up to it in this time"
+            )
+        elif self.refit:
             tuned = self._made("refit", self._on_all(self.runner(arm)), RACE_WINNER, later=self.ends - 2)
         return arm, tuned
 
     def _at_better_rate(self, first: Arm) -> Arm:
-        """The first with its rates compared again where it has won: after few steps high rates lead, not at the end."""
-        reached = [look.rung for look in self.journal.looks if look.arm == first and look.rung < len(self.rungs)]
+        """The first with its rates compared again on the last rung: after few steps high rates lead, not at the end."""
         rates = [first, *(arm for arm in self.arms if arm.model == first.model and arm != first)]
-        if not reached or len(rates) == 1:
+        if not self.rungs or len(rates) == 1:
             return first
-        rung, grid = self.rungs[max(reached)], Grid(beyond=(self.rate(HIGHER_FACTOR),))
+        rung, grid = self.rungs[-1], Grid(beyond=(self.rate(HIGHER_FACTOR),))
         looks = list(self.climb(rates, rung))
+        if len(looks) < len(rates):
+            return first  # there is no time
         best = better_rate(looks)
         higher = grid.next_rate([arm.learning_rate for arm in rates], best.learning_rate)
         if higher is None:
@@ -112,11 +118,17 @@ class FinalStages(Contest):
             reserve=reserve,
             longest=self.longest,
             elsewhere=self.engine.elsewhere,
+            expected=self._expected(runner.arm.model),
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
         self.journal.stage(stage, runner.arm.model)
         return tuned if tuned is not None else opened(target, runner.arm.model)
+
+    def _expected(self, model: str) -> float | None:
+        """The metric of a linear model on its frozen features, as far as the ranking knows it."""
+        row = next((row for row in self.ranking if row.identifier == model), None)
+        return row.expected[0].value if row is not None and row.expected else None
 
     def _done(self, key: str, work: Callable[[], T], arm: Arm) -> T:
         """What one job gives; a process that died under it is a failure of the arm, not of the race."""
@@ -183,6 +195,8 @@ class Finish:
     """Of `seconds`: for measuring and saving."""
     elsewhere: bool = False
     """Whether this is another process than that of the race: what is tuned stays on the disk."""
+    expected: float | None = None
+    """The metric of a linear model on the frozen features; where training does not come up to it, it is made."""
 
     def __call__(self) -> Tuned | None:
         from hubscout.tuning.tuning_run import finish
@@ -194,9 +208,27 @@ class Finish:
         if self.seconds is not None:
             fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
         run.loop.run()
+        self._keep_probe(run)
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
+
+    def _keep_probe(self, run: SingleRun) -> None:
+        """Take the linear model on the frozen features where a short run has not come up to it."""
+        from hubscout.tuning.baselines import measure_probes
+
+        if self.expected is None or not len(run.task.validation):
+            return
+        with run.loop.averaged():
+            reached, _ = evaluate_arm(run, len(run.task.validation))
+        if reached >= self.expected:
+            return
+        fresh = replace(self.runner, arguments=self.runner.arguments.replace(keep_best=True)).begin(None)
+        measure_probes(fresh)
+        state, probed = run.loop.train_state, fresh.loop.train_state
+        if probed.floor > reached:
+            state.best, state.floor, state.probes = reached, probed.floor, probed.probes
+            state.best_step, state.best_state = 0, probed.best_state
 
 
 def opened(folder: Path, model: str) -> Tuned:

@@ -10,7 +10,7 @@ from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import TIED_ABOVE, chances, scores
 from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord
-from hubscout.runs.texts import listing, short_names
+from hubscout.runs.texts import human_probability, listing, short_names
 from hubscout.runs.tuning_record import tuning_run
 
 if TYPE_CHECKING:
@@ -63,14 +63,15 @@ class Race:
         places = {row.identifier: row.rank for row in self.ranking}
         best: dict[str, tuple[tuple[float, ...], Look]] = {}
         p_best: dict[str, float] = {}
-        last = max((look.rung for look in self.looks), default=-1)
+        models = {rung: {look.arm.model for look in self.looks if look.rung == rung} for rung in self.shares}
+        last = max((rung for rung, seen in models.items() if len(seen) > 1), default=-1)
         for rung in sorted({look.rung for look in self.looks}):
             looks = [look for look in self.looks if look.rung == rung and not self._only_a_rate(look, rung)]
             for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
-            if rung == last and len(self._tried) > 1:  # one alone was compared with nothing
+            if rung == last:  # the last on which more than one was compared
                 for look, chance in zip(looks, chances(looks, self.evidence, self.shares[rung]), strict=True):
                     p_best[look.arm.model] = p_best.get(look.arm.model, 0.0) + float(chance)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
@@ -110,7 +111,7 @@ class Race:
         names = dict(zip(models, short_names(models), strict=True))
         tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
         tried, known = len(self._tried), len(self.ranking)
-        sure = "" if first.p_best is None else f", the best with a probability of {first.p_best:.0%}"
+        sure = "" if first.p_best is None else f", the best with a probability of {_words(first.p_best)}"
         if 1 < tried < known:
             sure += f" of the {tried} that were tuned, out of {known}"
         elif tried == 1 < known:
@@ -176,7 +177,7 @@ class Race:
                 "–" if one.learning_rate is None else f"{one.learning_rate:g}",
                 str(one.steps) if one.steps else "–",
                 "failed" if one.failure else "–" if one.metric is None else f"{one.metric:.4f}",
-                "–" if one.p_best is None else "<1%" if one.p_best < 0.01 else f"{one.p_best:.0%}",
+                human_probability(one.p_best),
             ]
             table.add_row(str(one.rank), Text(name), *cells)
         return table
@@ -218,3 +219,8 @@ class Race:
 
 def _told_split(tuned: Tuned) -> str:
     return "test" if "test" in tuned.metrics else next(iter(tuned.metrics))
+
+
+def _words(probability: float) -> str:
+    """As the table has it, in a sentence."""
+    return human_probability(probability).replace(">", "over ").replace("<", "under ")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from hubscout.runs.race_record import Look
 from hubscout.tuning.time_budget import FORWARD_SHARE
 
 if TYPE_CHECKING:
-    from hubscout.ranking import Ranking
+    from hubscout.runs.row import Row
 
 
 SHARES = (0.05, 0.15, 0.37)
@@ -35,6 +35,8 @@ FEWEST_STEPS = 20
 """A run is not made shorter than this, whatever the budget."""
 USABLE = 0.85
 """Of the time, for steps: the rest is for loading, looking and saving."""
+BELIEVABLE = 3.0
+"""Networks of equally many operations differ in their seconds by about so much."""
 
 
 @dataclass(frozen=True)
@@ -201,10 +203,26 @@ def steps_of(look: Look, looks: Sequence[Look]) -> int:
     return look.steps - max(before, default=0)
 
 
-def seconds_per_step(ranking: Ranking, batch_size: int, probed: str, pace: Pace | None) -> dict[str, float]:
+def seconds_per_step(rows: Iterable[Row], batch_size: int, probed: str, pace: Pace | None) -> dict[str, float]:
     """Of every model: from its speed when its features were extracted, by the one that was trained for a few steps."""
-    known = [row.samples_per_second for row in ranking if row.samples_per_second]
+    by_name = {row.identifier: row for row in rows}
+    known = [row.samples_per_second for row in by_name.values() if row.samples_per_second]
     usual = sorted(known)[len(known) // 2] if known else 100.0
-    found = {row.identifier: batch_size / (row.samples_per_second or usual) / FORWARD_SHARE for row in ranking}
-    factor = 1.0 if pace is None else pace.step / found[probed]
-    return {model: factor * seconds for model, seconds in found.items()}
+    found = {name: batch_size / (row.samples_per_second or usual) / FORWARD_SHARE for name, row in by_name.items()}
+    if pace is None:
+        return found
+    return {
+        name: pace.step * _believable(seconds / found[probed], by_name[name].flops, by_name[probed].flops)
+        for name, seconds in found.items()
+    }
+
+
+def _believable(ratio: float, flops: int | None, of_probed: int | None) -> float:
+    """How many times as slow as the probed model, by extraction, but no further off than operations can explain.
+
+    A model that has waited for its samples, or a device for its first kernels, seems fifty times as slow.
+    """
+    if not flops or not of_probed:
+        return ratio
+    explained = flops / of_probed
+    return min(max(ratio, min(1.0, explained) / BELIEVABLE), max(1.0, explained) * BELIEVABLE)

@@ -101,7 +101,7 @@ def _values(task: Task, predicted: np.ndarray, kept: KeptRows, chosen: np.ndarra
     targets, said = kept.targets[chosen], predicted[chosen]
     groups = kept.samples[chosen] if kind.rows_are_words else None
     main = task_metrics.primary(task.kind, names)
-    shown = {main: task_metrics.values(task.kind, said, targets, groups=groups, target_names=names)[main]}
+    shown = {main: task_metrics.Outcome(task.kind, said, targets, groups, names).primary}
     if kind.classes_of_samples:
         shown["balanced_accuracy"] = task_metrics.balanced_accuracy(said, targets)
     return shown

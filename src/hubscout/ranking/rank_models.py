@@ -6,12 +6,14 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hubscout.amounts import parse_limit, parse_seconds
+from hubscout.credentials import strip_credentials
 from hubscout.engines import ENGINES, Engine, open_engine
-from hubscout.errors import InputError
+from hubscout.errors import HubscoutError, InputError, UnknownNameError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.model_listing import TEXT_MODALITIES
 from hubscout.hubs.pooling import MEAN_LAYER
@@ -129,6 +131,8 @@ def rank(
     from hubscout.tasks import open_task
 
     started = time.perf_counter()
+    if unknown := sorted(set(options) - set(vars(ExtractionOptions()))):
+        raise UnknownNameError(unknown[0], {*vars(ExtractionOptions()), *signature(rank).parameters} - {"options"})
     chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
     limit = None if limit is None else parse_limit(limit)
     check_folder(out, RANKING, resume=resume, overwrite=overwrite)
@@ -206,6 +210,9 @@ def rank(
                 run.at_once()
         except KeyboardInterrupt:
             raise run.interrupted() from None
+        except HubscoutError as error:
+            run.journal.note("failed", error=strip_credentials(str(error)))
+            raise
         if len(run.skipped) == len(run.candidates):
             raise InputError(f"models: none of those found takes {opened.modality} inputs, which are the task's.")
         return run.finish()

@@ -86,7 +86,7 @@ class DataCheck:
         """
         pandas = require("pandas", extra="tables", purpose="DataCheck.to_frame")
         records = [
-            {"finding": finding.name, "group": number, **_plain(sample)}
+            {"finding": finding.name, "group": number, **_plain(asdict(sample))}
             for finding in self.findings
             for number, group in enumerate(finding.groups)
             for sample in group
@@ -100,21 +100,10 @@ class DataCheck:
             Name → value.
 
         """
-        return {
-            "task": self.task,
-            "rows": dict(self.rows),
-            "looked_for": list(self.looked_for),
-            "notes": list(self.notes),
-            "findings": [
-                {
-                    "name": finding.name,
-                    "words": finding.words,
-                    "count": finding.count,
-                    "groups": [[_plain(sample) for sample in group] for group in finding.groups],
-                }
-                for finding in self.findings
-            ],
-        }
+        record = asdict(self)
+        for finding in record["findings"]:
+            finding["groups"] = [[_plain(sample) for sample in group] for group in finding["groups"]]
+        return record
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page with the findings and thumbnails of the samples.
@@ -146,8 +135,8 @@ class DataCheck:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def _plain(sample: Sample) -> dict[str, Any]:
-    return {name: value for name, value in asdict(sample).items() if name != "thumbnail"}
+def _plain(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sample.items() if name != "thumbnail"}
 
 
 def _line(sample: Sample) -> str:

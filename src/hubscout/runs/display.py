@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from hubscout.credentials import strip_credentials
 from hubscout.runs.events import (
@@ -34,9 +33,6 @@ from hubscout.runs.race_record import RaceRecord, race_line, race_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @contextmanager
@@ -91,23 +87,6 @@ def shown(
         for note in notes:
             shower(Message("", note))
         yield shower
-
-
-def showing(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator for a function with the arguments `observer` and `progress`: as `shown`, for the time of a call."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*arguments: P.args, **options: P.kwargs) -> T:
-            observer: Any = options.get("observer")
-            with shown(observer, bool(options.get("progress", True)), title=title) as hearer:
-                if hearer is not None:
-                    options["observer"] = hearer
-                return function(*arguments, **options)
-
-        return call
-
-    return decorate
 
 
 def _in_notebook() -> bool:

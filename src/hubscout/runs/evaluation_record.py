@@ -96,7 +96,7 @@ class EvaluationRecord:
     @classmethod
     def from_json(cls, record: Any, *, origin: str = EVALUATION) -> EvaluationRecord:
         """The inverse of what `write_evaluation` puts into the file; a `RunError` names what is wrong."""
-        found = record_of(cls, in_version(record, FORM, VERSION, origin=origin), origin)
+        found: EvaluationRecord = record_of(cls, in_version(record, FORM, VERSION, origin=origin), origin)
         found._check_numbers(origin)
         return found
 
@@ -170,7 +170,7 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
         named: how a model is called, where not by its whole identifier.
 
     Returns:
-        One or two sentences; empty where nothing was measured.
+        Some sentences, the last on what to try where tuning did harm; empty where nothing was measured.
 
     """
     found = achieved(run, named)
@@ -182,4 +182,8 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
         difference = f"{value - rival.value:+.4f}"
         same = difference in ("+0.0000", "-0.0000")
         words += f", the same as {rival.name}" if same else f", {difference} against {rival.name} ({rival.value:.4f})"
-    return words + "." + (f" Guessing gives {found.guess:.4f}." if found.guess is not None else "")
+    words += "." + (f" Guessing gives {found.guess:.4f}." if found.guess is not None else "")
+    probe = run.probes["model"].metric(found.split) if "model" in run.probes else None
+    if probe is not None and high < probe:
+        words += " Tuning made the model worse than its frozen features: try a lower learning rate or more epochs."
+    return words

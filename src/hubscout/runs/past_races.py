@@ -22,7 +22,7 @@ from typing import Any
 
 from hubscout.errors import RunError
 from hubscout.runs.files import append_line, read_lines
-from hubscout.runs.record_types import check_types
+from hubscout.runs.record_types import record_of
 
 SHRINKAGE = 2.0
 FEWEST_MODELS = 3
@@ -103,9 +103,8 @@ def read_past(path: Path | None = None) -> list[PastResult]:
     found = []
     for line in read_lines(path or store_path(), tolerant=True):
         try:
-            result = PastResult(**line)
-            check_types(result, "a past race")
-        except (TypeError, RunError):
+            result: PastResult = record_of(PastResult, line, "a past race")
+        except RunError:
             continue
         if 1 <= result.rank <= result.models and 1 <= result.evidence_rank <= result.models:
             found.append(result)

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.runs.files import write_atomically
-
-T = TypeVar("T")
 
 MOST = 1e150
 """Larger numbers are nonsense that arithmetic overflows on."""
@@ -47,12 +45,14 @@ def in_version(record: Any, form: str, version: int, *, origin: str) -> dict[str
     return record
 
 
-def record_of(kind: type[T], told: Mapping[str, Any], origin: str) -> T:
+def record_of(kind: Any, told: Mapping[str, Any], origin: str) -> Any:
     """A dataclass out of a record; what is no field of it is left out, and a `RunError` names what is wrong."""
     try:
-        found: T = built(kind, {name: value for name, value in told.items() if name in hints(kind)})
+        found = built(kind, {name: value for name, value in told.items() if name in hints(kind)})
     except TypeError as error:
-        raise RunError(f"{origin} cannot be read: {error}.") from error
+        raise RunError(
+            f"{origin} cannot be read: {error}. It is damaged, or was written by another version of hubscout."
+        ) from error
     check_types(found, origin)
     return found
 

@@ -58,15 +58,17 @@ def check_folder(out: Path | str | None, *traces: str, resume: bool, overwrite: 
         overwrite: whether to start anew.
 
     Raises:
-        InputError: both are wanted, or `resume` without a run in `out`.
+        InputError: both are wanted, or `resume` without a run in `out`; `out` is a file.
 
     """
+    if out is not None and Path(out).is_file():
+        raise InputError(f"out={str(out)!r} is a file: give a folder, which is made if it is missing.")
     if resume and overwrite:
         raise InputError("resume=True and overwrite=True exclude each other.")
     if resume and out is None:
         raise InputError("resume=True needs the folder of the run: give out=...")
     if resume and out is not None and not any(any(Path(out).glob(trace)) for trace in traces):
-        raise InputError(f"resume=True: {out} holds no run to go on with. Give its folder, or leave resume=True out.")
+        raise InputError(f"resume=True: {out} holds no run to resume. Give its folder, or leave resume=True out.")
 
 
 LOCK = ".lock"

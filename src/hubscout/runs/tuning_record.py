@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -225,10 +225,9 @@ def tuning_run(
     probes: Mapping[str, Any] = next(
         (line["probes"] for line in reversed(lines) if isinstance(line.get("probes"), Mapping)), {}
     )
-    told = {part.name: getattr(record, part.name) for part in fields(record)}
-    told |= {"method": record.method or name.partition("/")[0], "metrics": metrics, "merged_metrics": None}
+    method = record.method or name.partition("/")[0]
     run = TuningRun(
-        **told,
+        **{**vars(record), "method": method, "metrics": metrics, "merged_metrics": None},
         name=name,
         seed=record.arguments.get("seed"),
         validation=tuple(line for line in lines if line.get("event") == "validation" and _drawable(line, "metrics")),

@@ -66,7 +66,7 @@ class Site:
             summary,
             progress,
             opened=opened,
-            problem="" if summary.nothing_yet else problem or summary.problem,
+            problem="" if summary.nothing_yet else summary.problem or problem,
             log=log,
             csrf=self.guard.csrf,
             command=self._command(folder),

@@ -95,7 +95,9 @@ def start_page(
             "tune",
         ),
         text(
-            "budget", "Budget", "Time for everything, such as 30min or 2h. Without one, a run goes on until it is done."
+            "budget",
+            "Budget",
+            "Time for everything, such as 30min or 2h. Without one, a run continues until it is done.",
         ),
         text("name", "Name of the run", "The run is saved in a folder of this name.", required=True, id="name"),
         tag(

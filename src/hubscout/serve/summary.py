@@ -60,7 +60,7 @@ class Summary:
     modified: float = 0.0
     stoppable: bool = False
     problem: str = ""
-    """What is wrong with the files of the run."""
+    """What is wrong with the files of the run, or what it failed for."""
 
     @property
     def nothing_yet(self) -> bool:
@@ -121,10 +121,11 @@ def _ranking(name: str, folder: Path, note: Started | None) -> Summary:
     best = rows[0] if rows else {}
     events = json_lines(folder / EVENTS)
     began = next((event for event in events if event.get("event") == "started"), {})
+    last = events[-1] if events else {}
     return Summary(
         name=name,
         kind="ranking",
-        state=_ranking_state(folder, record, began, events[-1].get("event") if events else None, note),
+        state=_ranking_state(folder, record, began, last.get("event"), note),
         task=str(as_dict(record.get("task")).get("name") or began.get("task") or ""),
         best=short_names([str(best["identifier"])])[0] if best.get("identifier") else "",
         score=as_number(best.get("score")),
@@ -133,17 +134,19 @@ def _ranking(name: str, folder: Path, note: Started | None) -> Summary:
         failed=len(as_list(record.get("failures"))),
         seconds=as_number(record.get("seconds")),
         started=str(as_dict(record.get("environment")).get("started") or "") or _moment(began.get("time")),
-        problem=problem or _tunings(folder)[1],
+        problem=problem
+        or _tunings(folder)[1]
+        or (str(last.get("error") or "") if last.get("event") == "failed" else ""),
     )
 
 
 def _ranking_state(
-    folder: Path, record: Mapping[str, Any], began: Mapping[str, Any], last: object, note: Started | None
+    folder: Path, record: Mapping[str, Any], began: Mapping[str, Any], last: Any, note: Started | None
 ) -> State:
     if last == "finished" or (last is None and record.get("complete")):
         return "finished"
-    if last == "interrupted":
-        return "interrupted"
+    if last in ("interrupted", "failed"):
+        return last
     if note is not None and note.host == platform.node():  # and it is not running any more
         return "interrupted" if record else "failed"
     if _is_here(began):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import MODALITIES, assemble, check_choice, check_fit, unlabelled_rows
+from hubscout.tasks.assembly import MODALITIES, assemble, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays
 from hubscout.tasks.images import Images, has_image_shape, image_pixels, is_array, is_image_name
-from hubscout.tasks.kinds import KINDS, kind_of
+from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.labels import guess_kind
 from hubscout.tasks.task import Split, Task
 
@@ -64,8 +64,8 @@ def from_arrays(
         ('classification', 'array', ('a', 'b'), 7)
 
     """
-    check_choice("kind", kind, tuple(KINDS))
-    check_choice("modality", modality, MODALITIES)
+    if modality not in (None, *MODALITIES):
+        raise TaskError(f"modality must be one of {', '.join(MODALITIES)}; it was {modality!r}.")
     pairs = {"train": (inputs, labels)}
     if validation is not None:
         pairs["validation"] = validation
@@ -89,8 +89,6 @@ def from_arrays(
     chosen = kind_of(kind)
     names, encoded = chosen.encode(by_split) if target_names is None else chosen.encode_ids(by_split, target_names)
     splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
-    for split, part in splits.items():
-        chosen.check_lengths(part.inputs, part.targets, split)
     return assemble(
         name=name,
         kind=kind,
@@ -112,7 +110,8 @@ def guess_modality(inputs: Sequence[Any]) -> str:
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc":
         return "array"
     if isinstance(first, str):
-        return "image" if _are_image_files(inputs) else "text"
+        named = all(isinstance(value, str) and is_image_name(value) for value in inputs[:100])
+        return "image" if named and Path(first).is_file() else "text"
     if hasattr(first, "mode") and hasattr(first, "convert"):
         return "image"
     if isinstance(first, Path):
@@ -129,12 +128,6 @@ def guess_modality(inputs: Sequence[Any]) -> str:
     raise TaskError(
         f"Cannot tell what the inputs are from the first: {type(first).__name__} {first!r:.60}. "
         f"Say modality= one of {', '.join(MODALITIES)}."
-    )
-
-
-def _are_image_files(inputs: Sequence[Any]) -> bool:
-    return all(isinstance(value, str) and is_image_name(value) for value in inputs[:100]) and (
-        Path(inputs[0]).is_file()
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, shortened
 from hubscout.tasks.kinds import Kind, TaskKind, kind_of
 from hubscout.tasks.labels import as_number
 from hubscout.tasks.sequences import fingerprints
@@ -19,12 +19,6 @@ from hubscout.tasks.task import Modality, Split, Task
 IMBALANCE = 10
 """A largest class of so many times the samples of the smallest is pointed out."""
 MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
-
-
-def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
-    """`value` is None or one of those allowed."""
-    if value is not None and value not in allowed:
-        raise TaskError(f"{name} must be one of {', '.join(allowed)}; it was {value!r}.")
 
 
 def check_fit(kind: str, modality: str) -> None:
@@ -120,8 +114,6 @@ def assemble(
 ) -> Task:
     """A task with all three splits. `splits` has `train` at least; the sizes are fractions of the rows it then has."""
     asked = kind_of(kind)
-    check_choice("modality", modality, MODALITIES)
-    check_fit(kind, modality)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise TaskError(f"seed must be a whole number, 0 or more; it was {seed!r}.")
     said = list(notes)
@@ -132,6 +124,7 @@ def assemble(
     for split, part in parts.items():
         if len(part.inputs) != len(part.targets):
             raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
+        asked.check_lengths(part.inputs, part.targets, split)
     parts = _complete(parts, asked, said, validation_size=validation_size, test_size=test_size, seed=seed)
     _check_targets(name, asked, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:
@@ -188,7 +181,7 @@ def _check_targets(
         matrix = np.asarray(targets)
         constant = [column for column, values in zip(target_names, matrix.T, strict=True) if np.ptp(values) == 0]
         if constant:
-            notes.append(f"constant in train, so nothing can be learnt of it: {_some(constant)}")
+            notes.append(f"constant in train, so nothing can be learnt of it: {shortened(map(repr, constant), most=5)}")
         return
     counts = kind.target_counts(targets, len(target_names))
     if kind.has_classes and np.count_nonzero(counts) < 2:
@@ -200,9 +193,9 @@ def _check_targets(
     absent = [target for target, count in zip(target_names, counts, strict=True) if count == 0]
     single = [target for target, count in zip(target_names, counts, strict=True) if count == 1]
     if absent:
-        notes.append(f"not in train, though in another split: {_some(absent)}")
+        notes.append(f"not in train, though in another split: {shortened(map(repr, absent), most=5)}")
     if single:
-        notes.append(f"a single example in train: {_some(single)}")
+        notes.append(f"a single example in train: {shortened(map(repr, single), most=5)}")
     if not kind.rows_are_words and max(counts) >= IMBALANCE * max(min(counts[counts > 0], default=1), 1):
         frequent = target_names[int(np.argmax(counts))]
         notes.append(
@@ -227,9 +220,4 @@ def _say_duplicates(seen: Mapping[bytes, Counter[str]], notes: list[str]) -> Non
     crossing = sum(counts["test"] for counts in seen.values() if counts["train"])
     if again:
         across = f", and {crossing:,} of test {'is' if crossing == 1 else 'are'} in train too" if crossing else ""
-        notes.append(f"{again:,} inputs occur again, exactly the same{across}: see hubscout check")
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+        notes.append(f"{again:,} inputs occur again, exactly the same{across} (hubscout check names them)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import TaskError, did_you_mean
+from hubscout.errors import TaskError, did_you_mean, shortened
 from hubscout.tasks.audio import is_sound_path
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.labels import is_missing
@@ -105,17 +105,6 @@ def as_columns(value: str | Sequence[str], table: Table) -> tuple[str, ...]:
     for name in names:
         check_column(name, table)
     return names
-
-
-def shortened(names: Iterable[str], most: int = 30) -> str:
-    """Names for a message: a table may have many thousands.
-
-    >>> shortened(["a", "b", "c"], most=2), shortened([])
-    ('a, b and 1 more', 'none')
-    """
-    listed = list(names)
-    rest = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return (", ".join(listed[:most]) or "none") + rest
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -34,7 +34,10 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
     if _is_torch_dataset(source):
         return "from_torch_dataset"
     if isinstance(source, Mapping):
-        _check_splits(source)
+        for name in source:
+            check_split(name)
+        if not source:
+            raise TaskError("The mapping from splits to data is empty.")
         first = next(iter(source.values()))
         if _is_of("datasets", first):
             return "from_hf"
@@ -43,6 +46,8 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
         return "from_pair"
     if _is_of("polars", source):
         raise TaskError(f"A {type(source).__name__} of polars holds no data yet: give what its collect() gives.")
+    if hasattr(source, "shape"):
+        raise TaskError(f"An array of shape {tuple(source.shape)} has no labels: give (inputs, labels).")
     raise TaskError(
         f"This cannot be read as data: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
         "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."
@@ -76,11 +81,12 @@ def from_torch_dataset(source: Any, *, target_names: Sequence[str] | None = None
     notes: list[str] = []
     for name, part in parts.items():
         pairs[check_split(name)] = part if _is_pair(part) else _pair_of(part, notes)
-        if target_names is None and not _is_pair(part):
-            target_names = _classes(_innermost(part))
+        classes = None if _is_pair(part) else getattr(_innermost(part), "classes", None)
+        if target_names is None and isinstance(classes, list | tuple) and classes:
+            target_names = [str(name) for name in classes]
     if "train" not in pairs:
         raise TaskError(f"There is no train split; there are {', '.join(pairs)}. Models are ranked on train.")
-    if target_names is not None and not _are_whole(pairs["train"][1]):
+    if target_names is not None and not all(isinstance(label, int | np.integer) for label in pairs["train"][1]):
         target_names = None
     inputs, labels = pairs.pop("train")
     return from_arrays(inputs, labels, target_names=target_names, notes=tuple(dict.fromkeys(notes)), **pairs, **options)
@@ -181,28 +187,12 @@ def _innermost(source: Any) -> Any:
         source = inner
 
 
-def _classes(dataset: Any) -> list[str] | None:
-    names = getattr(dataset, "classes", None)
-    return [str(name) for name in names] if isinstance(names, list | tuple) and names else None
-
-
 def _plain(label: Any) -> Any:
     """A label without its tensor: a number, or a row of them."""
     if not is_array(label):
         return label
     array = as_array(label)
     return array.item() if array.size == 1 else array.tolist()
-
-
-def _are_whole(labels: Any) -> bool:
-    return all(isinstance(label, int | np.integer) for label in labels)
-
-
-def _check_splits(source: Mapping[Any, Any]) -> None:
-    for name in source:
-        check_split(name)
-    if not source:
-        raise TaskError("The mapping from splits to data is empty.")
 
 
 def _is_of(package: str, value: Any) -> bool:

@@ -16,8 +16,6 @@ from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.table_rows import TABLE_OPTIONS, task_from_tables
 from hubscout.tasks.task import Task
 
-SAVED_MARKS = ("dataset_dict.json", "state.json")
-
 
 def from_hf(
     source: Any,
@@ -93,9 +91,8 @@ def from_hf(
 
 def is_saved_dataset(folder: Path) -> bool:
     """Whether `save_to_disk` wrote this folder."""
-    return (folder / SAVED_MARKS[0]).is_file() or (
-        (folder / SAVED_MARKS[1]).is_file() and (folder / "dataset_info.json").is_file()
-    )
+    one_split = all((folder / name).is_file() for name in ("state.json", "dataset_info.json"))
+    return one_split or (folder / "dataset_dict.json").is_file()
 
 
 def _load(source: str | Path, config: str | None, revision: str | None) -> Any:

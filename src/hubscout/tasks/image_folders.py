@@ -210,7 +210,7 @@ def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None
     found = {split: [_see_through(home, notes) for home in homes] for split, homes in found.items()}
     rest = [folder.name for folder in folders if folder not in used]
     if rest:
-        notes.append(f"laid out by splits; left out, for no split has this name: {', '.join(map(repr, rest))}")
+        notes.append(f"laid out by splits; left out because no split has this name: {', '.join(map(repr, rest))}")
     return found
 
 
@@ -219,7 +219,7 @@ def _nothing_found(root: Path) -> str:
     if loose:
         return (
             f"{str(root)!r} has {loose:,} images but no class folders. Put the images of each class into a folder "
-            "of its name, or name the classes in a table (from_table with a column of paths)."
+            "of its name, or give a table with a column of paths and a column of labels."
         )
     return (
         f"{str(root)!r} has no images. Expected CLASS/IMAGE or train/CLASS/IMAGE below it, with one of the endings "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
@@ -34,10 +34,12 @@ def read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
         limit = _Limit(path)
         check_shape(path, len(schema.names), length)
         limit.check(sum(part.num_values * _POINTER_BYTES for part in _chunks(file)))
-        sizes = _column_bytes(file)
-        limit.check(sum(sizes.values()))
+        sizes: Counter[str] = Counter()
+        for part in _chunks(file):
+            sizes[part.path_in_schema.partition(".")[0]] += part.total_uncompressed_size
+        limit.check(sizes.total())
         encoded = {name for name in schema.names if holds_bytes(pyarrow, schema.field(name).type)}
-        large = {name for name in encoded if sizes.get(name, 0) > _LARGEST_IN_MEMORY_BYTES}
+        large = {name for name in encoded if sizes[name] > _LARGEST_IN_MEMORY_BYTES}
         file = parquet.ParquetFile(path, read_dictionary=_repeating(file))
         read = _read_row_groups(pyarrow, file, [name for name in schema.names if name not in large], limit)
         columns: dict[str, Sequence[Any]] = {}
@@ -88,14 +90,6 @@ def _chunks(file: Any) -> Iterator[Any]:
         meta = file.metadata.row_group(group)
         for column in range(meta.num_columns):
             yield meta.column(column)
-
-
-def _column_bytes(file: Any) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for part in _chunks(file):
-        name = part.path_in_schema.partition(".")[0]
-        sizes[name] = sizes.get(name, 0) + part.total_uncompressed_size
-    return sizes
 
 
 def _repeating(file: Any) -> list[str]:
@@ -151,17 +145,10 @@ def _written_out_bytes(pyarrow: Any, array: Any) -> int:
         return int(array.offsets.nbytes) + _written_out_bytes(pyarrow, array.flatten())
     if not pyarrow.types.is_dictionary(kind):
         return int(array.nbytes)
-    if not _has_length(pyarrow, kind.value_type):
+    if kind.value_type not in (pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()):
         return int(array.indices.nbytes)
     lengths = compute.binary_length(array.dictionary).cast(pyarrow.int64())
     return int(array.indices.nbytes) + int(compute.sum(lengths.take(array.indices)).as_py() or 0)
-
-
-def _has_length(pyarrow: Any, kind: Any) -> bool:
-    types = pyarrow.types
-    return bool(
-        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    )
 
 
 def _to_list(pyarrow: Any, column: Any, kind: Any) -> list[Any]:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import TaskError
-from hubscout.tasks.assembly import assemble, check_choice, check_fit, unlabelled_rows
+from hubscout.tasks.assembly import assemble, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays, Sounds
 from hubscout.tasks.columns import Roles, find_roles
 from hubscout.tasks.images import Images
-from hubscout.tasks.kinds import KINDS, Encoded, TaskKind, kind_of
+from hubscout.tasks.kinds import TaskKind, kind_of
 from hubscout.tasks.labels import SEPARATORS, as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import Rows, join
@@ -43,7 +43,6 @@ def task_from_tables(
     `options` are the others of `TABLE_OPTIONS`.
     """
     given = {role: options.pop(role, None) for role in _INPUT_ROLES}
-    check_choice("kind", kind, tuple(KINDS))
     if split is True:
         raise TaskError("split= takes the name of a column, or False to ignore such a column.")
     said = list(notes)
@@ -72,10 +71,9 @@ def task_from_tables(
         labels = {part: columns[roles.targets[0]] for part, columns in parts.items()}
         for part, rows in unlabelled_rows(labels, kind, said).items():
             parts[part] = _take(parts[part], np.flatnonzero(~rows))
-    names, targets = _targets(parts, roles, chosen, separator)
+    labelled = {part: list(zip(*(data[name] for name in roles.targets), strict=True)) for part, data in parts.items()}
+    names, targets = chosen.encode_columns(labelled, roles.targets, separator)
     splits = {part: Split(inputs_of(parts[part], roles), targets[part]) for part in parts}
-    for part, one in splits.items():
-        chosen.check_lengths(one.inputs, one.targets, part)
     return assemble(
         name=name,
         kind=kind,
@@ -189,11 +187,6 @@ def _with_labels(part: str, columns: Columns, roles: Roles, kind: TaskKind, note
     what = "a label" if len(roles.targets) > 1 else f"a value in {roles.targets[0]!r}"
     notes.append(f"{missing:,} of {len(gone):,} rows in {part} lack {what} and are left out")
     return _take(columns, np.flatnonzero(~np.array(gone)))
-
-
-def _targets(parts: Mapping[str, Columns], roles: Roles, kind: TaskKind, separator: str | None) -> Encoded:
-    rows = {part: list(zip(*(columns[name] for name in roles.targets), strict=True)) for part, columns in parts.items()}
-    return kind.encode_columns(rows, roles.targets, separator)
 
 
 def inputs_of(columns: Columns, roles: Roles) -> Sequence[Any]:

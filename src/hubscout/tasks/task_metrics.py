@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,7 +14,12 @@ from hubscout.errors import InputError
 from hubscout.tasks.entities import count_entities, f1_of_counts, tag_scheme
 from hubscout.tasks.kinds import kind_of
 
+if TYPE_CHECKING:
+    from hubscout.tasks.task import Split, Task
+
 ENTITY_F1 = "entity_f1"
+FLOOR = -6.0
+"""Log-likelihoods below count as this: one sample that a network is surely wrong about must not decide between two."""
 Predicted = np.ndarray
 Statistic = Callable[[np.ndarray, np.ndarray], float]
 
@@ -119,36 +126,6 @@ SHARES = frozenset({ENTITY_F1, *(name for names in TASK_METRICS.values() for nam
 """Those that lie between 0 and 1."""
 
 
-def values_with_intervals(
-    kind: str,
-    predicted: Predicted,
-    targets: np.ndarray,
-    *,
-    groups: np.ndarray | None = None,
-    target_names: Sequence[str] = (),
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> dict[str, MetricValue]:
-    """All metrics of a task with intervals: Wilson's for the accuracy of samples, a percentile bootstrap's for others.
-
-    `groups` holds the sample each row belongs to, where rows are words.
-    """
-    data = _Data(kind, predicted, targets, groups, target_names)
-    names = names_of(kind, target_names)
-    (resampled,) = _bootstrap([data], names, resamples, seed)
-    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    found = {}
-    for name, column in zip(names, resampled.T, strict=True):
-        point = data.value(name)
-        low, high = np.quantile(column, ends) if resamples else (point, point)
-        if name in SHARES and ((name == "accuracy" and groups is None) or low == high):
-            # Samples that are all right are all right however they are drawn: a bootstrap would claim certainty.
-            low, high = share_interval(point, data.samples, confidence)
-        found[name] = MetricValue(point, float(low), float(high))
-    return found
-
-
 def share_interval(share: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's interval of a share of n samples, which stays wide where n is small and all or none are right.
 
@@ -161,45 +138,118 @@ def share_interval(share: float, n: int, confidence: float = 0.95) -> tuple[floa
     return max(middle - reach, 0.0), min(middle + reach, 1.0)
 
 
-def difference_error(
-    kind: str,
-    first: Predicted,
-    second: Predicted,
-    targets: np.ndarray,
-    *,
-    groups: np.ndarray | None = None,
-    target_names: Sequence[str] = (),
-    resamples: int = 200,
-    seed: int = 0,
-) -> float:
-    """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
-    models = [_Data(kind, predicted, targets, groups, target_names) for predicted in (first, second)]
-    one, other = _bootstrap(models, [primary(kind, target_names)], resamples, seed)
-    return float((one - other).std())
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Decoded predictions (rows, C) beside the truth, by row: a sample, or a word of a tagging task.
+
+    `groups` holds the sample of each row, where rows are words.
+    """
+
+    kind: str
+    predicted: Predicted
+    targets: np.ndarray
+    groups: np.ndarray | None = None
+    target_names: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, task: Task, split: Split, predicted: Predicted) -> Outcome:
+        """Predictions for the samples of a split."""
+        kind = kind_of(task.kind)
+        groups = kind.sample_of_row(split.targets)
+        return cls(task.kind, predicted, kind.rows_of(split.targets), groups, task.target_names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics of the task, the one that validation goes by first."""
+        return names_of(self.kind, self.target_names)
+
+    @property
+    def primary(self) -> float:
+        """The metric that validation goes by."""
+        return self._value(self.names[0])
+
+    def values(self) -> dict[str, float]:
+        """All metrics."""
+        return {name: self._value(name) for name in self.names}
+
+    def with_intervals(
+        self, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
+    ) -> dict[str, MetricValue]:
+        """All metrics with intervals: Wilson's for the accuracy of samples, a percentile bootstrap's for others."""
+        (resampled,) = _bootstrap([self], self.names, resamples, seed)
+        ends = [(1 - confidence) / 2, (1 + confidence) / 2]
+        found = {}
+        for name, column in zip(self.names, resampled.T, strict=True):
+            point = self._value(name)
+            low, high = np.quantile(column, ends) if resamples else (point, point)
+            if name in SHARES and ((name == "accuracy" and self.groups is None) or low == high):
+                # Samples that are all right are all right however they are drawn: a bootstrap would claim certainty.
+                low, high = share_interval(point, self._samples, confidence)
+            found[name] = MetricValue(point, float(low), float(high))
+        return found
+
+    def difference_error(self, other: Outcome, *, resamples: int = 200, seed: int = 0) -> float:
+        """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
+        one, two = _bootstrap([self, other], self.names[:1], resamples, seed)
+        return float((one - two).std())
+
+    def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
+        """How well each sample was predicted, in nats; the higher the better.
+
+        Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean
+        over them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
+        """
+        kind, truth, predicted = kind_of(self.kind), np.asarray(self.targets), self.predicted
+        if kind.is_real_valued:
+            values = -0.5 * (((predicted - truth) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
+        elif kind.has_label_sets:
+            values = np.log(np.maximum(np.where(truth > 0, predicted, 1 - predicted), 1e-12)).mean(axis=1)
+        else:
+            values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
+        values = np.maximum(values, FLOOR)
+        return values if self.groups is None else np.bincount(self.groups, weights=values) / np.bincount(self.groups)
+
+    @cached_property
+    def _members(self) -> list[np.ndarray] | None:
+        """The rows of each sample; None where a sample is a row."""
+        if self.groups is None:
+            return None
+        return np.split(np.arange(len(self.targets)), np.flatnonzero(np.diff(self.groups)) + 1)
+
+    @property
+    def _samples(self) -> int:
+        return len(self.targets) if self._members is None else len(self._members)
+
+    @cached_property
+    def _entities(self) -> np.ndarray:
+        scheme = tag_scheme(self.target_names)
+        assert scheme is not None
+        if self.groups is None:
+            raise InputError("groups must tell the sentence of each word: entities end where sentences end.")
+        return count_entities(self.predicted.argmax(axis=1), self.targets, self.groups, scheme)
+
+    def _rows(self, samples: np.ndarray) -> np.ndarray:
+        return samples if self._members is None else np.concatenate([self._members[sample] for sample in samples])
+
+    def _value(self, name: str, samples: np.ndarray | None = None, rows: np.ndarray | None = None) -> float:
+        """A metric, over everything or over the drawn samples, which have these rows."""
+        if name == ENTITY_F1:
+            return f1_of_counts(self._entities if samples is None else self._entities[samples])
+        statistic = TASK_METRICS[kind_of(self.kind).name][name]
+        if rows is None:
+            return statistic(self.predicted, self.targets)
+        return statistic(self.predicted[rows], self.targets[rows])
 
 
-def _bootstrap(models: Sequence[_Data], names: Sequence[str], resamples: int, seed: int) -> np.ndarray:
+def _bootstrap(models: Sequence[Outcome], names: Sequence[str], resamples: int, seed: int) -> np.ndarray:
     """(models, resamples, metrics): their values over the same draws of the same samples."""
     generator = np.random.default_rng(seed)
-    found = np.empty((len(models), resamples, len(names)))
+    found, count = np.empty((len(models), resamples, len(names))), models[0]._samples
     for number in range(resamples):
-        drawn = generator.integers(models[0].samples, size=models[0].samples)
-        rows = models[0].rows(drawn)
-        found[:, number] = [[model.value(name, drawn, rows) for name in names] for model in models]
+        drawn = generator.integers(count, size=count)
+        rows = models[0]._rows(drawn)
+        found[:, number] = [[model._value(name, drawn, rows) for name in names] for model in models]
     return found
-
-
-def values(
-    kind: str,
-    predicted: Predicted,
-    targets: np.ndarray,
-    *,
-    groups: np.ndarray | None = None,
-    target_names: Sequence[str] = (),
-) -> dict[str, float]:
-    """All metrics of a task, without intervals."""
-    data = _Data(kind, predicted, targets, groups, target_names)
-    return {name: data.value(name) for name in names_of(kind, target_names)}
 
 
 def guess_values(
@@ -216,46 +266,9 @@ def guess_values(
     0.75
     """
     said = np.broadcast_to(guess, (len(targets), len(guess)))
-    found = values(kind, said, targets, groups=groups, target_names=target_names)
+    found = Outcome(kind, said, targets, groups, target_names).values()
     if "mean_average_precision" in found:
         # Of one and the same score for all it is that of a random order.
         frequency = (targets > 0).mean(axis=0)
         found["mean_average_precision"] = float(frequency[frequency > 0].mean()) if frequency.any() else 0.0
     return found
-
-
-class _Data:
-    """Predictions and targets of a split, to be evaluated over all samples or over a draw of them."""
-
-    def __init__(
-        self,
-        kind: str,
-        predicted: Predicted,
-        targets: np.ndarray,
-        groups: np.ndarray | None,
-        target_names: Sequence[str],
-    ) -> None:
-        self.predicted, self.targets = predicted, targets
-        self.statistics = TASK_METRICS[kind_of(kind).name]
-        self.members: list[np.ndarray] | None = None
-        if groups is not None:
-            self.members = np.split(np.arange(len(targets)), np.flatnonzero(np.diff(groups)) + 1)
-        self.samples = len(targets) if self.members is None else len(self.members)
-        if ENTITY_F1 in names_of(kind, target_names):
-            scheme = tag_scheme(target_names)
-            assert scheme is not None
-            if groups is None:
-                raise InputError("groups must tell the sentence of each word: entities end where sentences end.")
-            self.entities = count_entities(predicted.argmax(axis=1), targets, groups, scheme)
-
-    def rows(self, samples: np.ndarray) -> np.ndarray:
-        """The rows of drawn samples."""
-        return samples if self.members is None else np.concatenate([self.members[sample] for sample in samples])
-
-    def value(self, name: str, samples: np.ndarray | None = None, rows: np.ndarray | None = None) -> float:
-        """A metric, over everything or over the drawn samples, which have these rows."""
-        if name == ENTITY_F1:
-            return f1_of_counts(self.entities if samples is None else self.entities[samples])
-        if rows is None:
-            return self.statistics[name](self.predicted, self.targets)
-        return self.statistics[name](self.predicted[rows], self.targets[rows])

@@ -137,7 +137,8 @@ class TuningArguments:
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
-    C/10 to 10·C; kd: 0.01, sensible from 1e-4 to 1; logit-kd, distill-weighted: 1). 0 is fine-tuning, bit for bit."""
+    C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
+    fine-tuning, bit for bit."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
@@ -237,8 +238,9 @@ class TuningArguments:
 
         """
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(options) - known)
-        if unknown:
+        if unknown := sorted(set(options) - known):
+            if unknown[0] == "lr":  # too short to be near its name
+                raise InputError("There is no tuning argument 'lr': it is called learning_rate.")
             raise UnknownNameError(unknown[0], known, context="tuning arguments")
         return cls(**options)
 
@@ -262,6 +264,11 @@ class TuningArguments:
 
         """
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in _RUNTIME_FIELDS}
+
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """How the intervals of reported metrics are made."""
+        return {"resamples": self.bootstrap_resamples, "confidence": self.confidence}
 
     def settled(self, modality: str, kind: str) -> TuningArguments:
         """The same with every `auto` and None that depends on the kind of data made definite.

@@ -12,8 +12,7 @@ import torch
 from hubscout.runs.tuning_record import Probe
 from hubscout.tasks import task_metrics
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.task_metrics import MetricValue
-from hubscout.tuning.evaluator import Outcome
+from hubscout.tasks.task_metrics import MetricValue, Outcome
 from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import posterior_head
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ from hubscout.checking.mislabelled import find_suspects
 from hubscout.checking.samples import Samples
 from hubscout.runs.data_check import Sample
 from hubscout.runs.evaluation_record import Confusion, EvaluationRecord, NumberPair, TargetOutcome
-from hubscout.tasks import Split, Task, task_metrics
+from hubscout.tasks import Task, task_metrics
 from hubscout.tasks.entities import count_entities, tag_scheme
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning.arguments import TuningArguments
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.batches import MODEL, Batches
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import gather_in_order
@@ -32,65 +32,8 @@ MOST_MISTAKES = 200
 MOST_PAIRS = 1000
 LONGEST_TEXT = 400
 WORDS_NAMED = 6
-FLOOR = -6.0
-"""Log-likelihoods below count as this: one sample that a network is surely wrong about must not decide between two."""
 DECIDES = 0.5
 """The probability from which one of several labels is predicted."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Decoded predictions for samples of a task beside the truth, by row: a sample, or a word of a tagging task."""
-
-    task: Task
-    predicted: np.ndarray
-    targets: np.ndarray
-    groups: np.ndarray | None
-    """The sample of each row, where rows are words."""
-
-    @classmethod
-    def of(cls, task: Task, split: Split, predicted: np.ndarray) -> Outcome:
-        """Predictions (rows, C) for the samples of a split."""
-        kind = kind_of(task.kind)
-        return cls(task, predicted, kind.rows_of(split.targets), kind.sample_of_row(split.targets))
-
-    def values(self) -> dict[str, float]:
-        """The metrics, the one that validation goes by first."""
-        task, names = self.task, self.task.target_names
-        return task_metrics.values(task.kind, self.predicted, self.targets, groups=self.groups, target_names=names)
-
-    @property
-    def primary(self) -> float:
-        """The metric that validation goes by."""
-        return next(iter(self.values().values()))
-
-    def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
-        """How well each sample was predicted, in nats; the higher the better.
-
-        Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean
-        over them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
-        """
-        kind, truth, predicted = kind_of(self.task.kind), np.asarray(self.targets), self.predicted
-        if kind.is_real_valued:
-            values = -0.5 * (((predicted - truth) / (1.0 if scale is None else scale)) ** 2).mean(axis=1)
-        elif kind.has_label_sets:
-            values = np.log(np.maximum(np.where(truth > 0, predicted, 1 - predicted), 1e-12)).mean(axis=1)
-        else:
-            values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
-        values = np.maximum(values, FLOOR)
-        return values if self.groups is None else np.bincount(self.groups, weights=values) / np.bincount(self.groups)
-
-    def with_intervals(self, arguments: TuningArguments) -> dict[str, task_metrics.MetricValue]:
-        """The metrics with their intervals."""
-        return task_metrics.values_with_intervals(
-            self.task.kind,
-            self.predicted,
-            self.targets,
-            groups=self.groups,
-            target_names=self.task.target_names,
-            resamples=arguments.bootstrap_resamples,
-            confidence=arguments.confidence,
-        )
 
 
 def predict_split(
@@ -109,19 +52,20 @@ def predict_split(
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 
 
-def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
+def details(task: Task, split: str, outcome: Outcome, shown: int) -> EvaluationRecord:
     """What is told of the predictions for a split.
 
     Args:
-        outcome: probabilities of classes or labels, or numbers, beside the truth.
+        task: the labelled data.
         split: the name of the split.
+        outcome: probabilities of classes or labels, or numbers, beside the truth.
         shown: how many samples are shown as the worst, and how many as probably mislabelled.
 
     Returns:
         The record; at most 2 * `shown` of its samples have a text or a thumbnail.
 
     """
-    task, predicted, targets = outcome.task, outcome.predicted, outcome.targets
+    predicted, targets = outcome.predicted, outcome.targets
     kind, samples = kind_of(task.kind), Samples(task)
     first = next(number for number, (name, _) in enumerate(samples.places) if name == split)
 
@@ -132,7 +76,7 @@ def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
     found = [] if outcome.groups is not None else list(find_suspects(task, predicted, targets, decides=DECIDES))
     suspects = sorted(found, key=lambda one: -one.margin)[:shown]
     known = {one.row for one in suspects}
-    worst = (one for one in _worst(outcome, split) if one[0] not in known)
+    worst = (one for one in _worst(outcome, task.splits[split].inputs) if one[0] not in known)
     return EvaluationRecord(
         split=split,
         kind=task.kind,
@@ -151,7 +95,7 @@ def details(outcome: Outcome, split: str, shown: int) -> EvaluationRecord:
 
 def _targets(outcome: Outcome) -> Iterator[TargetOutcome]:
     predicted, targets, groups = outcome.predicted, outcome.targets, outcome.groups
-    kind, names = kind_of(outcome.task.kind), outcome.task.target_names
+    kind, names = kind_of(outcome.kind), outcome.target_names
     if kind.is_real_valued:
         for place, name in enumerate(names):
             one = predicted[:, [place]], targets[:, [place]]
@@ -194,10 +138,10 @@ def _pairs(predicted: np.ndarray, targets: np.ndarray) -> Iterator[NumberPair]:
             yield NumberPair(target=place, true=next(numbers), predicted=next(numbers))
 
 
-def _worst(outcome: Outcome, split: str) -> Iterator[tuple[int, str]]:
+def _worst(outcome: Outcome, inputs: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Samples that were predicted wrongly, the worst first, with what was predicted of them."""
     predicted, targets = outcome.predicted, outcome.targets
-    kind, names = kind_of(outcome.task.kind), outcome.task.target_names
+    kind, names = kind_of(outcome.kind), outcome.target_names
     if kind.is_real_valued:
         size = np.abs(predicted - targets) / np.maximum(targets.std(axis=0), np.finfo(float).tiny)
         for row in np.argsort(-size.max(axis=1), kind="stable"):
@@ -212,7 +156,7 @@ def _worst(outcome: Outcome, split: str) -> Iterator[tuple[int, str]]:
             if wrong[row].any():
                 yield int(row), f"predicted {', '.join(kind.labels_of(predicted[[row]], names)[0]) or 'none'}"
     elif outcome.groups is not None:
-        yield from _worst_sentences(outcome, outcome.task.splits[split].inputs)
+        yield from _worst_sentences(outcome, inputs)
     else:
         said = predicted.argmax(axis=1)
         own = predicted[np.arange(len(targets)), targets]
@@ -223,7 +167,7 @@ def _worst(outcome: Outcome, split: str) -> Iterator[tuple[int, str]]:
 
 def _worst_sentences(outcome: Outcome, inputs: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Sentences with the most wrong words, and which these are."""
-    names, targets, groups = outcome.task.target_names, outcome.targets, outcome.groups
+    names, targets, groups = outcome.target_names, outcome.targets, outcome.groups
     assert groups is not None
     said = outcome.predicted.argmax(axis=1)
     wrong = said != targets

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -202,10 +202,14 @@ class Loop:
                 f"says the same of every input has {self.null_loss:.3g}",
             )
 
+    def averaged(self) -> AbstractContextManager[None]:
+        """In a `with` block the network has the average of its weights, where one is kept."""
+        return self.average.applied(self.network) if self.average is not None else nullcontext()
+
     def _validate(self) -> None:
         assert self.validate is not None
         train_state = self.train_state
-        with self.average.applied(self.network) if self.average is not None else nullcontext():
+        with self.averaged():
             metrics = dict(self.validate())
         self.network.train()
         name, primary = next(iter(metrics.items()))

@@ -131,7 +131,7 @@ def check_trainable(task: Task) -> None:
         names = ", ".join(task.target_names[i] for i in missing[:10]) + (", …" if len(missing) > 10 else "")
         raise TaskError(
             f"The train split of {task.name!r} has no sample of {len(missing)} of {len(task.target_names)} labels that "
-            f"validation or test ask for: {names}. Split the data anew, or leave these samples out."
+            f"validation or test ask for: {names}. Split the data again, or leave these samples out."
         )
     if kind.has_classes and np.count_nonzero(counts) < 2:
         raise TaskError(f"The train split of {task.name!r} has a single class: there is nothing to learn.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 from hubscout.errors import InputError
 from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.baselines import guess_metric, worse_than_guessing
-from hubscout.tuning.evaluator import Outcome, details
+from hubscout.tuning.evaluator import details
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
 
@@ -81,7 +83,7 @@ def soup(
         name: _outcome(made, task.splits[name], task) for name in ("validation", "test") if len(task.splits[name])
     }
     last = list(outcomes)[-1]
-    metrics = {name: outcome.with_intervals(made.arguments) for name, outcome in outcomes.items()}
+    metrics = {name: outcome.with_intervals(**made.arguments.intervals) for name, outcome in outcomes.items()}
     guesses = {name: guess_metric(task, name) for name in metrics}
     made = replace(
         made,
@@ -91,7 +93,7 @@ def soup(
         metrics=metrics,
         guess=guesses,
         warning=worse_than_guessing(task, metrics, guesses),
-        evaluation=details(outcomes[last], last, made.arguments.shown_samples),
+        evaluation=details(task, last, outcomes[last], made.arguments.shown_samples),
         curves=(),
         notes=(note,),
         sizes={name: len(split) for name, split in task.splits.items()},
@@ -104,9 +106,12 @@ def soup(
 
 
 def check_models(models: Any) -> None:
-    """Refuse fewer than two models."""
+    """Refuse fewer than two models, and one that is given twice."""
     if isinstance(models, str | Path | Tuned) or len(models) < 2:
         raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
+    folders = [Path(model).resolve() for model in models if isinstance(model, str | Path)]
+    if again := [folder for folder, count in Counter(folders).items() if count > 1]:
+        raise InputError(f"{again[0]} is given twice: a soup averages different runs.")
 
 
 def average(states: Sequence[State]) -> State:

@@ -169,41 +169,33 @@ def search_rate(run: SingleRun) -> RateChoice:
     log-likelihood of the same samples: a small validation split cannot tell the rates apart, and short runs flatter
     high ones.
     """
-    loop, arguments, names = run.loop, run.arguments, run.task.target_names
+    loop, arguments = run.loop, run.arguments
     steps = steps_per_rate(loop.steps)
     assert arguments.learning_rate is not None
     shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
-    name = task_metrics.primary(run.task.kind, names)
-    found, values, told = {}, {}, []
+    name = task_metrics.primary(run.task.kind, run.task.target_names)
+    found, told = {}, []
     for factor in FACTORS:
         rate = round_rate(factor * arguments.learning_rate)
         with loop.branch([factor * height for height in shape]):
             outcome = run.outcome(run.validation, run.task.validation)
         if np.isfinite(outcome.predicted).all():
-            found[rate], values[rate] = outcome, outcome.primary
-        told.append((rate, f"{values[rate]:.4f} at {rate:g}" if rate in values else f"divergence at {rate:g}"))
+            found[rate] = outcome
+        told.append((rate, f"{outcome.primary:.4f} at {rate:g}" if rate in found else f"divergence at {rate:g}"))
     tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(text for _, text in sorted(told))}."
     default = round_rate(arguments.learning_rate)
-    if not values:
+    if not found:
         lowest = min(rate for rate, _ in told)
-        return RateChoice(lowest, f"{tried} The run goes on with the lowest.")
-    best = max(values, key=lambda rate: values[rate])  # the default, where it is as good as the best
-    if best != default and default in values:
-        scale = loop.network.loss.scale
-        gains = found[best].log_likelihoods(scale) - found[default].log_likelihoods(scale)
-        error = task_metrics.difference_error(
-            run.task.kind,
-            found[best].predicted,
-            found[default].predicted,
-            outcome.targets,
-            groups=outcome.groups,
-            target_names=names,
-        )
-        doubt = why_not_ahead(values[best] - values[default], error, gains)
+        return RateChoice(lowest, f"{tried} The run continues with the lowest.")
+    best = max(found, key=lambda rate: found[rate].primary)  # the default, where it is as good as the best
+    if best != default and default in found:
+        one, other, scale = found[best], found[default], loop.network.loss.scale
+        gains = one.log_likelihoods(scale) - other.log_likelihoods(scale)
+        doubt = why_not_ahead(one.primary - other.primary, one.difference_error(other), gains)
         if doubt:
-            text = f"{tried} {best:g} is {doubt}: the run goes on with the default, learning_rate={default:g}."
+            text = f"{tried} {best:g} is {doubt}: the run continues with the default, learning_rate={default:g}."
             return RateChoice(default, text)
-    return RateChoice(best, f"{tried} The run goes on with the best, learning_rate={best:g}.")
+    return RateChoice(best, f"{tried} The run continues with the best, learning_rate={best:g}.")
 
 
 def why_not_ahead(lead: float, error: float, gains: np.ndarray) -> str:

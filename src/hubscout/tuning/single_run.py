@@ -22,13 +22,14 @@ from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import task_fingerprint
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches
-from hubscout.tuning.evaluator import Outcome, predict_split
+from hubscout.tuning.evaluator import predict_split
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.loop import Loop
 from hubscout.tuning.losses import Rows, TaskLoss, check_trainable

@@ -57,7 +57,7 @@ def _measured(run: SingleRun) -> tuple[float, float]:
     reserve = per_sample * len(task.test)
     if len(task.validation):
         began = time.perf_counter()
-        run.outcome(run.validation, task.validation).with_intervals(run.arguments)
+        run.outcome(run.validation, task.validation).with_intervals(**run.arguments.intervals)
         seconds = time.perf_counter() - began
         reserve = seconds * (1 + len(task.test) / len(task.validation))
         pace += seconds / loop.validation_interval

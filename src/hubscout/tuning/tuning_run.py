@@ -6,13 +6,14 @@ import copy
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError
 from hubscout.hubs import Backbone
 from hubscout.hubs.model_objects import is_model
-from hubscout.runs.display import showing
+from hubscout.runs.display import shown
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
@@ -20,11 +21,11 @@ from hubscout.tuning.baselines import guess_metric, measure_probes, worse_than_g
 from hubscout.tuning.batches import MODEL
 from hubscout.tuning.choices import check_choices
 from hubscout.tuning.companions import merge_adapters
-from hubscout.tuning.evaluator import Outcome, details
+from hubscout.tuning.evaluator import details
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run
-from hubscout.tuning.rates import FACTORS, RateChoice, search_rate, steps_per_rate
+from hubscout.tuning.rates import FACTORS, search_rate, steps_per_rate
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.time_budget import fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
@@ -32,10 +33,9 @@ from hubscout.tuning.tuned_folder import save_record
 
 if TYPE_CHECKING:
     from hubscout.features import FeatureCache
-    from hubscout.tasks.task_metrics import MetricValue
+    from hubscout.tasks.task_metrics import MetricValue, Outcome
 
 
-@showing("tuning")
 def tune(
     task: Any,
     model: Any,
@@ -66,7 +66,7 @@ def tune(
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a run with other arguments is refused.
-        resume: refuse to start where `out` holds no run to go on with.
+        resume: refuse to start where `out` holds no run to resume.
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept.
@@ -100,42 +100,29 @@ def tune(
     check_choices(model, teachers, method, chosen, folder, resume=resume, overwrite=overwrite)
     task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
-    told = observer or silent
-    restarts: tuple[str, ...] = ()
-    rate: RateChoice | None = None
-    while True:
-        run = SingleRun(
-            task,
-            model,
-            tuple(teachers),
-            method,
-            settled,
-            folder,
-            cache,
-            told,
-            skip_bad=skip_bad,
-            restarts=restarts,
-            rate=rate,
-            began=began,
-        )
-        try:
-            tuned = _execute(run, resume=not overwrite)
-            break
-        except DivergedError as error:
-            tried = len(run.restarts)
-            if tried >= settled.restarts:
-                if not tried:
-                    raise
-                raise DivergedError(f"{error} It had started anew {tried} times, each time slower.") from error
-            rate = run.rate
-            found = settled.at_rate(rate.learning_rate if rate else None)
-            lower = found.slower(tried + 1).learning_rate
-            told_so = f"{error.what} The run starts anew with learning_rate={lower:g}, a fifth of what it was."
-            restarts = (*run.restarts, told_so)
-            run.clear()
-        told(Message("", restarts[-1]))
-    if tuned.warning and observer is None:
-        warnings.warn(tuned.warning, stacklevel=3)
+    with shown(observer, progress, title="tuning") as hearer:
+        told = hearer or silent
+        start = partial(SingleRun, task, model, tuple(teachers), method, settled, folder, cache, told, began=began)
+        run = start(skip_bad=skip_bad)
+        while True:
+            try:
+                tuned = _execute(run, resume=not overwrite)
+                break
+            except DivergedError as error:
+                tried, rate = len(run.restarts), run.rate
+                if tried >= settled.restarts:
+                    if not tried:
+                        raise
+                    raise DivergedError(
+                        f"{error} It had restarted {tried} times, each time at a lower rate."
+                    ) from error
+                lower = settled.at_rate(rate.learning_rate if rate else None).slower(tried + 1).learning_rate
+                why = f"{error.what} The run restarts with learning_rate={lower:g}, a fifth of what it was."
+                run.clear()
+            told(Message("", why))
+            run = start(skip_bad=skip_bad, restarts=(*run.restarts, why), rate=rate)
+    if tuned.warning and hearer is None:
+        warnings.warn(tuned.warning, stacklevel=2)
     return tuned
 
 
@@ -219,7 +206,7 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
 
     def measured(network: Network) -> tuple[dict[str, Outcome], dict[str, dict[str, MetricValue]]]:
         found = {n: run.outcome(part, task.splits[n], network) for n, part in parts.items() if len(task.splits[n])}
-        return found, {name: outcome.with_intervals(run.arguments) for name, outcome in found.items()}
+        return found, {name: outcome.with_intervals(**run.arguments.intervals) for name, outcome in found.items()}
 
     outcomes, metrics = measured(network)
     merged = None
@@ -244,7 +231,7 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     )
     if outcomes and run.accelerator.is_main_process:
         split, found = list(outcomes.items())[-1]
-        tuned = replace(tuned, evaluation=details(found, split, run.arguments.shown_samples))
+        tuned = replace(tuned, evaluation=details(task, split, found, run.arguments.shown_samples))
     if run.accelerator.is_main_process:
         probes = {"probes": loop.train_state.probes} if loop.train_state.probes else {}
         loop.journal.add("result", step=tuned.steps, metrics=tuned.metrics_record(), **probes)

@@ -83,7 +83,8 @@ def race_section(run: Run) -> Section | None:
         title="The race",
         short="Race",
         lead="An arm is a model with a learning rate. On each rung all arms are cooled down and judged on the same "
-        "held-out samples; those with little chance to be the best are given up, the others go on from where they are.",
+        "held-out samples; those with little chance of being the best are dropped, the others continue from where "
+        "they are.",
         body=join(parts),
     )
 
@@ -152,7 +153,7 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
             x_format=lambda x: str(steps.get(int(x), "")) if x == int(x) else "",
             whole_x=True,
         ),
-        caption="Each point is the network after a cool-down. A curve ends where its arm was given up; grey are those "
+        caption="Each point is the network after a cool-down. A curve ends where its arm was dropped; grey are those "
         "that did not reach the last rung.",
         numbers=_table(race) if len(race.arms) > FEW_ARMS else None,
     ).html()
@@ -166,17 +167,19 @@ def _end(winner: TuningRun, metric: str) -> tuple[int, float] | None:
 
 def _table(race: RaceRecord) -> Markup:
     names, titles = arm_names(race), rung_titles(race)
+    # A race may begin on a later rung: those before have nothing to show.
+    shown = [rung for rung in range(len(titles)) if any(rung in race.seen(arm) for arm in race.arms)]
     rows = [
         (
             tag("span", breakable(names[arm]), title=arm.model),
-            *(rung_cell(race.seen(arm).get(rung)) or "–" for rung in range(len(titles))),
+            *(rung_cell(race.seen(arm).get(rung)) or "–" for rung in shown),
             race.state(arm),
         )
         for arm in race.leaderboard()
     ]
     failures = {look.arm: look.failure for look in race.looks if look.failure}
     told = [tag("p", f"{names.get(arm, str(arm))}: {why}", class_="note") for arm, why in failures.items()]
-    heads = ("Arm", *titles, "State")
+    heads = ("Arm", *(titles[rung] for rung in shown), "State")
     return join([table(heads, rows, text_columns=(0, len(heads) - 1), class_="models"), *told])
 
 

@@ -1,0 +1,205 @@
+"""Where the time of a ranking goes on a GPU: first passes, layouts, decoding, and samples on their way to it.
+
+    python benchmarks/gpu.py layouts        # first and later passes by number format and layout, a process each
+    python benchmarks/gpu.py decoding       # JPEG files by Pillow and by nvJPEG, and how far their pixels are apart
+    python benchmarks/gpu.py passes         # `rank` of a ResNet-50 on 50,000 small images beside bare forward passes
+    python benchmarks/gpu.py hub            # `rank --profile` of seventeen networks on 2,936 JPEG files of 128 pixels
+
+Networks have random weights, images are made up: neither changes the time. `--device cpu` and few `--samples` try it
+without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LAYOUTS = [(number, layout) for number in ("float32", "float16", "bfloat16") for layout in ("usual", "channels-last")]
+NETWORKS = ("mobilenetv2_100", "legacy_xception", "tf_efficientnet_lite0", "resnet50", "inception_v3")
+HUB = (
+    *("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2", "mobilenetv2_100", "mobilenetv2_110d"),
+    *("mobilenetv2_120d", "mobilenetv2_140", "mobilenetv3_small_100", "resnet10t", "resnet14t", "resnet18", "resnet26"),
+    *("resnet50", "vgg11", "vgg16", "inception_v3", "legacy_xception"),
+)
+
+
+def build(name: str, pixels: int = 128) -> Any:
+    """A network of timm for another size of images; `rank` opens it as python:FILE:build?name=NAME."""
+    from hubscout.hubs import prepare_torchvision
+
+    prepare_torchvision()
+    import timm
+
+    return timm.create_model(name, pretrained_cfg_overlay={"input_size": (3, pixels, pixels), "crop_pct": 1.0})
+
+
+def timed(work: Callable[[], object], device: str) -> float:
+    import torch
+
+    def wait() -> None:
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    wait()
+    began = time.perf_counter()
+    work()
+    wait()
+    return time.perf_counter() - began
+
+
+def layouts(samples: int, device: str) -> None:
+    """A process each: what was compiled or loaded for one is there for the next."""
+    print(
+        f"{samples} images of 128 pixels; milliseconds of a later pass, seconds of a first one of so many, and of one"
+    )
+    for name in NETWORKS:
+        for number, layout in LAYOUTS:
+            child = multiprocessing.get_context("spawn").Process(
+                target=passes_of, args=(name, number, layout, samples, device)
+            )
+            child.start()
+            child.join()
+
+
+def passes_of(name: str, number: str, layout: str, samples: int, device: str) -> None:
+    import torch
+
+    shape = torch.channels_last if layout == "channels-last" else torch.contiguous_format
+    network = build(name).eval().to(device).to(memory_format=shape)
+
+    def run(count: int) -> float:
+        images = torch.randn(count, 3, 128, 128, device=device).to(memory_format=shape)
+        reduced = torch.autocast(
+            device, getattr(torch, number if number != "float32" else "bfloat16"), number != "float32"
+        )
+        with torch.inference_mode(), reduced:
+            return timed(lambda: network(images), device)
+
+    first, later = run(samples), min(run(samples) for _ in range(5))
+    print(f"{name:24}{number:10}{layout:15}{1000 * later:8.1f} ms{first:8.2f} s{run(1):8.2f} s", flush=True)
+
+
+def write_images(folder: Path, samples: int) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for index in range(samples):
+        place = folder / f"class{index % 10}" / f"{index:05d}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        small = Image.fromarray(rng.integers(0, 256, (6, 6, 3), dtype=np.uint8))
+        small.resize((128, 128), Image.Resampling.BICUBIC).save(place, quality=90)
+
+
+def decoding(samples: int) -> None:
+    import torch
+    from PIL import Image
+    from torchvision.io import decode_jpeg, read_file
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_images(Path(folder), samples)
+        files = sorted(Path(folder).rglob("*.jpg"))
+        raw = [read_file(str(file)) for file in files]
+        decode_jpeg(raw[:16], device="cuda")
+        found: list[torch.Tensor] = []
+        on_gpu = timed(lambda: found.extend(decode_jpeg(raw, device="cuda")), "cuda")
+        pillow: list[np.ndarray] = []
+        on_core = timed(lambda: pillow.extend(np.asarray(Image.open(file)) for file in files), "cpu")
+        apart = [
+            np.abs(one.astype(int) - two.permute(1, 2, 0).cpu().numpy()) for one, two in zip(pillow, found, strict=True)
+        ]
+    print(f"{samples} files: nvJPEG {on_gpu:.3f} s, Pillow in one thread {on_core:.3f} s")
+    mean, most = np.mean([one.mean() for one in apart]), max(one.max() for one in apart)
+    print(f"pixels differ by {mean:.2f} of 255 in the mean, {most} at most")
+
+
+def small_images(samples: int) -> Any:
+    """As CIFAR-10: PNG files of 32 pixels in memory."""
+    from PIL import Image
+
+    from hubscout.tasks import Split, Task
+    from hubscout.tasks.images import Images
+
+    rng = np.random.default_rng(0)
+
+    def png() -> bytes:
+        file = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize((32, 32)).save(file, "PNG")
+        return file.getvalue()
+
+    distinct = min(samples, 5000)
+    files = [png() for _ in range(distinct)] * -(-samples // distinct)
+    split = Split(Images(files[:samples]), np.arange(samples) % 10)
+    return Task("small", "classification", "image", tuple("abcdefghij"), {"train": split}, f"small {samples}")
+
+
+def passes(samples: int, device: str) -> None:
+    import torch
+
+    from hubscout.hubs import load
+    from hubscout.ranking import rank
+
+    task, backbone = small_images(samples), load("python:timm:create_model?model_name=resnet50")
+    assert backbone.module is not None
+    backbone.module.eval().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    size = 256 if device != "cpu" else 4
+    images = torch.randint(0, 256, (size, 3, 224, 224), dtype=torch.uint8, device=device)
+    batch = {"pixel_values": images.contiguous(memory_format=torch.channels_last)}
+    rounds = 100 if device != "cpu" else 1
+
+    def bare() -> None:
+        for _ in range(rounds):
+            backbone.forward(batch)
+
+    with torch.inference_mode(), torch.autocast(device, torch.float16, enabled=device != "cpu"):
+        bare()
+        rate = rounds * size / timed(bare, device)
+    print(f"bare forward passes: {rate:,.0f} images per second", flush=True)
+    for label in ("with processes that start", "with processes that are there"):
+        began = time.perf_counter()
+        ranking = rank(task, [backbone], cache=False, measure_latency=False, progress=False, accelerate="off")
+        seconds = time.perf_counter() - began
+        share = samples / seconds / rate
+        print(f"rank {label}: {seconds:.2f} s, {share:.0%} of the bare passes")
+        print(f"  extraction alone: {ranking[0].samples_per_second:,.0f} images per second", flush=True)
+
+
+def hub(samples: int) -> None:
+    import subprocess
+    import sys
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_images(Path(folder) / "images", samples * 10 // 7)
+        models = [part for name in HUB for part in ("-m", f"python:{Path(__file__).resolve()}:build?name={name}")]
+        data, out = str(Path(folder) / "images"), str(Path(folder) / "run")
+        command = [sys.executable, "-m", "hubscout", "rank", data, *models, "--profile", "--no-cache", "--out", out]
+        began = time.perf_counter()
+        subprocess.run(command, check=True)
+        print(f"{len(HUB)} networks: {time.perf_counter() - began:.1f} s with the start of the process")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["layouts", "decoding", "passes", "hub"])
+    parser.add_argument("--samples", type=int)
+    parser.add_argument("--device", default="cuda")
+    given = parser.parse_args()
+    if given.part == "layouts":
+        layouts(given.samples or 256, given.device)
+    elif given.part == "decoding":
+        decoding(given.samples or 2048)
+    elif given.part == "passes":
+        passes(given.samples or 50_000, given.device)
+    else:
+        hub(given.samples or 2936)
+
+
+if __name__ == "__main__":
+    main()
