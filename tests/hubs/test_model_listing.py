@@ -151,7 +151,8 @@ def test_timm_has_these_weights_and_their_licence_allows_use(identifier):
     assert identifier.name in timm.list_pretrained()
     told = timm.get_pretrained_cfg(identifier.name)
     (reason,) = {models[one] for models in DEFAULTS["image"].values() for one in models if one == str(identifier)}
-    assert reason.rpartition("; ")[2].lower() == told.license
+    if told.license is not None:  # an older timm does not say it of all
+        assert reason.rpartition("; ")[2].lower() == told.license
     # timm notes that these weights were trained with another activation than the plain architecture has.
     assert not any("quickgelu" in note for note in told.notes or ()) or "quickgelu" in identifier.name
 
@@ -166,7 +167,7 @@ def test_what_is_said_of_the_sizes_of_image_models_is_true():
             try:
                 with torch.device("meta"):
                     count = sum(p.numel() for p in timm.create_model(name, num_classes=0).parameters())
-            except NotImplementedError:
+            except RuntimeError:
                 continue  # an older timm computes with weights while it builds
             assert reason.startswith(f"{count / 1e6:.0f}M;"), (identifier, count)
 
