@@ -173,3 +173,13 @@ def test_how_long_a_run_is_where_nobody_says():
     assert TuningArguments().length(7) == 140
     assert TuningArguments(steps=30).settled("image", "classification").epochs is None
     assert TuningArguments(steps=30).length(7) == 30
+
+
+@pytest.mark.parametrize("missing", [("test",), ("validation", "test")])
+def test_a_task_without_all_splits_is_tuned_and_measured_on_what_it_has(tmp_path, missing):
+    whole = make_task()
+    there = {name: split for name, split in whole.splits.items() if name not in missing}
+    task = Task(whole.name, whole.kind, whole.modality, whole.target_names, there, whole.fingerprint)
+    tuned = tune(task, perceptron(0), out=tmp_path / "run", steps=4, batch_size=16, learning_rate=0.01)
+    assert set(tuned.metrics) == {"validation", "test"} - set(missing)
+    assert len(task.test) == 0

@@ -85,7 +85,7 @@ class Task:
     """Such as "image" or "text"."""
     target_names: tuple[str, ...]
     splits: Mapping[str, Split]
-    """`train`, `validation` and `test`, some of which may be empty."""
+    """`train`, `validation` and `test`, some of which may be empty or missing."""
     fingerprint: str
     """A hash of inputs and labels."""
     notes: tuple[str, ...] = ()
@@ -99,12 +99,12 @@ class Task:
     @property
     def validation(self) -> Split:
         """The split that hyper-parameters are chosen on."""
-        return self.splits["validation"]
+        return self.splits.get("validation") or self.train.take([])
 
     @property
     def test(self) -> Split:
         """The split that is only ever reported."""
-        return self.splits["test"]
+        return self.splits.get("test") or self.train.take([])
 
     @classmethod
     def from_image_folder(cls, folder: str | Path, **options: Any) -> Task:

@@ -68,7 +68,7 @@ def probe(frozen_features: FrozenFeatures, backbone: Backbone) -> Probe:
     """What the posterior weights m make of a model's frozen features, on validation and test."""
     task, posterior, found = frozen_features.task, frozen_features.posterior(backbone), {}
     for name in ("validation", "test"):
-        if len(split := task.splits[name]):
+        if len(split := getattr(task, name)):
             features = np.asarray(frozen_features.features(backbone, name), dtype=np.float64)
             found[name] = Outcome.of(task, split, features @ posterior.weights.T + posterior.intercept).values()
     return Probe(model=backbone.card.identifier, metrics=found)

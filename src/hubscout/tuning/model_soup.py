@@ -80,7 +80,7 @@ def soup(
         + (f" Left out, since validation fell with them: {left_out}." if left_out else "")
     )
     outcomes = {
-        name: _outcome(made, task.splits[name], task) for name in ("validation", "test") if len(task.splits[name])
+        name: _outcome(made, split, task) for name in ("validation", "test") if len(split := getattr(task, name))
     }
     last = list(outcomes)[-1]
     metrics = {name: outcome.with_intervals(**made.arguments.intervals) for name, outcome in outcomes.items()}

@@ -225,7 +225,7 @@ class SingleRun:
         if self.folder is None:
             return None
         # The weights depend on these two splits alone: samples of test may come and go.
-        decisive = {name: self.task.splits[name] for name in ("train", "validation")}
+        decisive = {"train": self.task.train, "validation": self.task.validation}
         identity = {
             "task": task_fingerprint(self.task.kind, self.task.modality, self.task.target_names, decisive),
             "model": fingerprint(self.model),

@@ -205,7 +205,7 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     parts = {"validation": run.validation, "test": test}
 
     def measured(network: Network) -> tuple[dict[str, Outcome], dict[str, dict[str, MetricValue]]]:
-        found = {n: run.outcome(part, task.splits[n], network) for n, part in parts.items() if len(task.splits[n])}
+        found = {n: run.outcome(part, getattr(task, n), network) for n, part in parts.items() if len(getattr(task, n))}
         return found, {name: outcome.with_intervals(**run.arguments.intervals) for name, outcome in found.items()}
 
     outcomes, metrics = measured(network)
