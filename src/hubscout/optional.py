@@ -35,19 +35,20 @@ def require_onnx() -> tuple[ModuleType, ModuleType]:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected(*, imports_alone: bool = False) -> Iterator[None]:
     """No garbage collection while large libraries are imported: they make objects by the hundred thousand, none of them
     garbage, and looking through them again and again takes a quarter of the time.
 
-    Afterwards they count as old, as what survives some collections does: the next one does not look through them.
+    Where the block imports and does nothing else, what it made counts as old afterwards, as what survives some
+    collections does. A network that was opened there as well would stay in memory for long after its last use.
     """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if imports_alone and not gc.get_freeze_count():  # what the user has frozen stays so
+            gc.freeze()
+            gc.unfreeze()  # all of it into the oldest generation
         if was_on:
-            if not gc.get_freeze_count():  # what the user has frozen stays so
-                gc.freeze()
-                gc.unfreeze()  # all of it into the oldest generation
             gc.enable()

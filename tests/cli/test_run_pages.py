@@ -25,6 +25,6 @@ def test_a_folder_that_is_none_is_said(hubscout: Run, tmp_path: Path, monkeypatc
     result = hubscout("serve", file)
     assert result.exit_code == 2
     assert result.stderr == f"Error: {file} is a file: give the folder of the run folders.\n"
-    monkeypatch.setattr("hubscout.serve.serve", lambda *_, **__: None)  # which would run until it is interrupted
+    monkeypatch.setattr("hubscout.serve.serve", lambda *_, ready, **__: ready("http://here/", None))
     assert "typo is a new, empty folder" in hubscout("serve", tmp_path / "typo").stderr
     assert "empty folder" not in hubscout("serve", tmp_path).stderr

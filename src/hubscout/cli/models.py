@@ -73,5 +73,5 @@ def models(
     ]
     # Columns of which nothing is known would only take the room that the names need.
     shown = [place for place, _ in enumerate(heads) if any(row[place] not in ("–", "") for row in rows)]
-    rows = [tuple(row[place] for place in shown) for row in rows]
-    print_table([heads[place] for place in shown], rows, right=("params", "FLOPs", "downloads"))
+    cells = ([row[place] for place in shown] for row in rows)
+    print_table([heads[place] for place in shown], cells, right=("params", "FLOPs", "downloads"))

@@ -130,6 +130,8 @@ def serve(
         link = address if wanted is None else f"{address}?token={wanted}"
         if not quiet or wanted is not None:
             print(f"{runs} at {link}", file=sys.stderr)  # not by `say`, which hides tokens: this one is to be used
+        if is_new:
+            say(f"{runs} is a new, empty folder: runs that are started from the page go there.", quiet=quiet)
         say("Ctrl-C stops the page, not the runs that were started from it.", quiet=quiet)
         if browse:
             import webbrowser
@@ -138,6 +140,5 @@ def serve(
 
     if runs.is_file():
         raise InputError(f"{runs} is a file: give the folder of the run folders.")
-    if not runs.exists():
-        say(f"{runs} is a new, empty folder: runs that are started from the page go there.", quiet=quiet)
+    is_new = not runs.exists()
     run_server(runs, host=host, port=port, token=token, data=data, models=offered, jobs=jobs, ready=ready)

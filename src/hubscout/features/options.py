@@ -22,7 +22,7 @@ TORCH, ONNXRUNTIME = "torch", "onnxruntime"
 ACCELERATIONS = ("auto", "off", ONNXRUNTIME)
 
 _NEEDED = ("onnx", ONNXRUNTIME)
-_FEWEST_ROWS = {"image": 512, "array": 512, "text": 1024, "text-pair": 1024, "tokens": 1024}
+_FEWEST_ROWS = {"image": 512, "array": 512, "text": 768, "text-pair": 768, "tokens": 768}
 _FEWEST_FLOPS = 1e11
 """With fewer samples, or fewer operations on all of them, exporting and checking take as long as they save."""
 _MOST_BYTES = 3 << 29

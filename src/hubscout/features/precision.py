@@ -49,7 +49,7 @@ def pick_device(device: str = "auto") -> str:
     >>> pick_device("cpu")
     'cpu'
     """
-    with uncollected():  # where a command meets torch for the first time
+    with uncollected(imports_alone=True):  # where a command meets torch for the first time
         import torch
 
     if device == "auto":
