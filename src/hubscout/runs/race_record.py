@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -155,7 +156,8 @@ class RaceRecord:
             last = seen[max(seen)] if seen else None
             metric = last.metric if last is not None else None
             came = -1 if last is None else -2 if last.failure else last.rung
-            return (arm != self.final, -came, -(metric if metric is not None else -1e300))
+            known = metric is not None and math.isfinite(metric)
+            return (arm != self.final, -came, not known, -metric if known else 0.0)
 
         return sorted(self.arms, key=place)
 
