@@ -87,14 +87,6 @@ def test_where_arms_stand() -> None:
     assert after(6).out_after(B) is None
 
 
-def test_a_metric_that_is_no_number_comes_last_of_its_rung() -> None:
-    for order in ([A, B, C], [C, B, A], [B, A, C]):
-        record, start = RaceRecord(), {**START, "arms": [plain(arm) for arm in order]}
-        for line in (start, look(A, 0, 0.5), look(B, 0, float("nan")), look(C, 0, 0.7)):
-            record.take(line)
-        assert record.leaderboard() == [C, A, B]
-
-
 def test_where_the_race_stands_in_a_sentence() -> None:
     said = [race_status(after(count)) for count in (0, 3, 5, 7, 8)]
     assert said == [

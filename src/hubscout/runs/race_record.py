@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -156,8 +155,7 @@ class RaceRecord:
             last = seen[max(seen)] if seen else None
             metric = last.metric if last is not None else None
             came = -1 if last is None else -2 if last.failure else last.rung
-            known = metric is not None and math.isfinite(metric)
-            return (arm != self.final, -came, not known, -metric if known else 0.0)
+            return (arm != self.final, -came, -(metric if metric is not None else -1e300))
 
         return sorted(self.arms, key=place)
 
