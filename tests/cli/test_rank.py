@@ -223,7 +223,7 @@ def test_a_table_with_named_columns(hubscout: Run, zoo: str, tmp_path: Path, ima
         (["IMAGES", "-m", "x/y", "--limit", "many"], "--limit must be a number such as 300, 10M or 1.5G, not 'many'"),
         (["IMAGES", "-m", "x/y", "--budget", "soon"], "--budget must be a time"),
         (["IMAGES", "-m", "x/y", "--resume"], "--resume needs the folder of the run: give --out"),
-        (["IMAGES", "-m", "x/y", "--out", "/nowhere/run", "--resume"], "--resume: /nowhere/run holds no run to go on"),
+        (["IMAGES", "-m", "x/y", "--out", "/nowhere/run", "--resume"], "--resume: /nowhere/run holds no run to resume"),
         (["IMAGES", "-m", "pypi/nothing*"], "matches no model"),
         (["IMAGES", "-m", "x/y", "--cache", "c", "--no-cache"], "exclude each other"),
         (["IMAGES", "-m", ","], "--models is empty"),

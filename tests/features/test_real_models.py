@@ -82,7 +82,9 @@ def test_a_format_that_changes_the_features_is_given_up(digits: Path) -> None:
     told: list[str] = []
 
     def run(precision: Precision) -> tuple[np.ndarray, str]:
-        runner = Runner(backbone, device="cpu", precision=precision, layers=(), size=BatchSize(8), tell=told.append)
+        runner = Runner(
+            backbone, device="cpu", precision=precision, layers=(), size=BatchSize(8), samples=8, tell=told.append
+        )
         with runner:
             return runner.run(batch, samples, ones)[""], runner.precision.name
 

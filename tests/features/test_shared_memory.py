@@ -20,7 +20,7 @@ def test_samples_come_back_as_they_lay(turned: bool) -> None:
     memory = SharedMemory(4 * 6 * 5 * 3, 2)
     slot = memory.take()
     assert slot is not None
-    written = write(samples, slot, "first")
+    written = write(samples, slot, f"turned {turned}")
     assert written is not None
     found = memory.read(slot, written)
     np.testing.assert_array_equal(found, np.stack(samples))

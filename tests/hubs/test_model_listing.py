@@ -111,7 +111,7 @@ def test_the_command_lists_by_size(shelf, tmp_path):
     assert [entry["params"] for entry in json.loads(done.stdout)["models"]] == [30, 20, 10, 0]
     words = [sys.executable, "-m", "hubscout", "models", "hf/shelf/*", "--max-params", "30"]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(shelf.url, tmp_path), timeout=100)
-    assert "No model matches 'hf/shelf/*' with so many parameters." in done.stderr
+    assert "No model matches 'hf/shelf/*' with at most 30 parameters." in done.stderr
     assert "--limit" in done.stderr
 
 

@@ -10,11 +10,12 @@ from tuning_networks import make_task, perceptron
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone
 from hubscout.hubs.vision import ARRAYS
+from hubscout.tuning import network as network_module
 from hubscout.tuning import tune
 from hubscout.tuning.batches import BatchPlan
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods import FineTune
-from hubscout.tuning.network import SHORT_RUN, Network, check_batches, check_width, new_head, silence_unused
+from hubscout.tuning.network import Network, check_batches, check_width, new_head, silence_unused
 
 
 def build(width=16, **options):
@@ -65,17 +66,19 @@ NORM = {"method": "fine-tune", "keep_best": False, "bootstrap_resamples": 2, "ba
     ("options", "mean", "kept"),
     [
         ({"steps": 3}, 0.5, True),
-        ({"steps": SHORT_RUN}, 0.5, True),
-        ({"steps": SHORT_RUN + 1}, 0.5, False),
+        ({"steps": 40}, 0.5, True),
+        ({"steps": 41}, 0.5, False),
         ({"steps": 3, "frozen_norm_statistics": False}, 0.5, False),
-        ({"steps": SHORT_RUN + 1, "frozen_norm_statistics": True}, 0.5, True),
+        ({"steps": 41, "frozen_norm_statistics": True}, 0.5, True),
         ({"steps": 3, "learning_rate": 1e-3}, 0.5, True),
         ({"steps": 3, "learning_rate": 1e-2}, 0.5, False),  # networks with norms that stay break down there
         ({"steps": 3}, 0.0, False),  # never trained: statistics there are none
-        ({"budget": 2.0}, 0.5, False),  # its length is not known beforehand
+        ({"budget": 2.0, "epochs": 2}, 0.5, True),
+        ({"budget": 2.0, "epochs": 40}, 0.5, False),
     ],
 )
-def test_short_runs_keep_the_statistics_of_batch_norms(options, mean, kept):
+def test_short_runs_keep_the_statistics_of_batch_norms(monkeypatch, options, mean, kept):
+    monkeypatch.setattr(network_module, "SHORT_RUN", 40)
     tuned = tune(make_task(n=64), normed(mean), **{**NORM, **options})
     assert bool((tuned.backbone.module.body[1].running_mean == mean).all()) == kept
     assert any("keep the statistics they came with" in note for note in tuned.notes) == (

@@ -174,7 +174,7 @@ class TuningArguments:
 
     frozen_norm_statistics: bool | None = None
     """Batch norms use the statistics they came with, in training too; their weights and biases are trained. None: in
-    runs of at most 300 steps at no more than the default learning rate, if the norms have been trained."""
+    runs of at most 2,000 steps at no more than the default learning rate, if the norms have been trained."""
 
     mixed_precision: Literal["auto", "no", "fp16", "bf16"] = "auto"
     """`auto`: bf16 on a GPU that has it, else none."""

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from hubscout.tuning.single_run import SingleRun
 
 
-SHORT_RUN = 300
-"""Steps up to which batch norms keep their statistics, unless told otherwise: longer runs were not compared."""
+SHORT_RUN = 2000
+"""Steps up to which batch norms keep their statistics, unless told otherwise: longer runs were not compared. See
+`experiments/default_tuning`."""
 
 
 def new_head(feature_dim: int, loss: TaskLoss, seed: int) -> nn.Linear:
@@ -199,7 +200,7 @@ def keeps_norm_statistics(run: SingleRun) -> bool:
     assert asked.learning_rate is not None
     assert body is not None
     per_epoch = BatchPlan(len(run.task.train), asked.batch_size, asked.seed).batches_per_epoch
-    short = asked.budget is None and asked.length(per_epoch) <= SHORT_RUN
+    short = asked.length(per_epoch) <= SHORT_RUN
     slow = asked.learning_rate <= rates_of(asked.optimizer, run.task.modality).default
     if not (short and slow and has_statistics(body)) or run.method.moves_norms:
         return False
