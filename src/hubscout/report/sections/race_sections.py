@@ -101,7 +101,7 @@ def race_panel(race: RaceRecord) -> Markup:
 def _looks_to_come(race: RaceRecord) -> int:
     """About how many looks the rungs take in all; one arm in three goes on."""
     total, alive = 0, len(race.arms)
-    for rung in range(len(race.rungs)):
+    for rung in race.rungs_run:
         total += alive
         alive = len(race.going_on[rung]) if rung in race.going_on else -(-alive // 3)
     return total
