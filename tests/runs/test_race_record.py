@@ -180,7 +180,18 @@ def test_a_line_that_is_no_look_is_refused(change: dict[str, Any]) -> None:
         RaceRecord().take({**look(A, 0, 0.5), **change})
 
 
-@pytest.mark.parametrize("change", [{"rungs": [-1]}, {"rungs": 3}, {"field": {"widths": 3}}, {"field": None}, {"arms": [None]}, {"steps": "many"}, {"task": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rungs": [-1]},
+        {"rungs": 3},
+        {"field": {"widths": 3}},
+        {"field": None},
+        {"arms": [None]},
+        {"steps": "many"},
+        {"task": None},
+    ],
+)
 def test_a_line_that_is_no_start_is_refused(change: dict[str, Any]) -> None:
     broken = {**START, **change}
     if change == {"task": None}:
