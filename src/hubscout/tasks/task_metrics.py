@@ -196,9 +196,9 @@ class Outcome:
     def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
         """How well each sample was predicted, in nats; the higher the better.
 
-        Classes and tags: the log probability of what is true, averaged over the words of a sentence (one without words is
-        left out). Labels: the mean over them. Numbers: minus half the squared error in deviations of the train targets
-        (`scale`).
+        Classes and tags: the log probability of what is true, averaged over the words of a sentence (one without
+        words is left out). Labels: the mean over them. Numbers: minus half the squared error in deviations of the
+        train targets (`scale`).
         """
         kind, truth, predicted = kind_of(self.kind), np.asarray(self.targets), self.predicted
         if kind.is_real_valued:
