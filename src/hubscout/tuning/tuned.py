@@ -232,7 +232,8 @@ class Tuned:
             The largest difference from the outputs of torch.
 
         Raises:
-            TuningError: it is above `tolerance`, or the inputs are neither images nor texts.
+            TuningError: it is above `tolerance`, the inputs are neither images nor texts, or the file cannot be
+                written. A file that was there stays as it was.
 
         """
         from hubscout.tuning.onnx_export import export_onnx
