@@ -44,8 +44,8 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     """Write the graph, run it on random inputs of two batch sizes, and return the largest difference from torch.
 
     Inputs are the preprocessing's batch (for images: uint8 pixels, normalised inside the graph), outputs are logits,
-    or numbers in the targets' own units. The file's metadata are those of `metadata`. Where anything fails, an older file
-    stays as it was.
+    or numbers in the targets' own units. The file's metadata are those of `metadata`. Where anything fails, an older
+    file stays as it was.
     """
     onnx, runtime = require_onnx()
     backbone, head = tuned.deployable()
