@@ -146,6 +146,17 @@ def test_folders_that_are_no_model(tmp_path):
         Tuned.load(tmp_path)
 
 
+def test_a_damaged_evaluation_does_not_keep_the_weights_from_being_opened(timm_tuned, tmp_path):
+    timm_tuned.save(tmp_path)
+    assert Tuned.load(tmp_path).evaluation == timm_tuned.evaluation
+    (tmp_path / "evaluation.json").write_text("{")
+    again = Tuned.load(tmp_path)
+    assert again.evaluation is None
+    assert "evaluation.json is not JSON" in again.notes[-1]
+    inputs = image_task().test.inputs
+    np.testing.assert_allclose(again.predict(inputs).values, timm_tuned.predict(inputs).values, rtol=1e-5, atol=1e-7)
+
+
 def test_a_full_disk_leaves_the_old_model(timm_tuned, tmp_path):
     timm_tuned.save(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -90,6 +90,10 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
     except InputError:
         # Bare weights: only the model's own identifier says how to build the network.
         backbone, head = _load_parts(folder, record.model, len(names))
+    try:
+        evaluation, notes = read_evaluation(folder), record.notes
+    except RunError as error:  # the weights are as good as before
+        evaluation, notes = None, (*record.notes, f"The samples to look at are missing: {error}")
     known = set(TuningArguments.__dataclass_fields__)
     changed = {
         "backbone": backbone,
@@ -105,7 +109,8 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         "merged_metrics": None,
         "curves": tuple(read_lines(folder / CURVES)),
         "best_step": record.best_step or 0,
-        "evaluation": read_evaluation(folder),
+        "evaluation": evaluation,
+        "notes": notes,
     }
     return Tuned(**{**common_fields(record, Tuned), **changed})
 
