@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from hubscout.features import shared_memory
 from hubscout.features.shared_memory import SharedMemory, write
 
-pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "memfd_create"), reason="a memory of Linux")
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="a memory of Linux")
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -20,7 +23,7 @@ def test_samples_come_back_as_they_lay(turned: bool) -> None:
     memory = SharedMemory(4 * 6 * 5 * 3, 2)
     slot = memory.take()
     assert slot is not None
-    written = write(samples, slot, f"turned {turned}")
+    written = write(samples, slot)
     assert written is not None
     found = memory.read(slot, written)
     np.testing.assert_array_equal(found, np.stack(samples))
@@ -34,7 +37,7 @@ def test_slots_are_used_again_and_what_was_read_stays() -> None:
     for number in range(5):
         slot = memory.take()
         assert slot is not None
-        written = write([np.full(10, number, dtype=np.float64)], slot, "again")
+        written = write([np.full(10, number, dtype=np.float64)], slot)
         assert written is not None
         read.append(memory.read(slot, written))
     assert [float(array[0, 0]) for array in read] == [0, 1, 2, 3, 4]
@@ -46,11 +49,29 @@ def test_what_does_not_fit_is_not_written() -> None:
     memory = SharedMemory(64, 1)
     slot = memory.take()
     assert slot is not None
-    assert write([np.zeros(10)], slot, "large") is None
-    assert write([np.array([None, "a"], dtype=object)], slot, "large") is None
+    assert write([np.zeros(10)], slot) is None
+    assert write([np.array([None, "a"], dtype=object)], slot) is None
     memory.close()
 
 
 def test_little_memory_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_memory, "free_bytes", lambda: 1000)
     assert SharedMemory.of(100) is None
+    assert SharedMemory.of(0) is None
+
+
+def test_a_memory_that_was_closed_is_not_taken_for_what_has_its_number_now(tmp_path: Path) -> None:
+    memory = SharedMemory(80, 1)
+    slot = memory.take()
+    assert slot is not None
+    kept = tmp_path / "kept"
+    kept.write_bytes(bytes(80))
+    number = int(slot.path.rpartition("/")[2])
+    memory.close()
+    other = os.open(kept, os.O_RDWR)
+    if other != number:  # the number of the file that was closed
+        os.dup2(other, number)
+        os.close(other)
+    assert write([np.ones(10)], slot) is None
+    os.close(number)
+    assert kept.read_bytes() == bytes(80)

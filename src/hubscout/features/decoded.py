@@ -73,7 +73,7 @@ class PreparedSamples:
     def put(self, row: int, sample: Any) -> None:
         """Keep a sample while there is room; the first ones stay, since every model reads them in the same order."""
         size = size_bytes(sample)
-        if size is not None and self._pool.make_room(self, size):
+        if size is not None and row not in self._samples and self._pool.make_room(self, size):
             self._samples[row] = sample
 
     def clear(self) -> None:

@@ -123,10 +123,10 @@ class Runner:
         if begun is None:
             arrays = self._run_in_pieces(samples, counts)
             return lambda: arrays
-        on_device, fetched = begun
+        on_device, fetched, precision = begun
 
         def finish() -> dict[str, np.ndarray]:
-            found = self._attempt(lambda: self._finish(on_device, fetched, int(counts.sum())), len(samples))
+            found = self._attempt(lambda: self._finish(on_device, fetched, precision, int(counts.sum())), len(samples))
             return self._run_in_pieces(samples, counts) if found is None else found
 
         return finish
@@ -166,7 +166,7 @@ class Runner:
         with torch.inference_mode():
             return self.backbone.forward(self._moved(batch, channels_last=self._channels_last), self.layers)
 
-    def _begin(self, batch: Batch, rows: int) -> tuple[Batch, Fetched]:
+    def _begin(self, batch: Batch, rows: int) -> tuple[Batch, Fetched, Precision]:
         import torch
 
         with torch.inference_mode():
@@ -176,16 +176,17 @@ class Runner:
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)
-            return on_device, self._fetch(output, rows)
+            return on_device, self._fetch(output, rows), self.precision
 
-    def _finish(self, on_device: Batch, fetched: Fetched, rows: int) -> dict[str, np.ndarray]:
+    def _finish(self, on_device: Batch, fetched: Fetched, begun_in: Precision, rows: int) -> dict[str, np.ndarray]:
         import torch
 
         with step("transfer"):
             arrays = fetched()
-        if self.precision.reduced and not all(np.isfinite(array).all() for array in arrays.values()):
-            self.tell(f"{self.precision.name} overflows: going on in float32")
-            self.precision = Precision("float32", self.precision.device_type)
+        if begun_in.reduced and not all(np.isfinite(array).all() for array in arrays.values()):
+            if self.precision.reduced:  # the batch before may have shown it already
+                self.tell(f"{self.precision.name} overflows: going on in float32")
+                self.precision = Precision("float32", self.precision.device_type)
             with torch.inference_mode():
                 arrays = self._fetch(self._output(on_device), rows)()
         for name, array in arrays.items():
@@ -205,7 +206,8 @@ class Runner:
         with step("forward"):
             rows = len(next(iter(batch.values())))
             fills_up = self.device.startswith("cuda") and all(value.ndim == 4 for value in batch.values())
-            self._most_rows = max(self._most_rows, rows) if fills_up else rows
+            # Not up to a size for which memory did not suffice.
+            self._most_rows = max(min(self._most_rows, self.size.size), rows) if fills_up else rows
             if rows == self._most_rows:
                 output = self._forward(batch)
             else:

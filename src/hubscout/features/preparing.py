@@ -259,7 +259,7 @@ def _prepare(file: str, rows: list[int], slot: Slot | None) -> Prepared:
     shapes = {(sample.shape, sample.dtype) if isinstance(sample, np.ndarray) else None for sample in samples}
     if len(shapes) != 1 or None in shapes:
         return samples
-    written = None if slot is None else write(samples, slot, file)
+    written = None if slot is None else write(samples, slot)
     return np.stack(samples) if written is None else written
 
 

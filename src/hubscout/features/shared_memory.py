@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ _SHARE_OF_FREE_MEMORY = 0.1
 
 @dataclass(frozen=True)
 class Slot:
-    """A piece of memory that processes share, by the file that stands for it."""
+    """A piece of memory that processes share, by the file that stands for it and by its name."""
 
     path: str
+    name: str
+    """The number of a file that was closed is soon that of another one."""
     start: int
     size: int
 
@@ -49,19 +52,23 @@ class SharedMemory:
     """The owner's side. The memory goes with the processes that have it open, however they end."""
 
     def __init__(self, slot_bytes: int, slots: int) -> None:
-        self._file = os.memfd_create("hubscout")
+        name = f"hubscout-{uuid.uuid4().hex}"
+        self._file = os.memfd_create(name)
         os.ftruncate(self._file, slots * slot_bytes)
         path = f"/proc/{os.getpid()}/fd/{self._file}"
-        self._memory = np.memmap(path, np.uint8, "r+")
-        self._free = deque(Slot(path, start, slot_bytes) for start in range(0, slots * slot_bytes, slot_bytes))
+        self._memory = _open(path, name)
+        self._free = deque(Slot(path, name, start, slot_bytes) for start in range(0, slots * slot_bytes, slot_bytes))
 
     @classmethod
     def of(cls, slot_bytes: int) -> SharedMemory | None:
         """Slots of a size; None where the system has no such memory, or little of it."""
-        free = free_bytes()
-        if not hasattr(os, "memfd_create") or free is None or _SLOTS * slot_bytes > _SHARE_OF_FREE_MEMORY * free:
+        room = _SHARE_OF_FREE_MEMORY * (free_bytes() or 0)
+        if not hasattr(os, "memfd_create") or not 0 < _SLOTS * slot_bytes < room:
             return None
-        return cls(slot_bytes, _SLOTS)
+        try:
+            return cls(slot_bytes, _SLOTS)
+        except OSError:  # a system that does not permit it
+            return None
 
     def take(self) -> Slot | None:
         return self._free.popleft() if self._free else None
@@ -79,8 +86,8 @@ class SharedMemory:
         os.close(self._file)
 
 
-def write(samples: Sequence[np.ndarray], slot: Slot, owner: str) -> Written | None:
-    """In another process: put samples of one shape into a slot; None where they do not fit."""
+def write(samples: Sequence[np.ndarray], slot: Slot) -> Written | None:
+    """In another process: put samples of one shape into a slot; None where they do not fit, or it is not there."""
     shape, dtype = (len(samples), *samples[0].shape), samples[0].dtype
     if math.prod(shape) * dtype.itemsize > slot.size or dtype.hasobject:
         return None
@@ -88,11 +95,19 @@ def write(samples: Sequence[np.ndarray], slot: Slot, owner: str) -> Written | No
     # as long as copying.
     inner = sorted(range(samples[0].ndim), key=lambda axis: -abs(samples[0].strides[axis]))
     written = Written(shape, dtype, (0, *(axis + 1 for axis in inner)))
-    np.stack(samples, out=written.view(_open(slot.path, owner)[slot.start : slot.start + slot.size]))
+    try:
+        memory = _opened(slot.path, slot.name)
+    except OSError:  # its owner has closed it meanwhile, or others may not open it
+        return None
+    np.stack(samples, out=written.view(memory[slot.start : slot.start + slot.size]))
     return written
 
 
-@lru_cache(maxsize=1)
-def _open(path: str, owner: str) -> np.ndarray:
-    """`owner` tells apart memories that have the same path one after the other."""
-    return np.asarray(np.memmap(path, np.uint8, "r+"))
+def _open(path: str, name: str) -> np.ndarray:
+    with open(path, "r+b") as file:
+        if os.readlink(f"/proc/self/fd/{file.fileno()}") != f"/memfd:{name} (deleted)":
+            raise FileNotFoundError(path)
+        return np.asarray(np.memmap(file, np.uint8, "r+"))
+
+
+_opened = lru_cache(maxsize=1)(_open)
