@@ -86,6 +86,10 @@ def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
     assert found.tuned.best_step == 0
     assert any("the result is that probe" in note for note in found.tuned.notes)
     assert any("the winner is the linear probe" in note for note in found.notes)
+    assert "learning rate" not in found.answer
+    assert "Tuned to the end" not in found.answer
+    told = f"so that the result is that probe, with accuracy {found.tuned.metric('test')} on test."
+    assert found.answer.endswith(f"did not come up to the linear probe of its frozen features, {told}")
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
 
 
@@ -96,6 +100,30 @@ def test_a_winner_that_is_ahead_of_its_linear_probe_is_what_was_trained(
     assert found.tuned is not None
     assert found.tuned.best_step > 0
     assert not any("probe" in note for note in found.tuned.notes)
+
+
+def test_one_that_is_taught_and_does_not_come_up_to_its_linear_probe_is_said_to_be_that(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    big, small = names(networks, "width=64", "seed=3&width=8")
+    found = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert found.deployed is not None
+    assert "did not come up" not in found.answer
+    probe = replace(found, deployed=replace(found.deployed, best_step=0))
+    assert f"did not come up to its linear probe, which has {found.deployed.metric('test')}." in probe.answer
+
+
+def test_the_steps_of_the_winner_are_those_that_it_was_trained_for(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def longer(run: Any, *_: Any) -> None:
+        run.loop.steps += 7
+
+    monkeypatch.setattr("hubscout.racing.final_stages.fit_to_time", longer)
+    found = race(task, names(networks, "width=16"), out=tmp_path / "run", budget=600, **OPTIONS)
+    assert found.tuned is not None
+    assert found.steps == found.tuned.steps == found.told.steps + 7
+    assert json.loads((tmp_path / "run" / "race.json").read_text())["winner"]["steps"] == found.tuned.steps
 
 
 def test_more_rates_of_the_winner_do_not_raise_its_chance(task: Task, networks: Path, tmp_path: Path) -> None:

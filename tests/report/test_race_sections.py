@@ -61,6 +61,22 @@ def test_curves_end_where_an_arm_went_out(raced: tuple[Path, Race]) -> None:
     assert f"{first.evidence_rank} by evidence, 1 in the race" in part
 
 
+def test_the_steps_are_those_of_the_run_and_a_linear_probe_has_none(raced: tuple[Path, Race]) -> None:
+    run = open_run(raced[0])
+    assert run.race is not None
+    first = run.race.order[0]
+
+    def page_with(**changed: int) -> str:
+        tuning = [replace(one, **changed) if one.name == "winner" else one for one in run.tuning]
+        return render(replace(run, tuning=tuple(tuning)))
+
+    longer = page_with(steps=77, best_step=77)
+    assert f"after {first.steps} of 77 steps" in section(longer, "answer")
+    assert "after 77 steps" in section(longer, "race")
+    assert f"after {first.steps} steps" in section(page_with(steps=1, best_step=1), "answer")
+    assert "after 77 steps" not in section(page_with(steps=77, best_step=0), "race")
+
+
 def test_sentence_card_and_table_agree_on_how_sure_it_is(raced: tuple[Path, Race]) -> None:
     folder, found = raced
     sure = human_probability(found.order[0].p_best)

@@ -98,6 +98,21 @@ def test_where_the_race_stands_in_a_sentence() -> None:
     ]
 
 
+def test_a_race_that_passes_over_its_first_rung_names_the_one_that_is_run() -> None:
+    record = RaceRecord()
+    record.take({**START, "field": {"widths": [0, 2, 1]}})
+    assert race_status(record) == "Rung 2 of 2, 45 steps: 0 of 2 arms seen."
+    record.take(look(A, 1, 0.5))
+    assert race_status(record) == "Rung 2 of 2, 45 steps: 1 of 2 arms seen."
+
+
+def test_an_arm_that_was_never_trained_is_not_beaten() -> None:
+    record = RaceRecord()
+    for line in (START, look(A, 0, 0.5), look(B, 0, 0.7), {"event": "winner", "arm": plain(B)}):
+        record.take(line)
+    assert states(record) == ["beaten", "finishing", "not trained"]
+
+
 def test_lines_for_a_log() -> None:
     record, said = RaceRecord(), []
     for line in LINES:
@@ -165,7 +180,18 @@ def test_a_line_that_is_no_look_is_refused(change: dict[str, Any]) -> None:
         RaceRecord().take({**look(A, 0, 0.5), **change})
 
 
-@pytest.mark.parametrize("change", [{"rungs": [-1]}, {"rungs": 3}, {"arms": [None]}, {"steps": "many"}, {"task": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rungs": [-1]},
+        {"rungs": 3},
+        {"field": {"widths": 3}},
+        {"field": None},
+        {"arms": [None]},
+        {"steps": "many"},
+        {"task": None},
+    ],
+)
 def test_a_line_that_is_no_start_is_refused(change: dict[str, Any]) -> None:
     broken = {**START, **change}
     if change == {"task": None}:

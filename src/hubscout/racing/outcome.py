@@ -116,16 +116,27 @@ class Race:
             sure += f" of the {tried} that were tuned, out of {known}"
         elif tried == 1 < known:
             sure = f", the only one of {known} models that there was time to tune, so that nothing says it is the best"
-        text = f"{names[first.model]} won at a learning rate of {self.winner.learning_rate:g}{sure}"
+        probe = self.tuned is not None and self.tuned.best_step == 0
+        rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
+        text = f"{names[first.model]} won{rate}{sure}"
         if tied:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
+        if probe:
+            text += ". Training did not come up to the linear probe of its frozen features, so that the result is that"
+            text += " probe"
         if self.tuned is not None and self.tuned.metrics:
             split = _told_split(self.tuned)
-            text += f". Tuned to the end it has {self.metric} {self.tuned.metric(split)} on {split}"
+            text += ", with" if probe else ". Tuned to the end it has"
+            text += f" {self.metric} {self.tuned.metric(split)} on {split}"
         if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
             target, *teachers = short_names([self.deployed.model, *self.deployed.teachers])
             told = self.deployed.metric(_told_split(self.deployed))
-            text += f"; {target}, taught by {listing(teachers)}, has {told}"
+            if self.deployed.best_step == 0:
+                text += (
+                    f"; {target}, taught by {listing(teachers)}, did not come up to its linear probe, which has {told}"
+                )
+            else:
+                text += f"; {target}, taught by {listing(teachers)}, has {told}"
         return text + "."
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:

@@ -229,7 +229,7 @@ def _run(contest: FinalStages) -> Race:
         ranking=contest.ranking,
         evidence=contest.evidence,
         looks=contest.journal.looks,
-        steps=contest.steps,
+        steps=tuned.steps,  # there may have been time for more than planned, or for less
         shares=contest.shares,
         seconds={},
         tuned=tuned,

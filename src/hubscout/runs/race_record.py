@@ -85,6 +85,8 @@ class RaceRecord:
     steps: int = 0
     rungs: tuple[int, ...] = ()
     """The steps after which arms are judged."""
+    widths: tuple[int, ...] = ()
+    """How many arms each rung has room for; a rung with room for none is passed over."""
     arms: tuple[Arm, ...] = ()
     looks: tuple[Look, ...] = ()
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
@@ -110,6 +112,7 @@ class RaceRecord:
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
+            self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
         elif event == "look":
             self.looks = (*self.looks, look := look_of(line))
             if look.arm not in self.arms:  # a rate that is tried for the winner alone
@@ -122,6 +125,11 @@ class RaceRecord:
             self.deploy = str(line["model"])
         elif event == "finished":
             self.complete = True
+
+    @property
+    def rungs_run(self) -> list[int]:
+        """The rungs that arms are judged on: a race may begin on a later one than the first."""
+        return [rung for rung in range(len(self.rungs)) if self.widths[rung : rung + 1] != (0,)]
 
     def seen(self, arm: Arm) -> dict[int, Look]:
         """Rung → what it showed of an arm."""
@@ -144,7 +152,7 @@ class RaceRecord:
         if out is not None:
             return f"out after {self.rungs[out]} steps" if out < len(self.rungs) else "out"
         if self.final is not None:
-            return "beaten"
+            return "beaten" if seen else "not trained"
         return "racing" if seen else "waiting"
 
     def leaderboard(self) -> list[Arm]:
@@ -270,8 +278,12 @@ def race_status(record: RaceRecord) -> str:
         return f"{first} leads and is tuned to its end."
     if not record.rungs:
         return f"{len(record.arms)} arms"
-    rung = min(len(record.going_on), len(record.rungs) - 1)
-    racing = len(record.going_on[rung - 1]) if rung and rung - 1 in record.going_on else len(record.arms)
+    before = max(record.going_on, default=-1)
+    to_come = (rung for rung in record.rungs_run if rung > before)
+    rung = next(to_come, len(record.rungs) - 1)
+    racing = len(record.going_on[before]) if before in record.going_on else len(record.arms)
+    if rung < len(record.widths):
+        racing = min(racing, record.widths[rung]) or racing
     done = sum(look.rung == rung for look in record.looks)
     return f"Rung {rung + 1} of {len(record.rungs)}, {record.rungs[rung]} steps: {done} of {racing} arms seen."
 

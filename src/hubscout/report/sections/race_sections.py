@@ -37,7 +37,10 @@ STAGES = {
 
 def race_answer(run: Run, race: RaceRecord) -> Section:
     """The answer in a sentence; while the race goes on, where it stands."""
-    parts: list[object] = [tag("p", race.answer or race_status(race), class_="answer"), definitions(_facts(race))]
+    parts: list[object] = [
+        tag("p", race.answer or race_status(race), class_="answer"),
+        definitions(_facts(race, _winner(run))),
+    ]
     if race.seconds:
         total = sum(race.seconds.values()) or 1.0
         rows = [
@@ -53,11 +56,17 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
     return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
 
 
-def _facts(race: RaceRecord) -> list[tuple[str, str, str]]:
+def _winner(run: Run) -> TuningRun | None:
+    return next((one for one in run.tuning if one.name == RACE_WINNER), None)
+
+
+def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, str]]:
     facts: list[tuple[str, str, str]] = []
     first = race.order[0] if race.order else None
     if first is not None and first.metric is not None:
-        facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps} of {race.steps} steps"))
+        whole = winner.steps if winner is not None else race.steps
+        of = f" of {whole}" if whole >= first.steps else ""  # where time was short the run may have ended earlier
+        facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps}{of} steps"))
     if first is not None and first.p_best is not None:
         raced = len({look.arm.model for look in race.looks})
         told = f"{raced} {'model' if raced == 1 else 'models'} raced"
@@ -101,7 +110,7 @@ def race_panel(race: RaceRecord) -> Markup:
 def _looks_to_come(race: RaceRecord) -> int:
     """About how many looks the rungs take in all; one arm in three goes on."""
     total, alive = 0, len(race.arms)
-    for rung in range(len(race.rungs)):
+    for rung in race.rungs_run:
         total += alive
         alive = len(race.going_on[rung]) if rung in race.going_on else -(-alive // 3)
     return total
@@ -120,7 +129,8 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
     last = max((look.rung for look in race.looks if look.rung < len(race.rungs)), default=0)
     finalists = [arm for arm in race.leaderboard() if last in race.seen(arm)][:COLOURS]
     steps = dict(enumerate(race.rungs))
-    end = next((_end(one, race.metric) for one in run.tuning if one.name == RACE_WINNER), None)
+    winner = _winner(run)
+    end = _end(winner, race.metric) if winner is not None else None
     curves: list[Curve] = []
     for arm in reversed(race.leaderboard()):
         looks = [look for look in race.seen(arm).values() if look.rung < len(race.rungs)]
@@ -160,7 +170,9 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
 
 
 def _end(winner: TuningRun, metric: str) -> tuple[int, float] | None:
-    """Where the winner ended: its steps and its metric on the held-out samples."""
+    """Where the winner ended: its steps and its metric on the held-out samples; a linear probe is no end of them."""
+    if winner.best_step == 0:
+        return None
     found = winner.metrics.get("validation", {}).get(metric)
     return (winner.steps, found[0]) if found is not None else None
 
