@@ -170,7 +170,8 @@ class Contest:
 
     def _start(self) -> Field:
         """Who starts, and how far they go in the time that there is."""
-        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, self._time())
+        time = self._time()
+        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.start(
             self._identity(),
@@ -182,7 +183,12 @@ class Contest:
             arms=[plain(arm) for arm in self._arms(chosen)],
             evidence_seconds=self.evidence_seconds,
         )
-        left_out = len(self.ranking) - len(chosen.models)
+        waiting = [model for model in self.evidence if model not in chosen.models]
+        slow = time.far_slower(waiting, chosen.models) if time is not None else {}
+        for model, ratio in slow.items():
+            told = f"it takes {ratio:.0f} times as long per step as the others"
+            self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
+        left_out = len(self.ranking) - len(chosen.models) - len(slow)
         if left_out:
             models = "1 model" if left_out == 1 else f"{left_out} models"
             self.notes.append(f"{models} of least evidence did not start: the budget is too short")
