@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +34,15 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert found["tune"]["--model"] == found["tune"]["-m"] == "model"
     for name in ("rank", "race", "reference"):
         assert found[name]["--models"] == found[name]["-m"] == "models"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_command_have_options_that_exist(name: str) -> None:
+    examples = re.findall(rf"^.*\bhubscout {name} .*$", app_command(name).epilog or "", flags=re.MULTILINE)
+    known = {option for one in app_command(name).params for option in (*one.opts, *one.secondary_opts)}
+    for example in examples:
+        said = re.findall(r"(?<=\s)--?[a-z][a-z-]*", example.partition(f"hubscout {name} ")[2].partition("#")[0])
+        assert set(said) <= {*known, "--help"}, example
 
 
 def _complete(words: str) -> list[str]:

@@ -274,6 +274,31 @@ def test_the_data_that_a_model_was_tuned_on_is_no_test(
     assert ("the model was tuned on this data" in result.stderr) is told, result.output
 
 
+@pytest.mark.parametrize(
+    ("data", "name", "told"),
+    [("tabs", "test.csv", False), ("tabs", "train.csv", True), ("tabs", "more.csv", True), ("--model", "a.csv", False)],
+)
+def test_the_table_of_a_split_is_told_from_that_of_another(
+    data: str,
+    name: str,
+    told: bool,
+    text_model: Path,
+    hubscout: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(text_model, "own")
+    record = json.loads(Path("own/tuning.json").read_text())
+    record["environment"]["command"] = ["hubscout", "tune", data, "timm/x"]
+    Path("own/tuning.json").write_text(json.dumps(record))
+    Path(data).mkdir()
+    (tmp_path / data / name).write_text("review,mood\na good old film,good\n")
+    result = hubscout("predict", "own", tmp_path / data / name)
+    assert "accuracy" in result.stdout, result.output
+    assert ("the model was tuned on this data" in result.stderr) is told, result.output
+
+
 def test_lines_and_texts_still_are_texts(text_model: Path, hubscout: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a good film\n\nthe bad book\n")
     assert len(json.loads(hubscout("predict", text_model, tmp_path / "lines.txt", "--json").stdout)) == 2

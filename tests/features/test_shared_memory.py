@@ -66,11 +66,12 @@ def test_a_memory_that_was_closed_is_not_taken_for_what_has_its_number_now(tmp_p
     assert slot is not None
     kept = tmp_path / "kept"
     kept.write_bytes(bytes(80))
+    number = int(slot.path.rpartition("/")[2])
     memory.close()
-    with kept.open("r+b") as file:
-        os.dup2(file.fileno(), number := int(slot.path.rpartition("/")[2]))
-        try:
-            assert write([np.ones(10)], slot) is None
-        finally:
-            os.close(number)
+    other = os.open(kept, os.O_RDWR)
+    if other != number:  # the number of the file that was closed
+        os.dup2(other, number)
+        os.close(other)
+    assert write([np.ones(10)], slot) is None
+    os.close(number)
     assert kept.read_bytes() == bytes(80)

@@ -14,8 +14,10 @@ from racing_networks import QUICK, names
 from hubscout.engines import LocalEngine
 from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
 from hubscout.racing import Race, race
-from hubscout.racing.arms import Arm, Look
+from hubscout.racing.arms import Arm, Look, Runner
 from hubscout.racing.elimination import better_rate
+from hubscout.racing.final_stages import FinalStages, Finish
+from hubscout.racing.rungs import Pace
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
 from hubscout.tasks import Task
@@ -91,6 +93,59 @@ def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
     told = f"so that the result is that probe, with accuracy {found.tuned.metric('test')} on test."
     assert found.answer.endswith(f"did not come up to the linear probe of its frozen features, {told}")
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
+
+
+def test_time_is_kept_for_the_linear_probe_of_the_winner(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: dict[str, Finish] = {}
+    done = FinalStages._done
+
+    def seen(self: FinalStages, key: str, work: Any, arm: Arm) -> Any:
+        stages[key] = work
+        return done(self, key, work, arm)
+
+    monkeypatch.setattr(FinalStages, "_done", seen)
+    found = race(task, names(networks, "width=48"), out=tmp_path / "run", refit=True, **OPTIONS)
+    pace = Pace.of(found.looks)
+    assert pace is not None
+    pool, test = len(task.train) + len(task.validation), len(task.test)
+    held_out = max(len(task.validation), round(0.2 * pool))
+    measured = pace.look + 1.2 * pace.row * (held_out + test)
+    probe = pace.row * (pool + held_out + test)
+    assert stages["winner"].reserve == pytest.approx(measured + probe)
+    assert stages["refit"].reserve == pytest.approx(measured)  # nothing is held out that a probe could be judged on
+
+
+def test_a_winner_that_is_its_linear_probe_says_that_it_is_not_fitted_again(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    options = {**OPTIONS, "learning_rate": 1e-7, "refit": True}
+    found = race(task, names(networks, "width=48"), out=tmp_path / "run", **options)
+    (note,) = [note for note in found.notes if "the winner is the linear probe" in note]
+    assert note.endswith("; it is not fitted again on train and validation")
+    assert "refit" not in found.seconds
+
+
+def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[str, ...]] = []
+    begin = Runner.begin
+
+    def seen(self: Runner, folder: Path | None) -> Any:
+        if folder is None:
+            begun.append(self.teachers)
+        return begin(self, folder)
+
+    monkeypatch.setattr(Runner, "begin", seen)
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    found = race(task, [big, small], out=tmp_path / "run", deploy=small, **{**OPTIONS, "learning_rate": 1e-7})
+    assert found.deployed is not None
+    assert found.deployed.teachers == (big,)
+    assert found.deployed.best_step == 0
+    assert begun == [(), ()]  # of the winner, and of the model to deploy
+    assert set(found.deployed.tuning_run().probes) == {"model"}
 
 
 def test_a_winner_that_is_ahead_of_its_linear_probe_is_what_was_trained(

@@ -13,6 +13,7 @@ from racing_networks import QUICK, names
 from hubscout.errors import InterruptedRunError
 from hubscout.racing import race
 from hubscout.racing.arms import Arm, Look, Probe
+from hubscout.racing.contest import Contest
 from hubscout.racing.rungs import Clock, Pace, Time, choose_field, plans, rungs_of, seconds_per_step, work
 from hubscout.runs.events import Raced
 from hubscout.runs.row import Row
@@ -51,6 +52,42 @@ def test_less_time_means_fewer_to_the_last_rung_then_one_rate_then_fewer_models_
     assert little.steps < less.steps <= 300
     for found, seconds in ((plenty, 200.0), (some, 130.0), (less, 70.0), (little, 25.0)):
         assert 0.1 * work(found.widths, rungs_of(found.steps, 0.2), found.steps) <= seconds
+
+
+def uneven(seconds: float, **per_step: float):
+    """Four models of 0.1 seconds per step, but for some."""
+    models = ("m0", "m1", "m2", "m3")
+    return choose_field(models, 300, 0.2, Time(seconds, {**dict.fromkeys(models, 0.1), **per_step}))
+
+
+def test_a_model_that_alone_keeps_others_out_is_left_out_where_they_fit_without_it() -> None:
+    found = uneven(70.0, m1=0.7)
+    assert found.models == ("m0", "m2", "m3")
+    assert len(found.factors) == 2
+    assert uneven(400.0, m1=0.7).models == ("m0", "m1", "m2", "m3")  # there is time for it
+    assert uneven(70.0, m1=0.25).models == ("m0", "m1")  # it is not far slower
+    several = Time(80.0, {**dict.fromkeys(MODELS, 0.1), "m1": 0.7, "m3": 0.9})
+    assert choose_field(MODELS, 300, 0.2, several).models == ("m0", "m2", "m4", "m5", "m6", "m7", "m8")
+
+
+def test_the_first_by_evidence_starts_unless_it_does_not_fit_even_alone() -> None:
+    assert uneven(70.0, m0=0.7).models == ("m0",)
+    assert uneven(10.0, m0=0.7).models == ("m1", "m2", "m3")
+    assert uneven(1.0).models == ("m0",)  # nobody fits
+
+
+def test_a_model_that_is_too_slow_for_the_budget_is_named(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds(contest: Contest) -> Time:
+        return Time(15.0, dict(zip(contest.evidence, (0.1, 0.7, 0.1, 0.1), strict=True)))
+
+    monkeypatch.setattr(Contest, "_time", seconds)
+    models = names(networks, *(f"width={width}" for width in (2, 4, 8, 16)))
+    found = race(task, models, out=tmp_path / "run", **QUICK)
+    (slow,) = set(models) - {look.arm.model for look in found.looks}
+    told = "it takes 7 times as long per step as the others, and the budget is too short for it"
+    assert [note for note in found.notes if "did not start" in note] == [f"{slow} did not start: {told}"]
 
 
 def test_a_race_of_one_model_is_planned_too() -> None:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hubscout.errors import RunError
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.progressive import increments_of, nested_rows, subset_sizes, who_is_out
+from hubscout.ranking.ranking_run import RankingRun
 from hubscout.tasks import Task
 
 Make = Callable[..., Any]
@@ -98,6 +101,31 @@ def test_models_that_the_budget_never_reached_are_named(long_task: Task, zoo: st
     ranking = rank(long_task, models, cache=False, budget=1e-6)
     assert len(ranking) == 0
     assert {failure.error for failure in ranking.failures} == {"BudgetSpent"}
+
+
+def test_a_finished_ranking_is_not_begun_anew_for_models_that_its_budget_did_not_reach(
+    long_task: Task, zoo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = [f"python:{zoo}:look?first=0&last=8&seed={seed}" for seed in (0, 1)]
+    attempts = RankingRun.attempts
+    with monkeypatch.context() as patch:
+        patch.setattr(RankingRun, "attempts", lambda *given: islice(attempts(*given), 1))
+        first = rank(long_task, models, cache=False, budget="1h", out=tmp_path)
+    assert ([row.identifier for row in first], [one.identifier for one in first.failures]) == (models[:1], models[1:])
+    again = rank(long_task, models, cache=False, budget="1h", out=tmp_path)
+    assert (again.rows, again.stages, again.failures) == (first.rows, first.stages, first.failures)
+    with pytest.raises(RunError, match="budget_seconds"):
+        rank(long_task, models, cache=False, budget="2h", out=tmp_path)
+
+
+def test_a_ranking_that_its_budget_reached_no_model_of_is_tried_again(
+    long_task: Task, zoo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = [f"python:{zoo}:look?first=0&last=8"]
+    with monkeypatch.context() as patch:
+        patch.setattr(RankingRun, "attempts", lambda *_: iter(()))
+        assert len(rank(long_task, models, cache=False, budget="1h", out=tmp_path)) == 0
+    assert len(rank(long_task, models, cache=False, budget="1h", out=tmp_path)) == 1
 
 
 def test_without_dropping_all_models_are_judged_on_the_same_samples(long_task: Task, zoo: str) -> None:

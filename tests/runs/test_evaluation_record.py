@@ -44,6 +44,20 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert not (tmp_path / EVALUATION).exists()
 
 
+def test_a_file_of_the_first_version_is_read_whichever_name_its_notes_have(tmp_path: Path) -> None:
+    write_evaluation(tmp_path, RECORD)
+    path = tmp_path / EVALUATION
+    old = json.loads(path.read_text()) | {"version": 1}
+    path.write_text(json.dumps(old))
+    assert read_evaluation(tmp_path) == RECORD
+    (sample,) = old["worst"]
+    sample["remark"] = sample.pop("note")
+    path.write_text(json.dumps(old | {"suspects": [sample]}))
+    found = read_evaluation(tmp_path)
+    assert found is not None
+    assert found.worst == found.suspects == RECORD.worst
+
+
 def test_shares_are_those_of_the_counts() -> None:
     cat = RECORD.targets[0]
     assert (cat.recall, cat.precision) == (0.5, 1.0)

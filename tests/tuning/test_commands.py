@@ -170,7 +170,8 @@ def test_bad_samples_are_skipped_where_that_is_asked_for(folder, tmp_path):
     run(*search, "--out", tmp_path / "ref", "--skip-bad")
 
 
-def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
+def tune_to_harm(tmp_path, *more):
+    """The classes of train are exchanged in the other splits."""
     generator = np.random.default_rng(0)
     for part, turned in (("train", 0), ("validation", 1), ("test", 1)):
         for label in range(2):
@@ -180,7 +181,7 @@ def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
                 low = 150 * ((label + turned) % 2)
                 pixels = generator.integers(low, low + 100, size=(16, 16, 3)).astype(np.uint8)
                 Image.fromarray(pixels).save(place / f"{number}.png")
-    found = run(
+    return run(
         "tune",
         tmp_path / "data",
         "--model",
@@ -196,8 +197,13 @@ def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
         "--set",
         "augment=none",
         *QUICK[2:],
+        *more,
         status=4,
     )
+
+
+def test_a_model_worse_than_guessing_ends_with_a_warning_and_a_status(tmp_path):
+    found = tune_to_harm(tmp_path)
     assert "Warning: This model is worse than guessing: validation accuracy" in found.stderr
     assert "worse than guessing" not in found.stdout  # said once
     assert "worse than guessing" in (tmp_path / "model" / "README.md").read_text()
@@ -382,6 +388,15 @@ def test_an_operator_without_an_onnx_form_is_one_line_and_the_model_is_kept(fold
     assert "Test accuracy" in told.stdout
     assert not (out / "model.onnx").exists()
     assert "prediction" in run("predict", out, folder / "test", "--allow-code").stdout
+
+
+def test_an_export_that_fails_does_not_hide_that_a_model_is_worse_than_guessing(tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "model" / "model.onnx"
+    path.mkdir(parents=True)
+    error, warning = tune_to_harm(tmp_path, "--onnx").stderr.strip().splitlines()
+    assert error.startswith(f"Error: {path} cannot be written")
+    assert warning.startswith("Warning: This model is worse than guessing: validation accuracy")
 
 
 def test_onnx_is_missed_before_the_training(tmp_path, monkeypatch):

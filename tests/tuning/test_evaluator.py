@@ -30,6 +30,8 @@ def test_log_likelihoods_by_kind():
     assert classes == pytest.approx([np.log(0.25), -6.0])  # one that it is surely wrong about does not decide
     words = told(make_task(), [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], [0, 0, 1], np.array([0, 0, 1]))
     assert words == pytest.approx([np.log(0.5) / 2, np.log(0.5)])
+    some = told(make_task(), [[0.5, 0.5, 0.0], [0.25, 0.75, 0.0]], [0, 0], np.array([0, 2]))  # the second has no words
+    assert some == pytest.approx([np.log(0.5), np.log(0.25)])
     numbers = told(make_task("regression"), [[3.0, 1.0]], [[1.0, 1.0]], scale=np.array([2.0, 1.0]))
     assert numbers == pytest.approx([-0.25])
 

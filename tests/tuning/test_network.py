@@ -73,8 +73,8 @@ NORM = {"method": "fine-tune", "keep_best": False, "bootstrap_resamples": 2, "ba
         ({"steps": 3, "learning_rate": 1e-3}, 0.5, True),
         ({"steps": 3, "learning_rate": 1e-2}, 0.5, False),  # networks with norms that stay break down there
         ({"steps": 3}, 0.0, False),  # never trained: statistics there are none
-        ({"budget": 2.0, "epochs": 2}, 0.5, True),
-        ({"budget": 2.0, "epochs": 40}, 0.5, False),
+        ({"budget": 2.0}, 0.5, True),  # twenty passes, unless it says otherwise
+        ({"budget": 2.0, "batch_size": 16}, 0.5, False),
     ],
 )
 def test_short_runs_keep_the_statistics_of_batch_norms(monkeypatch, options, mean, kept):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -100,3 +101,34 @@ def test_a_file_for_texts_has_its_tokenizer_inside(tmp_path):
 def test_arrays_are_refused(tmp_path):
     with pytest.raises(TuningError, match="images and text, not array"):
         tune(make_task(), perceptron(), **QUICK).export_onnx(tmp_path / "model.onnx")
+
+
+def test_an_export_that_fails_leaves_the_file_that_was_there(tuned, tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"an earlier export")
+    with pytest.raises(TuningError, match="other outputs than torch"):
+        tuned.export_onnx(path, tolerance=-1.0)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limit[1]))
+    try:
+        with pytest.raises(TuningError) as full:
+            tuned.export_onnx(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert str(full.value).startswith(f"{path} cannot be written: no room on the disk")
+    for said in ("No such operator", "No such operator."):
+
+        def fail(*_, said=said, **__):
+            raise RuntimeError(said)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.onnx, "export", fail)
+            with pytest.raises(TuningError, match=r"as ONNX: No such operator\. The tuned model itself"):
+                tuned.export_onnx(path)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {"model.onnx": b"an earlier export"}
+
+
+def test_a_place_that_cannot_be_written_is_not_blamed_on_the_model(tuned, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TuningError, match=r"file/model\.onnx cannot be written: (Not a directory|File exists)\.$"):
+        tuned.export_onnx(tmp_path / "file" / "model.onnx")

@@ -87,6 +87,18 @@ def test_a_resumed_run_counts_the_time_that_was_spent(tmp_path):
     assert finished.steps == resumed.steps
 
 
+def test_a_run_that_its_time_cut_short_is_over_and_says_how_many_steps_it_made(tmp_path):
+    def run():
+        return tune(make_task(n=480), slow(0.01, 0.05, after=380), budget=4, out=tmp_path, **OPTIONS)
+
+    first = run()
+    (plan,) = [note for note in first.notes if note.startswith("Budget of 4 s")]
+    assert f" {first.steps} steps" not in plan
+    (made,) = [note for note in first.notes if "were made" in note]
+    assert made.startswith(f"{first.steps} steps ({first.steps / 30:.3g} epochs)")
+    assert run().steps == first.steps
+
+
 def test_the_last_fifth_of_the_steps_has_a_falling_rate():
     rates = {}
 

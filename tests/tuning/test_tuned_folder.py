@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import gc
 import json
 import resource
 
 import numpy as np
 import pytest
 import torch
-from tuning_networks import image_task, make_task, perceptron
+from tuning_networks import image_task, images, make_task, perceptron
 
-from hubscout.errors import InputError, RunError, TuningError
+from hubscout.errors import InputError, ModelNotFoundError, RunError, TuningError
 from hubscout.hubs import Identifier, load, prepare_torchvision
 from hubscout.tuning import Tuned, tune
 
@@ -98,6 +99,27 @@ def test_bare_networks_and_regression_in_their_own_units(tmp_path):
     assert load(f"file:{tmp_path}?arch=python:tuning_networks:images").card.feature_dim == 8
 
 
+def test_a_network_that_was_in_memory_is_given_again_to_open_its_weights(tmp_path):
+    task, network = image_task(), images(seed=1)
+    tuned = tune(task, network, method="fine-tune", **QUICK)
+    tuned.save(tmp_path)
+    assert tuned.model == "memory:Images"
+    assert 'Tuned.load("THIS FOLDER", model=network)' in (tmp_path / "README.md").read_text()
+    del network
+    gc.collect()  # as in another process: nobody holds it any more
+    with pytest.raises(ModelNotFoundError, match=r"memory:Images.*in memory.*Tuned\.load\(folder, model=network\)"):
+        Tuned.load(tmp_path)
+    built, expected = images(seed=2), tuned.predict(task.test.inputs).values
+    before = {name: value.clone() for name, value in built.state_dict().items()}
+    for given in (built, load("python:tuning_networks:images?seed=3")):
+        again = Tuned.load(tmp_path, model=given)
+        np.testing.assert_allclose(again.predict(task.test.inputs).values, expected, rtol=1e-5, atol=1e-6)
+        assert again.model == "memory:Images"
+    assert all(torch.equal(value, before[name]) for name, value in built.state_dict().items())
+    with pytest.raises(InputError, match="is not a model"):
+        Tuned.load(tmp_path, model=3)
+
+
 def test_numbers_are_in_their_own_units_in_plain_timm_and_in_onnx_as_well(timm_tuned, tmp_path):
     import timm
 
@@ -144,6 +166,17 @@ def test_folders_that_are_no_model(tmp_path):
     (tmp_path / "tuning.json").write_text("{")
     with pytest.raises(RunError, match="is not JSON"):
         Tuned.load(tmp_path)
+
+
+def test_a_damaged_evaluation_does_not_keep_the_weights_from_being_opened(timm_tuned, tmp_path):
+    timm_tuned.save(tmp_path)
+    assert Tuned.load(tmp_path).evaluation == timm_tuned.evaluation
+    (tmp_path / "evaluation.json").write_text("{")
+    again = Tuned.load(tmp_path)
+    assert again.evaluation is None
+    assert "evaluation.json is not JSON" in again.notes[-1]
+    inputs = image_task().test.inputs
+    np.testing.assert_allclose(again.predict(inputs).values, timm_tuned.predict(inputs).values, rtol=1e-5, atol=1e-7)
 
 
 def test_a_full_disk_leaves_the_old_model(timm_tuned, tmp_path):

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 import torch
-from tuning_networks import make_task, perceptron, weights_of
+from tuning_networks import assert_same, image_task, make_task, perceptron, weights_of
 
-from hubscout.errors import DivergedError, InputError
+from hubscout.errors import CheckpointError, DivergedError, InputError
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import Outcome
@@ -68,6 +68,57 @@ def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
     assert resumed.arguments == whole.arguments
     assert [n for n in resumed.notes if "restarts with" in n] == [n for n in whole.notes if "restarts with" in n]
     assert all(torch.equal(a, weights_of(whole.backbone)[name]) for name, a in weights_of(resumed.backbone).items())
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("length", [{"epochs": 2}, {"budget": 1.5}])
+def test_a_finished_run_is_told_and_returned_and_nothing_of_it_changes(tmp_path, length):
+    task, heard = image_task(), []
+    options = {"batch_size": 8, "bootstrap_resamples": 10, "method": "fine-tune", "learning_rate": 1e-3, **length}
+    first = tune(task, IMAGES, out=tmp_path, **options)
+    before = contents(tmp_path)
+    again = tune(task, IMAGES, out=tmp_path, observer=heard.append, **options)
+    assert contents(tmp_path) == before
+    assert again.record() == first.record()
+    assert again.curves == first.curves
+    assert_same(first, again)
+    (said,) = [event.text for event in heard if isinstance(event, Message)]
+    assert f"{tmp_path} holds the result of this run ({first.steps:,} steps): nothing is trained" in said
+    with pytest.raises(CheckpointError, match="another run: seed was 0 and is 1"):
+        tune(task, IMAGES, out=tmp_path, seed=1, **options)
+    assert contents(tmp_path) == before
+    tune(task, IMAGES, out=tmp_path, overwrite=True, **options)
+    assert json.loads((tmp_path / "tuning.json").read_text())["seconds"] != first.seconds
+
+
+def test_a_run_without_its_whole_result_goes_on(tmp_path):
+    class Killed(BaseException):
+        pass
+
+    def killer(event):
+        if isinstance(event, Validated) and event.step == 6:
+            raise Killed
+
+    def resumes(**changed):
+        told = tune(task, IMAGES, out=tmp_path, **{**options, **changed})
+        return any("Resumed after step" in note for note in told.notes)
+
+    task = image_task()
+    options = {"epochs": 2, "batch_size": 8, "bootstrap_resamples": 10, "method": "fine-tune"}
+    tune(task, IMAGES, out=tmp_path, **options)
+    with pytest.raises(Killed):  # the result of the run before is still there
+        tune(task, IMAGES, out=tmp_path, overwrite=True, observer=killer, **options)
+    assert resumes()
+    (tmp_path / "model.safetensors").unlink()
+    assert resumes()
+    assert (tmp_path / "model.safetensors").is_file()
+    (tmp_path / "tuning.json").write_text("{")
+    assert resumes()
+    assert resumes(confidence=0.5)  # to be measured in another way
+    assert tune(task, IMAGES, out=tmp_path, confidence=0.5, **options).arguments.confidence == 0.5
 
 
 def test_a_loss_that_explodes_without_becoming_nan_is_divergence():

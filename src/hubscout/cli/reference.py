@@ -20,8 +20,6 @@ hubscout reference flowers/ -m 'timm/resnet18.a1_in1k,timm/mobilenetv3_small_100
 
 hubscout reference flowers/ -m @models.txt --learning-rates 0.1,0.01 --weight-decays 1e-4 --out ref/
 
-hubscout reference flowers/ -m @models.txt --search tpe --trials 20 --out ref/
-
 hubscout evaluate run/ ref/reference.csv"""
 
 

@@ -212,6 +212,7 @@ def _tune(
     quiet: bool,
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
+    from hubscout.errors import TuningError
     from hubscout.runs.display import display
     from hubscout.runs.evaluation_record import conclusion
     from hubscout.tuning import tune as run
@@ -228,8 +229,13 @@ def _tune(
         print_result(conclusion(tuned.tuning_run()))
     say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=quiet)
     if onnx:
-        difference = tuned.export_onnx(out / "model.onnx")
-        say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
+        try:
+            difference = tuned.export_onnx(out / "model.onnx")
+            say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
+        except TuningError as error:
+            if not tuned.warning:
+                raise
+            say(f"Error: {error}")  # the warning is the graver news: the last word and the status are its
     return [tuned.warning]
 
 

@@ -209,11 +209,14 @@ def _tuned_on(record: TuningRecord, paths: list[Path]) -> bool:
     from hubscout.tasks.splitting import canonical_split
 
     command = command_words(record.environment)
-    if "tune" not in command[1:2] or len(command) < 3:
+    if "tune" not in command[1:2] or len(command) < 3 or command[2].startswith("-"):
         return False
     data = Path(command[2]).resolve()
     for path in (one.expanduser().resolve() for one in paths):
-        if path.is_relative_to(data) and canonical_split([*path.relative_to(data).parts, ""][0]) in (None, "train"):
+        if not path.is_relative_to(data):
+            continue
+        # The folder of a split, or its table.
+        if canonical_split(Path([*path.relative_to(data).parts, ""][0]).stem) in (None, "train"):
             return True
     return False
 

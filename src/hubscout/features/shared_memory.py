@@ -62,12 +62,8 @@ class SharedMemory:
     @classmethod
     def of(cls, slot_bytes: int) -> SharedMemory | None:
         """Slots of a size; None where the system has no such memory, or little of it."""
-        free = free_bytes()
-        if (
-            not hasattr(os, "memfd_create")
-            or free is None
-            or not 0 < _SLOTS * slot_bytes < _SHARE_OF_FREE_MEMORY * free
-        ):
+        room = _SHARE_OF_FREE_MEMORY * (free_bytes() or 0)
+        if not hasattr(os, "memfd_create") or not 0 < _SLOTS * slot_bytes < room:
             return None
         try:
             return cls(slot_bytes, _SLOTS)

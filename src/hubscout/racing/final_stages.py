@@ -57,9 +57,8 @@ class FinalStages(Contest):
         else:
             raise last
         if tuned.best_step == 0:
-            self.notes.append(
-                "the winner is the linear probe of its frozen features: training did not come up to it in this time"
-            )
+            told = "the winner is the linear probe of its frozen features: training did not come up to it in this time"
+            self.notes.append(told + ("; it is not fitted again on train and validation" if self.refit else ""))
         elif self.refit:
             tuned = self._made("refit", self._on_all(self.runner(arm)), RACE_WINNER, later=self.ends - 2)
         return arm, tuned
@@ -109,6 +108,10 @@ class FinalStages(Contest):
         pace, left = self.pace(runner.arm.model), self.clock.left
         samples = len(self.task.validation) + len(self.task.test)
         reserve = pace.look + 1.2 * pace.row * samples + 0.01 * (self.clock.seconds or 0.0)
+        # What is fitted on train and validation together is compared with no probe: nothing is held out.
+        expected = self._expected(runner.arm.model) if runner.task is self.reference else None
+        if expected is not None:  # validation once more, and the frozen features of every split
+            reserve += pace.row * (len(self.task.train) + len(self.task.validation) + samples)
         seen = [look.steps for look in self.journal.looks if look.arm == runner.arm] if stage == "winner" else []
         now = self.steps - max(seen, default=0)
         work = Finish(
@@ -118,7 +121,7 @@ class FinalStages(Contest):
             reserve=reserve,
             longest=self.longest,
             elsewhere=self.engine.elsewhere,
-            expected=self._expected(runner.arm.model),
+            expected=expected,
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
@@ -223,7 +226,9 @@ class Finish:
             reached, _ = evaluate_arm(run, len(run.task.validation))
         if reached >= self.expected:
             return
-        fresh = replace(self.runner, arguments=self.runner.arguments.replace(keep_best=True)).begin(None)
+        # Without its teachers: their frozen features take time, and only the model's own probe is wanted.
+        arguments = self.runner.arguments.replace(keep_best=True)
+        fresh = replace(self.runner, teachers=(), arguments=arguments).begin(None)
         measure_probes(fresh)
         state, probed = run.loop.train_state, fresh.loop.train_state
         if probed.floor > reached:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ USABLE = 0.85
 """Of the time, for steps: the rest is for loading, looking and saving."""
 BELIEVABLE = 3.0
 """Networks of equally many operations differ in their seconds by about so much."""
+FAR_SLOWER = 3.0
+"""A model that takes so many times as long per step as others is left out where that lets more of them start."""
 
 
 @dataclass(frozen=True)
@@ -139,21 +141,48 @@ class Time:
         in_rungs = (work(widths, rungs, steps) - end) * mean + sum(widths) * self.per_look
         return in_rungs / self.side_by_side + (end + (self.ends - 1) * steps) * mean <= USABLE * self.seconds
 
+    def of(self, models: Sequence[str]) -> Time:
+        """The same for a race of these models alone."""
+        return replace(self, per_step={model: self.per_step[model] for model in models})
+
+    def far_slower(self, models: Sequence[str], started: Sequence[str]) -> dict[str, float]:
+        """Which models take at least `FAR_SLOWER` times as long per step as those that start, and how many times."""
+        usual = median(self.per_step[model] for model in started)
+        times = {model: self.per_step[model] / max(usual, 1e-9) for model in models}
+        return {model: ratio for model, ratio in times.items() if ratio >= FAR_SLOWER}
+
 
 def choose_field(models: Sequence[str], steps: int, cooldown: float, time: Time | None) -> Field:
     """The longest race that the time allows.
 
     `models` are in the order in which they would be given up last. Without a limit of time all start at all rates.
+    Models that are far slower than the others are left out where more can start without them; the first is left out
+    only where it does not fit even alone.
     """
+    best, rest = _longest(models, steps, cooldown, time), list(models)
+    while time is not None and len(rest) > 1:
+        alone, _ = _longest(rest[:1], steps, cooldown, time.of(rest[:1]))
+        slowest = max(rest[1:] if alone else rest, key=time.per_step.__getitem__)
+        rest.remove(slowest)
+        found = _longest(rest, steps, cooldown, time.of(rest))
+        if not time.far_slower([slowest], found[1].models):
+            break
+        best = max(best, found, key=lambda one: (one[0], len(one[1].models), len(one[1].factors)))
+    return best[1]
+
+
+def _longest(models: Sequence[str], steps: int, cooldown: float, time: Time | None) -> tuple[bool, Field]:
+    """The longest race of the first so many models, and whether it fits: the shortest one is taken anyway."""
     if time is not None:
         pace = sorted(time.per_step.values())[len(time.per_step) // 2]
         steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * time.seconds / max(time.ends * pace, 1e-9))))
     rungs = rungs_of(steps, cooldown)
     for widths in plans(len(models)):
         count = len(models) if widths[0] else widths[1]
-        if time is None or time.allows(models[:count], widths, rungs, steps):
+        fits = time is None or time.allows(models[:count], widths, rungs, steps)
+        if fits:
             break
-    return Field(tuple(models[:count]), RATE_FACTORS if widths[0] else RATE_FACTORS[:1], steps, widths)
+    return fits, Field(tuple(models[:count]), RATE_FACTORS if widths[0] else RATE_FACTORS[:1], steps, widths)
 
 
 @dataclass

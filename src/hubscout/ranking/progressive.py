@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.paired_comparison import compare
 from hubscout.runs.ranking import Stage
 from hubscout.runs.row import Dropped, Row
@@ -135,7 +136,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
             run.journal.note("budget-spent", stage=stage, n=sizes[stage])
             break  # part of the models on more data cannot be compared with the rest: keep the subset before
         for candidate in unreached:
-            run.fail(candidate, "BudgetSpent", f"not reached within the budget of {budget:g} seconds")
+            run.fail(candidate, BUDGET_SPENT, f"not reached within the budget of {budget:g} seconds")
         for found in current.values():
             run.take(found)
         rows = {name: found.row for name, found in current.items()}

@@ -191,7 +191,7 @@ def rank(
         )
         stack.callback(run.journal.close)
         run.begin(overwrite)
-        if not run.missing:  # all of them are in the folder
+        if run.over:
             return run.finish()
         runner = _open_engine(engine, engine_options or {}, stack, observer)
         run.assessor = Assessor(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from hubscout.ranking.assessor import Assessor
     from hubscout.tasks import Task
 
+BUDGET_SPENT = "BudgetSpent"
+"""The failure of a model that was not reached in time."""
+
 
 @dataclass
 class RankingRun:
@@ -58,6 +61,8 @@ class RankingRun:
     """Of the models that ran in this process one after the other."""
     seconds_before: float = 0.0
     """Spent by earlier runs on what is in the folder."""
+    over: bool = False
+    """Whether the folder holds all that this run can find out."""
 
     def begin(self, overwrite: bool) -> None:
         """Open the run folder and take over what is in it: models that are there already stay."""
@@ -76,14 +81,16 @@ class RankingRun:
             if not self.configuration["progressive"]:
                 self.rows = there
                 self.failures = {f.identifier: f for f in earlier.failures if f.identifier not in wanted}
-            elif earlier.complete and wanted <= set(there):
-                self.rows, self.stages = there, list(earlier.stages)
+            elif earlier.complete and there and wanted <= {*there, *(spent := _unreached(earlier))}:
+                # The budget is the same, or the folder were refused: what it did not reach it would not reach now.
+                self.rows, self.stages, self.failures = there, list(earlier.stages), spent
             elif others := sorted(set(there) - wanted):
                 raise RunError(
                     f"{self.journal.folder} holds a ranking on growing subsets, in which models are given up by "
                     f"comparison with each other: name those that are there as well ({', '.join(others)}), choose "
                     "another folder, or overwrite it (overwrite=True, --overwrite)."
                 )
+        self.over = wanted <= {*self.rows, *self.failures}
         self.journal.begin(tuple(there.values()))
         self.journal.note(
             "started",
@@ -234,6 +241,10 @@ class RankingRun:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
+
+
+def _unreached(ranking: Ranking) -> dict[str, Failure]:
+    return {failure.identifier: failure for failure in ranking.failures if failure.error == BUDGET_SPENT}
 
 
 def summarise(task: Task, notes: Sequence[str], skipped: Sequence[str]) -> TaskSummary:

@@ -13,14 +13,26 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import RunError
 from hubscout.runs.data_check import Sample
 from hubscout.runs.files import read_json
-from hubscout.runs.record_types import in_version, record_of, write_record
+from hubscout.runs.record_types import MIGRATIONS, in_version, record_of, write_record
 from hubscout.runs.run_folder import EVALUATION
 
 if TYPE_CHECKING:
     from hubscout.runs.tuning_record import Interval, TuningRun
 
 FORM = "hubscout-evaluation"
-VERSION = 1
+VERSION = 2
+
+
+def _with_notes(record: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 calls `note` what version 1 called `remark`; what is damaged stays, for `record_of`."""
+    for part in ("worst", "suspects"):
+        for sample in record[part] if isinstance(record.get(part), list) else ():
+            if isinstance(sample, dict) and "remark" in sample:
+                sample["note"] = sample.pop("remark")
+    return record
+
+
+MIGRATIONS[FORM, 1] = _with_notes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,8 +196,9 @@ class Outcome:
     def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
         """How well each sample was predicted, in nats; the higher the better.
 
-        Classes and tags: the log probability of what is true, averaged over the words of a sentence. Labels: the mean
-        over them. Numbers: minus half the squared error in deviations of the train targets (`scale`).
+        Classes and tags: the log probability of what is true, averaged over the words of a sentence (one without
+        words is left out). Labels: the mean over them. Numbers: minus half the squared error in deviations of the
+        train targets (`scale`).
         """
         kind, truth, predicted = kind_of(self.kind), np.asarray(self.targets), self.predicted
         if kind.is_real_valued:
@@ -207,7 +208,10 @@ class Outcome:
         else:
             values = np.log(np.maximum(predicted[np.arange(len(truth)), truth], 1e-12))
         values = np.maximum(values, FLOOR)
-        return values if self.groups is None else np.bincount(self.groups, weights=values) / np.bincount(self.groups)
+        if self.groups is None:
+            return values
+        words = np.bincount(self.groups)
+        return np.bincount(self.groups, weights=values)[words > 0] / words[words > 0]
 
     @cached_property
     def _members(self) -> list[np.ndarray] | None:

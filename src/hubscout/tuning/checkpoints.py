@@ -96,7 +96,7 @@ class Checkpoints:
         """The last checkpoint that is as it was written, or None; and the later ones that are not, now set aside."""
         damaged: list[Path] = []
         for path in reversed(self.files()):
-            if path.stem.rpartition("-")[2] == _digest(path):
+            if is_whole(path):
                 return path, damaged
             damaged.append(path.rename(path.with_suffix(".damaged")))
         return None, damaged
@@ -129,6 +129,11 @@ class Checkpoints:
                 "another folder, or overwrite it (overwrite=True, --overwrite)."
             )
         return state
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a checkpoint is as it was written."""
+    return path.stem.rpartition("-")[2] == _digest(path)
 
 
 def _digest(path: Path) -> str:

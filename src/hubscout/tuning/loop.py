@@ -141,6 +141,8 @@ class Loop:
                 self.average.update(self.network)
             train_state.step += 1
             late = self._late()
+            if late and train_state.falling:
+                train_state.length = train_state.step  # its time is over: whoever resumes it trains no further
             last = train_state.step == end or late
             if train_state.step == first:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()

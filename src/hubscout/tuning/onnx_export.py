@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.hubs.processors import ImageProcessorPreprocessing
 from hubscout.hubs.text_preprocessing import TextPreprocessing
 from hubscout.optional import require_onnx
+from hubscout.runs.files import is_full, temporary_file, why_not_written
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     """Write the graph, run it on random inputs of two batch sizes, and return the largest difference from torch.
 
     Inputs are the preprocessing's batch (for images: uint8 pixels, normalised inside the graph), outputs are logits,
-    or numbers in the targets' own units. The file's metadata are those of `metadata`.
+    or numbers in the targets' own units. The file's metadata are those of `metadata`. Where anything fails, an older
+    file stays as it was.
     """
     onnx, runtime = require_onnx()
     backbone, head = tuned.deployable()
@@ -50,31 +53,41 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     assert backbone.module is not None
     batch = _example(tuned)
     graph = _Graph(backbone, head, tuple(batch)).eval()
-    path.parent.mkdir(parents=True, exist_ok=True)
     axes = {name: {0: "batch", **({1: "length"} if value.ndim == 2 else {})} for name, value in batch.items()}
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                graph,
-                tuple(batch.values()),
-                str(path),
-                input_names=list(batch),
-                output_names=["outputs"],
-                dynamic_axes={**axes, "outputs": {0: "batch"}},
-                dynamo=False,
-            )
-        written = onnx.load(str(path), load_external_data=False)
-        onnx.helper.set_model_props(written, metadata(tuned))
-        onnx.save(written, str(path))
-        session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        with temporary_file(path) as temporary:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    graph,
+                    tuple(batch.values()),
+                    str(temporary),
+                    input_names=list(batch),
+                    output_names=["outputs"],
+                    dynamic_axes={**axes, "outputs": {0: "batch"}},
+                    dynamo=False,
+                )
+            written = onnx.load(str(temporary), load_external_data=False)
+            onnx.helper.set_model_props(written, metadata(tuned))
+            onnx.save(written, str(temporary))
+            session = runtime.InferenceSession(str(temporary), providers=["CPUExecutionProvider"])
+            largest = _largest_difference(graph, session, batch, tolerance)
+            os.replace(temporary, path)
+    except TuningError:
+        raise
     except Exception as error:  # of the exporter or of the runtime: they raise what they like
-        path.unlink(missing_ok=True)
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if isinstance(error, OSError) or is_full(error):
+            raise TuningError(f"{path} cannot be written: {why_not_written(error)}.") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
         raise TuningError(
-            f"{tuned.model} cannot be written as ONNX: {reason} The tuned model itself is not touched by this; use it "
+            f"{tuned.model} cannot be written as ONNX: {reason}. The tuned model itself is not touched by this; use it "
             "in torch, or export another architecture."
         ) from error
+    return largest
+
+
+def _largest_difference(graph: nn.Module, session: Any, batch: dict[str, Tensor], tolerance: float) -> float:
+    """Between the outputs of the file and those of torch, for the batch and for twice as many."""
     largest = 0.0
     for repeats in (1, 2):
         inputs = {name: torch.cat([value] * repeats) for name, value in batch.items()}
@@ -85,9 +98,8 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
         (found,) = session.run(None, {name: value.numpy() for name, value in inputs.items() if name in wanted})
         difference = float(np.abs(found - expected).max())
         if not difference <= tolerance * max(1.0, float(np.abs(expected).max())):
-            path.unlink(missing_ok=True)
             raise TuningError(
-                f"The ONNX graph gives other outputs than torch (largest difference {difference:.3g}); it was removed."
+                f"The ONNX graph gives other outputs than torch (largest difference {difference:.3g}); it is not kept."
             )
         largest = max(largest, difference)
     return largest

@@ -166,7 +166,7 @@ class SingleRun:
             (lambda: self.outcome(self.validation, self.task.validation).values()) if validates else None,
             served,
             null_loss(self.task, loss, rows),
-            self._checkpoints(),
+            self.checkpoints(),
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
             began=self.began,
@@ -221,7 +221,8 @@ class SingleRun:
         network = network or self.loop.network
         return Outcome.of(self.task, split, predict_split(network, batches, len(split), self.accelerator, size))
 
-    def _checkpoints(self) -> Checkpoints | None:
+    def checkpoints(self) -> Checkpoints | None:
+        """Those in the folder of the run, with what they must have in common with it; None without a folder."""
         if self.folder is None:
             return None
         # The weights depend on these two splits alone: samples of test may come and go.

@@ -197,26 +197,29 @@ class Tuned:
         return tuned_folder.save(self, Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str, *, allow_code: bool = False) -> Tuned:
+    def load(cls, folder: Path | str, *, allow_code: bool = False, model: Any = None) -> Tuned:
         """Open what `save` wrote. Only data is read from the folder, no code.
 
         Args:
             folder: the folder.
             allow_code: the `python:` function that the folder names may run. Bare weights of a network that such a
                 function builds need it.
+            model: the network that was tuned, where it was one in memory (`memory:...`) and the folder holds its
+                weights alone: a torch module or a backbone, built as it was then. It is copied, not changed.
 
         Returns:
             The tuned model.
 
         Raises:
             RunError: the folder holds no tuned model.
+            ModelNotFoundError: the weights are of a model in memory, and `model` was not given.
             CodeNotAllowedError: the network is built by code that was not allowed.
 
         Example:
             `hs.Tuned.load("my-model").predict(["a.jpg"]).labels`
 
         """
-        return tuned_folder.load(Path(folder), allow_code=allow_code)
+        return tuned_folder.load(Path(folder), allow_code=allow_code, model=model)
 
     def export_onnx(self, path: Path | str, *, tolerance: float = 1e-3) -> float:
         """Write the network with its head as ONNX, and run the file beside torch on random inputs.
@@ -232,7 +235,8 @@ class Tuned:
             The largest difference from the outputs of torch.
 
         Raises:
-            TuningError: it is above `tolerance`, or the inputs are neither images nor texts.
+            TuningError: it is above `tolerance`, the inputs are neither images nor texts, or the file cannot be
+                written. A file that was there stays as it was.
 
         """
         from hubscout.tuning.onnx_export import export_onnx

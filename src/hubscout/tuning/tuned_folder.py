@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import tempfile
@@ -14,10 +15,12 @@ from safetensors import SafetensorError
 from torch import nn
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import InputError, RunError, TuningError
+from hubscout.errors import InputError, ModelNotFoundError, RunError, TuningError
 from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.hubs import Backbone
 from hubscout.hubs import load as load_backbone
 from hubscout.hubs.hub_registry import Identifier, code_wanted
+from hubscout.hubs.model_objects import register
 from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
 from hubscout.hubs.weight_files import fit_state, read_state
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
@@ -30,7 +33,6 @@ from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
 
 if TYPE_CHECKING:
-    from hubscout.hubs import Backbone
     from hubscout.tuning.tuned import Tuned
 
 
@@ -62,26 +64,40 @@ def save(tuned: Tuned, folder: Path) -> Path:
 
 def opens_by_code(tuned: Tuned, folder: Path) -> bool:
     """Whether a saved model is bare weights whose network only code builds, so that opening it must be allowed."""
-    whole = any((folder / name).is_file() for name in ("config.json", "modules.json"))
-    return not whole and code_wanted(Identifier.parse(tuned.model)) is not None
+    return _is_bare(folder) and code_wanted(Identifier.parse(tuned.model)) is not None
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder holds weights alone, and not how the network is built."""
+    return not any((folder / name).is_file() for name in ("config.json", "modules.json"))
+
+
+def _is_in_memory(identifier: str) -> bool:
+    return Identifier.parse(identifier).hub == "memory"
 
 
 def save_record(tuned: Tuned, folder: Path) -> None:
     """What is known of a model whose weights lie in the folder: record, curves and model card."""
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
     write_evaluation(folder, tuned.evaluation)
-    card = model_card(tuned, read_description(folder), by_code=opens_by_code(tuned, folder))
+    needed = ", allow_code=True" if opens_by_code(tuned, folder) else ""
+    if _is_bare(folder) and _is_in_memory(tuned.model):
+        needed = ", model=network"
+    card = model_card(tuned, read_description(folder), needed)
     write_atomically(folder / "README.md", strip_credentials(card))
 
 
-def load(folder: Path, *, allow_code: bool = False) -> Tuned:
-    """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so."""
+def load(folder: Path, *, allow_code: bool = False, model: Any = None) -> Tuned:
+    """Open what `save` wrote, without running anything that the folder names unless `allow_code` says so.
+
+    Bare weights go into a copy of `model` where it is given.
+    """
     from hubscout.tuning.tuned import Tuned, common_fields
 
     record = read_tuning(folder)
     if not allow_code:
-        model, *teachers = (IdentifierFromFile(name, str(folder / TUNING)) for name in (record.model, *record.teachers))
-        record = replace(record, model=model, teachers=tuple(teachers))
+        name, *teachers = (IdentifierFromFile(told, str(folder / TUNING)) for told in (record.model, *record.teachers))
+        record = replace(record, model=name, teachers=tuple(teachers))
     names = tuple(read_description(folder)["target_names"])
     head: nn.Module
     try:
@@ -89,7 +105,11 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         head = find_head(backbone, len(names))
     except InputError:
         # Bare weights: only the model's own identifier says how to build the network.
-        backbone, head = _load_parts(folder, record.model, len(names))
+        backbone, head = _load_parts(folder, record.model if model is None else model, len(names))
+    try:
+        evaluation, notes = read_evaluation(folder), record.notes
+    except RunError as error:  # the weights are as good as before
+        evaluation, notes = None, (*record.notes, f"The samples to look at are missing: {error}")
     known = set(TuningArguments.__dataclass_fields__)
     changed = {
         "backbone": backbone,
@@ -105,7 +125,8 @@ def load(folder: Path, *, allow_code: bool = False) -> Tuned:
         "merged_metrics": None,
         "curves": tuple(read_lines(folder / CURVES)),
         "best_step": record.best_step or 0,
-        "evaluation": read_evaluation(folder),
+        "evaluation": evaluation,
+        "notes": notes,
     }
     return Tuned(**{**common_fields(record, Tuned), **changed})
 
@@ -123,22 +144,32 @@ def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
     raise RunError(f"{backbone.card.identifier} has no head from {width} features to {outputs} targets.")
 
 
-def _load_parts(folder: Path, model: str, outputs: int) -> tuple[Backbone, nn.Module]:
-    """Weights in two files: the architecture is opened by the model's own identifier."""
-    backbone = load_backbone(model)
-    assert backbone.module is not None
+def _load_parts(folder: Path, model: Any, outputs: int) -> tuple[Backbone, nn.Module]:
+    """Weights in two files: the architecture is that of a model in memory, or opened by the model's own identifier."""
+    name = model if isinstance(model, str | Backbone) else register(model)
+    try:
+        backbone = copy.deepcopy(name) if isinstance(name, Backbone) else load_backbone(name)
+    except ModelNotFoundError as error:
+        if not _is_in_memory(str(model)):
+            raise
+        raise ModelNotFoundError(
+            f"{folder} holds the tuned weights of {model}, which was a model in memory: the folder does not say how to "
+            "build it. Build it again and give it: Tuned.load(folder, model=network)."
+        ) from error
+    if backbone.module is None:
+        raise InputError(f"model={backbone.card.identifier!r} is no torch module: weights do not fit into it.")
     fit_state(backbone.module, read_state(folder / "model.safetensors"), source=str(folder))
     head = nn.Linear(backbone.card.feature_dim, outputs)
     fit_state(head, read_state(folder / HEAD_WEIGHTS), source=str(folder / HEAD_WEIGHTS))
     return backbone, head
 
 
-def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = False) -> str:
+def model_card(tuned: Tuned, description: Mapping[str, Any], needed: str = "") -> str:
     """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself.
 
-    `by_code` says that only the code behind the model's identifier builds the network.
+    `needed` is what `Tuned.load` must be given beside the folder.
     """
-    library, opening = _opening(tuned, description, by_code)
+    library, opening = _opening(tuned, description, needed)
     names = tuned.target_names
     shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
     lines = [
@@ -189,10 +220,9 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], *, by_code: bool = 
     return "\n".join(lines)
 
 
-def _opening(tuned: Tuned, description: Mapping[str, Any], by_code: bool) -> tuple[str, list[str]]:
+def _opening(tuned: Tuned, description: Mapping[str, Any], needed: str) -> tuple[str, list[str]]:
     """The library that opens the folder, and how; hubscout itself always does."""
-    allowed = ", allow_code=True" if by_code else ""
-    own = ["import hubscout as hs", f'hs.Tuned.load("THIS FOLDER"{allowed}).predict(inputs).labels']
+    own = ["import hubscout as hs", f'hs.Tuned.load("THIS FOLDER"{needed}).predict(inputs).labels']
     saved_as = str(description.get("saved_as", ""))
     if saved_as.endswith("Classification"):
         reader = "AutoTokenizer" if "text" in tuned.backbone.card.modalities else "AutoImageProcessor"

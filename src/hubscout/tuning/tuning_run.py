@@ -10,15 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import DivergedError
+from hubscout.errors import DivergedError, HubscoutError, RunError
 from hubscout.hubs import Backbone
 from hubscout.hubs.model_objects import is_model
+from hubscout.hubs.saving import DESCRIPTION
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, Observer, silent
+from hubscout.runs.files import read_lines
+from hubscout.runs.run_folder import CURVES
+from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks import open_task
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import guess_metric, measure_probes, worse_than_guessing
 from hubscout.tuning.batches import MODEL
+from hubscout.tuning.checkpoints import is_whole
 from hubscout.tuning.choices import check_choices
 from hubscout.tuning.companions import merge_adapters
 from hubscout.tuning.evaluator import details
@@ -34,6 +39,9 @@ from hubscout.tuning.tuned_folder import save_record
 if TYPE_CHECKING:
     from hubscout.features import FeatureCache
     from hubscout.tasks.task_metrics import MetricValue, Outcome
+
+_MEASURING = ("bootstrap_resamples", "confidence", "shown_samples")
+"""Arguments that change what is told of a finished run, and not its weights."""
 
 
 def tune(
@@ -65,7 +73,8 @@ def tune(
             `METHODS`. None: `b-tuning` where there are teachers, `fine-tune` where there are none.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
-            of a run in one go; a run with other arguments is refused.
+            of a run in one go; a finished run is left as it is and its result returned; a run with other arguments is
+            refused.
         resume: refuse to start where `out` holds no run to resume.
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
@@ -104,10 +113,10 @@ def tune(
         told = hearer or silent
         start = partial(SingleRun, task, model, tuple(teachers), method, settled, folder, cache, told, began=began)
         run = start(skip_bad=skip_bad)
-        while True:
+        tuned = None if overwrite else _finished(run)
+        while tuned is None:
             try:
                 tuned = _execute(run, resume=not overwrite)
-                break
             except DivergedError as error:
                 tried, rate = len(run.restarts), run.rate
                 if tried >= settled.restarts:
@@ -119,11 +128,56 @@ def tune(
                 lower = settled.at_rate(rate.learning_rate if rate else None).slower(tried + 1).learning_rate
                 why = f"{error.what} The run restarts with learning_rate={lower:g}, a fifth of what it was."
                 run.clear()
-            told(Message("", why))
-            run = start(skip_bad=skip_bad, restarts=(*run.restarts, why), rate=rate)
+                told(Message("", why))
+                run = start(skip_bad=skip_bad, restarts=(*run.restarts, why), rate=rate)
     if tuned.warning and hearer is None:
         warnings.warn(tuned.warning, stacklevel=2)
     return tuned
+
+
+def _finished(run: SingleRun) -> Tuned | None:
+    """The result in the folder where it is that of this very run, as it was saved; else None, and the run goes on.
+
+    A model that cannot be saved, other samples to test and another way of measuring are reasons to go on.
+    """
+    if not run.shared(lambda: _is_finished(run)):
+        return None
+    assert run.folder is not None
+    try:
+        tuned = Tuned.load(run.folder, model=run.model)
+    except (HubscoutError, OSError, ValueError):  # weights that were removed or damaged since are written again
+        return None
+    run.observer(
+        Message(
+            "",
+            f"{run.folder} holds the result of this run ({tuned.steps:,} steps): nothing is trained. "
+            "To start anew, overwrite it (overwrite=True, --overwrite).",
+        )
+    )
+    end_run(run.accelerator)
+    teachers = tuple(teacher.card.identifier for teacher in run.teachers)
+    return replace(tuned, model=run.model.card.identifier, teachers=teachers).to(run.accelerator.device)
+
+
+def _is_finished(run: SingleRun) -> bool:
+    """Whether the folder holds a measured result that is the end of its last checkpoint, which is one of this run."""
+    checkpoints, folder = run.checkpoints(), run.folder
+    latest = checkpoints.latest() if checkpoints is not None else None
+    if checkpoints is None or folder is None or latest is None or not is_whole(latest):
+        return False
+    step = checkpoints.read(latest)["step"]  # that of another run is refused
+    try:
+        record, lines = read_tuning(folder), read_lines(folder / CURVES, tolerant=True)
+    except RunError:  # none, or a damaged one: it is written again
+        return False
+    # A run that was killed later than its model was saved has no seconds; one begun anew after it has no result line.
+    ended = record.seconds is not None and bool(lines) and lines[-1].get("event") == "result" and record.steps == step
+    return (
+        ended
+        and (folder / DESCRIPTION).is_file()
+        and record.task_fingerprint == run.task.fingerprint
+        and all(record.arguments.get(name) == getattr(run.asked, name) for name in _MEASURING)
+    )
 
 
 def _execute(run: SingleRun, *, resume: bool) -> Tuned:
@@ -137,7 +191,9 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     if state.step == 0 and probes:
         measure_probes(run)
     limit = None
-    if asked.budget is not None and not state.step >= state.length > 0:
+    if state.step >= state.length > 0:  # its time is over
+        loop.steps = state.length
+    elif asked.budget is not None:
         limit = plan_time(run, float(asked.budget), searches=searches)
     if searches and (short := steps_per_rate(loop.steps)):
         run.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
@@ -145,6 +201,10 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     if limit is not None:
         fit_to_time(run, *limit)
     loop.run()
+    if asked.budget is not None:
+        run.note(
+            f"{state.step:,} steps ({state.step / loop.plan.batches_per_epoch:.3g} epochs) were made in that budget."
+        )
     return finish(run)
 
 
