@@ -169,6 +169,41 @@ def test_the_same_call_after_the_end_gives_the_same_and_trains_nothing(
     assert (tmp_path / "run" / "race.jsonl").read_text().count('"event": "look"') == lines
 
 
+def test_the_same_call_after_the_end_keeps_the_notes_and_adds_no_line(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=8", "width=16")
+    first = race(task, models[0], out=tmp_path / "run", deploy=models[1], **QUICK)
+    record, journal = tmp_path / "run" / "race.json", tmp_path / "run" / "race.jsonl"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "notes": ["time was short"]}))
+    lines = journal.read_text()
+    again = race(task, models[0], out=tmp_path / "run", deploy=models[1], **QUICK)
+    assert journal.read_text() == lines
+    assert again.notes == ("time was short",)
+    assert json.loads(record.read_text())["notes"] == ["time was short"]
+    assert first.deployed is not None
+    without = race(task, models[0], out=tmp_path / "run", **QUICK)  # another call: its notes are its own
+    assert without.notes == first.notes
+    assert journal.read_text() == lines
+
+
+def test_a_race_that_goes_on_says_who_did_not_start_and_what_was_not_looked_at(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=8", "width=16", "width=24")
+    race(task, models, out=tmp_path / "whole", budget=600, **QUICK)
+    start, *rest = [json.loads(line) for line in (tmp_path / "whole" / "race.jsonl").open()]
+    first = min(line["rung"] for line in rest if line["event"] == "look")
+    looks = [line for line in rest if line["event"] == "look" and line["rung"] == first]
+    (tmp_path / "cut").mkdir()
+    kept = [{**start, "left_out": 2}, *looks[:-1]]
+    kept[-1]["elapsed"] = 600.0  # the time is over
+    (tmp_path / "cut" / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    found = race(task, models, out=tmp_path / "cut", budget=600, **QUICK)
+    assert "2 models of least evidence did not start: the budget is too short" in found.notes
+    assert f"time was short: 1 arm was not looked at after {looks[0]['steps']} steps" in found.notes
+
+
 def test_a_race_in_a_folder_that_was_removed_starts_anew(task: Task, networks: Path, tmp_path: Path) -> None:
     """Networks of the race before may still be in memory; they are not taken up."""
     models = names(networks, "width=8", "width=32")

@@ -73,6 +73,12 @@ class Contest:
         self.steps, self.widths = contenders.steps, contenders.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
         self.arms = self._arms(contenders)
+        for model, ratio in self.journal.record.slow.items():
+            told = f"it takes {ratio:.0f} times as long per step as the others"
+            self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
+        if left_out := self.journal.record.left_out:
+            models = "1 model" if left_out == 1 else f"{left_out} models"
+            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
 
     def _arms(self, chosen: Field) -> list[Arm]:
         """Every model at its first rate, then at the next: where time is short, all have been looked at once."""
@@ -105,6 +111,7 @@ class Contest:
             # Looks come as they end, and those of an earlier run first: the order so far is that of the arms.
             places = {arm: place for place, arm in enumerate(arms)}
             looks = sorted(self.climb(arms, rung), key=lambda look: places[look.arm])
+            self._tell_missed(rung, len(arms), len(looks))
             looks += self.climb(self._instead(looks), rung)
             if not looks:
                 break
@@ -151,7 +158,9 @@ class Contest:
         told = {look.arm: {0: look} for look in here if look.arm in chosen}
         for fold in range(1, self.folds):
             task = other_fold(self.task, fold, self.asked.seed)
-            for look in self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)):
+            looks = list(self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, self.engine)))
+            self._tell_missed(rung, len(chosen), len(looks))
+            for look in looks:
                 if not look.failure:
                     told[look.arm][fold] = look
         together = pooled(told, len(self.rungs))
@@ -172,6 +181,8 @@ class Contest:
         """Who starts, and how far they go in the time that there is."""
         time = self._time()
         chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
+        waiting = [model for model in self.evidence if model not in chosen.models]
+        slow = time.far_slower(waiting, chosen.models) if time is not None else {}
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.start(
             self._identity(),
@@ -182,16 +193,9 @@ class Contest:
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
             arms=[plain(arm) for arm in self._arms(chosen)],
             evidence_seconds=self.evidence_seconds,
+            left_out=len(self.ranking) - len(chosen.models) - len(slow),
+            slow={model: round(ratio, 1) for model, ratio in slow.items()},
         )
-        waiting = [model for model in self.evidence if model not in chosen.models]
-        slow = time.far_slower(waiting, chosen.models) if time is not None else {}
-        for model, ratio in slow.items():
-            told = f"it takes {ratio:.0f} times as long per step as the others"
-            self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
-        left_out = len(self.ranking) - len(chosen.models) - len(slow)
-        if left_out:
-            models = "1 model" if left_out == 1 else f"{left_out} models"
-            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
         return chosen
 
     @property
@@ -255,10 +259,13 @@ class Contest:
                     self._keep(look, fold)
                     yield look
                 if count < len(jobs) and not self._has_time(rung, len(done) + count + 1, before):
-                    missed = len(jobs) - count
-                    told = "1 arm was" if missed == 1 else f"{missed} arms were"
-                    self.notes.append(f"time was short: {told} not looked at after {rung.steps} steps")
                     return
+
+    def _tell_missed(self, rung: Rung, arms: int, seen: int) -> None:
+        """Say where there was no time for all arms of a rung, in this call or in an earlier one."""
+        if 0 < seen < arms:
+            told = "1 arm was" if arms - seen == 1 else f"{arms - seen} arms were"
+            self.notes.append(f"time was short: {told} not looked at after {rung.steps} steps")
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
         best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]

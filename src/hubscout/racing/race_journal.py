@@ -44,6 +44,10 @@ class RaceJournal:
     stages_done: set[str] = field(default_factory=set)
     marks: dict[str, float] = field(default_factory=dict)
     """Part of the race → seconds since its start when it was last written of."""
+    lesson: tuple[str, list[str]] | None = None
+    """The model that is taught last, and who teaches it."""
+    over: bool = False
+    """Whether nothing came after the end of the race."""
     record: RaceRecord = field(default_factory=RaceRecord)
     """All lines together."""
 
@@ -90,10 +94,13 @@ class RaceJournal:
 
     def _take(self, line: Mapping[str, Any]) -> None:
         event, part = str(line["event"]), _PARTS.get(str(line["event"]))
+        self.over = event == "finished"
         if event == "lesson" and line["arm"]["model"] == self.to_deploy:
             self.lesson_looks.append(look_of(line))
         elif event == "fold":
             self.fold_looks.setdefault(int(line["fold"]), []).append(look_of(line))
+        elif event == "deploy":
+            self.lesson = str(line["model"]), list(line["teachers"])
         elif event == "stage":
             part = str(line["stage"])
             if part != "deploy" or line["model"] == self.to_deploy:
@@ -123,15 +130,17 @@ class RaceJournal:
 
     def deploy(self, model: str, teachers: Sequence[str]) -> None:
         """The model to deploy, and who teaches it."""
-        self._write("deploy", model=model, teachers=list(teachers))
+        if self.lesson != (model, list(teachers)):
+            self._write("deploy", model=model, teachers=list(teachers))
 
     def stage(self, name: str, model: str) -> None:
         """A stage after the rungs is over, and what it made is in its place."""
         self._write("stage", stage=name, model=model)
 
     def finish(self) -> None:
-        """The race is over."""
-        self._write("finished")
+        """The race is over; where it was already and nothing has been done since, there is nothing to write."""
+        if not self.over:
+            self._write("finished")
 
     def _write(self, event: str, **values: Any) -> None:
         line = {"event": event, **values, "elapsed": round(self.clock.spent, 3)}

@@ -6,7 +6,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
 from hubscout.engines.job_context import forget
-from hubscout.errors import InputError, InterruptedRunError, TuningError
+from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
 from hubscout.features.options import check_acceleration
 from hubscout.features.precision import check_device
 from hubscout.file_identifiers import IdentifierFromFile
@@ -33,7 +33,7 @@ from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
-from hubscout.runs.race_record import write_race
+from hubscout.runs.race_record import read_race, write_race
 from hubscout.runs.ranking import check_limits
 from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 from hubscout.tasks import Task, open_task
@@ -241,9 +241,11 @@ def _run(contest: FinalStages) -> Race:
             found = replace(found, deployed=contest.deployed(winner, tuned, teachers, known.get(contest.deploy)))
         except TuningError as error:  # the winner is there all the same
             contest.notes.append(f"{contest.deploy} could not be taught: {error}")
-    found = replace(
-        found, seconds=contest.journal.seconds, notes=(*contest.task.notes, *contest.notes), told=contest.journal.record
-    )
+    notes = (*contest.task.notes, *contest.notes)
+    if contest.journal.over and contest.journal.record.deploy == contest.deploy:  # the same call, and nothing was done
+        with suppress(RunError):
+            notes = read_race(contest.folder).notes or notes
+    found = replace(found, seconds=contest.journal.seconds, notes=notes, told=contest.journal.record)
     write_race(contest.folder, found.record())
     contest.journal.finish()
     for home in (path for name in WORKING for path in contest.folder.glob(f"{name}/**/")):
