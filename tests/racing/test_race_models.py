@@ -196,11 +196,11 @@ def test_a_race_that_goes_on_says_who_did_not_start_and_what_was_not_looked_at(
     first = min(line["rung"] for line in rest if line["event"] == "look")
     looks = [line for line in rest if line["event"] == "look" and line["rung"] == first]
     (tmp_path / "cut").mkdir()
-    kept = [{**start, "notes": ["2 models did not start"]}, *looks[:-1]]
+    kept = [{**start, "left_out": 2}, *looks[:-1]]
     kept[-1]["elapsed"] = 600.0  # the time is over
     (tmp_path / "cut" / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
     found = race(task, models, out=tmp_path / "cut", budget=600, **QUICK)
-    assert "2 models did not start" in found.notes
+    assert "2 models of least evidence did not start: the budget is too short" in found.notes
     assert f"time was short: 1 arm was not looked at after {looks[0]['steps']} steps" in found.notes
 
 

@@ -73,7 +73,12 @@ class Contest:
         self.steps, self.widths = contenders.steps, contenders.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
         self.arms = self._arms(contenders)
-        self.notes += self.journal.record.notes
+        for model, ratio in self.journal.record.slow.items():
+            told = f"it takes {ratio:.0f} times as long per step as the others"
+            self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
+        if left_out := self.journal.record.left_out:
+            models = "1 model" if left_out == 1 else f"{left_out} models"
+            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
 
     def _arms(self, chosen: Field) -> list[Arm]:
         """Every model at its first rate, then at the next: where time is short, all have been looked at once."""
@@ -176,6 +181,8 @@ class Contest:
         """Who starts, and how far they go in the time that there is."""
         time = self._time()
         chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
+        waiting = [model for model in self.evidence if model not in chosen.models]
+        slow = time.far_slower(waiting, chosen.models) if time is not None else {}
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.start(
             self._identity(),
@@ -186,22 +193,10 @@ class Contest:
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
             arms=[plain(arm) for arm in self._arms(chosen)],
             evidence_seconds=self.evidence_seconds,
-            notes=self._who_did_not_start(chosen, time),
+            left_out=len(self.ranking) - len(chosen.models) - len(slow),
+            slow={model: round(ratio, 1) for model, ratio in slow.items()},
         )
         return chosen
-
-    def _who_did_not_start(self, chosen: Field, time: Time | None) -> list[str]:
-        waiting = [model for model in self.evidence if model not in chosen.models]
-        slow = time.far_slower(waiting, chosen.models) if time is not None else {}
-        notes = []
-        for model, ratio in slow.items():
-            told = f"it takes {ratio:.0f} times as long per step as the others"
-            notes.append(f"{model} did not start: {told}, and the budget is too short for it")
-        left_out = len(self.ranking) - len(chosen.models) - len(slow)
-        if left_out:
-            models = "1 model" if left_out == 1 else f"{left_out} models"
-            notes.append(f"{models} of least evidence did not start: the budget is too short")
-        return notes
 
     @property
     def longest(self) -> int:

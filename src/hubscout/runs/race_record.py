@@ -77,7 +77,7 @@ class RaceRecord:
     """What the folder of a race tells; while it goes on, what is known so far.
 
     `going_on` has for each rung that is over the arms that stayed, the best first. `final` is the arm that is, or was,
-    tuned to its end; `order`, `seconds`, `answer` and all `notes` are there when the race is over (`complete`).
+    tuned to its end; `order`, `seconds`, `notes` and `answer` are there when the race is over (`complete`).
     """
 
     task: str = ""
@@ -88,6 +88,10 @@ class RaceRecord:
     widths: tuple[int, ...] = ()
     """How many arms each rung has room for; a rung with room for none is passed over."""
     arms: tuple[Arm, ...] = ()
+    left_out: int = 0
+    """Models that did not start, because the budget was too short."""
+    slow: Mapping[str, float] = field(default_factory=dict)
+    """Models that did not start because they are so much slower than the others, and how many times."""
     looks: tuple[Look, ...] = ()
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
     final: Arm | None = None
@@ -112,7 +116,8 @@ class RaceRecord:
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
-            self.notes = tuple(map(str, line.get("notes", ())))
+            self.left_out = _whole(line.get("left_out", 0))
+            self.slow = {str(model): float(ratio) for model, ratio in line.get("slow", {}).items()}
             self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
         elif event == "look":
             self.looks = (*self.looks, look := look_of(line))
