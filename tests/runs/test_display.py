@@ -167,9 +167,12 @@ def terminal() -> Iterator[Callable[[], str]]:
     with open(theirs, "w", encoding="utf-8") as screen, redirect_stderr(screen):
 
         def read() -> str:
+            """All of it: a terminal hands over some kilobytes at a time, and a moving bar writes more meanwhile."""
             screen.flush()
-            ready, _, _ = select.select([ours], [], [], 0.2)
-            return os.read(ours, 1 << 16).decode() if ready else ""
+            said, wait = b"", 0.2
+            while len(said) < 1 << 20 and select.select([ours], [], [], wait)[0]:
+                said, wait = said + os.read(ours, 1 << 16), 0.02
+            return said.decode(errors="replace")
 
         yield read
     os.close(ours)
