@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 from tuning_networks import perceptron, weights_of
@@ -71,3 +73,32 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(CheckpointError, match="cannot be read"):
         Checkpoints(tmp_path, {}).read(path)
+
+
+def test_a_ctrl_c_while_a_checkpoint_is_written_is_no_error_of_the_file(tmp_path, monkeypatch):
+    save, pressed = torch.save, []
+
+    class Writer:
+        """Ctrl-C is pressed while torch writes."""
+
+        def __init__(self, file):
+            self.file = file
+
+        def write(self, data):
+            if not pressed:
+                pressed.append(True)
+                signal.raise_signal(signal.SIGINT)
+            return self.file.write(data)
+
+        def flush(self):
+            self.file.flush()
+
+    monkeypatch.setattr(torch, "save", lambda state, file: save(state, Writer(file)))
+    checkpoints = Checkpoints(tmp_path, {})
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.write(3, {"network": {"weight": torch.ones(1000)}})
+    assert pressed
+    path, damaged = checkpoints.last_whole()
+    assert path is not None
+    assert not damaged
+    assert torch.equal(checkpoints.read(path)["network"]["weight"], torch.ones(1000))

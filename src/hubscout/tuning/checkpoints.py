@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hubscout.errors import CheckpointError, TuningError
-from hubscout.runs.files import temporary_file, why_not_written
+from hubscout.runs.files import temporary_file, uninterrupted, why_not_written
 
 _FORMAT = 3
 
@@ -66,7 +66,8 @@ class Checkpoints:
         """
         name = f"step-{step:08d}"
         try:
-            with temporary_file(self.folder / name) as partial:
+            # A Ctrl-C within torch.save would come out of it as an error of the file.
+            with uninterrupted(), temporary_file(self.folder / name) as partial:
                 with partial.open("wb") as file:
                     torch.save({"format": _FORMAT, "identity": dict(self.identity), "step": step, **state}, file)
                     file.flush()
