@@ -17,7 +17,7 @@ from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
-from hubscout.hubs.saving import DESCRIPTION, read_description
+from hubscout.hubs.saving import DESCRIPTION, SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
@@ -47,6 +47,10 @@ def load(identifier: Identifier) -> Backbone:
     if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
         raise needs_code(str(identifier))  # before its weights are fetched
     described = repository.read_json(DESCRIPTION)
+    if described.get("saved_as") == SENTENCE_ENCODER and "pooling" not in options:
+        from hubscout.hubs import sentence_transformers_hub
+
+        return sentence_transformers_hub.load(identifier)
     return open_model(
         fetch_model(repository, options), identifier, repository=repository, saved_options=_saved_options(described)
     )

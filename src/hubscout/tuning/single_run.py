@@ -94,13 +94,11 @@ class SingleRun:
         self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
-            self.model, note = open_model_to_tune(model, task, arguments, method)
+            self.model = open_model_to_tune(model, task)
             opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
         self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
         if any(fingerprint(teacher) == fingerprint(self.model) for teacher in self.teachers):
             self.note(f"The model {self.model.card.identifier} is among its own teachers.")
-        if note is not None:
-            self.note(note)
         bad = self.shared(lambda: find_unreadable(task))
         self.task = without(task, bad, skip_bad=skip_bad)
         for said in self.task.notes[len(task.notes) :]:
