@@ -5,8 +5,8 @@
     python experiments/text_pooling/run.py --table                          # table.md
 
 `head` is the sequence classifier of transformers (class token, then a layer of its own); `mean` the mean of the tokens,
-by which models are ranked; `layer` the same of a network that ends at the layer the ranking found best. Runs that are on
-file are not made again.
+by which models are ranked; `layer` the same of a network that ends at the layer which the ranking found best. Runs that
+are on file are not made again.
 """
 
 from __future__ import annotations

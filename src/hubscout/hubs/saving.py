@@ -8,8 +8,8 @@ expresses them exactly, which is checked on an example:
 | words (tagging) | `AutoModelForTokenClassification` |
 | image transformers by class token, maps by pooler | `AutoModelForImageClassification` |
 | texts by `head`, BERT's by `pooler`, decoders' by `last` | `AutoModelForSequenceClassification` |
-| texts by another pooling | a folder of sentence-transformers, where that is installed, with the head as last part: `encode` gives the logits |
-| the rest (audio, unusual heads) | the backbone by `save_pretrained`, the head beside it |
+| texts by another pooling | a sentence-transformers folder whose last part is the head: `encode` gives the logits |
+| the rest (audio, unusual heads, no sentence-transformers) | the backbone by `save_pretrained`, the head beside it |
 
 The sequence classifiers of transformers put a layer of their own between pooling and head (BERT, RoBERTa): features
 that are not taken behind it cannot be saved as one. Those of decoders take no bias, which moves into their last norm.
