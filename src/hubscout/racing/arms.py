@@ -55,7 +55,7 @@ class Runner:
         from hubscout.runs.events import silent
         from hubscout.tuning.single_run import SingleRun
 
-        method, cache = ("b-tuning", FeatureCache()) if self.teachers else ("fine-tune", None)
+        method, cache = "b-tuning" if self.teachers else "fine-tune", FeatureCache()  # where the ranking has left them
         run = SingleRun(self.task.open(), self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
         run.begin(resume=folder is not None)
         run.loop.validate = None  # arms are judged at rungs, after a cool-down
