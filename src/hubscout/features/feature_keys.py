@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _FORMAT = "4"
 _CHUNK = 1 << 16
-_CHUNKS_ON_GPU = 256
+_AT_ONCE = {"cuda": 256}
+"""Chunks for one operation by the type of device; one elsewhere, which takes the least memory."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _TRIES = 8
 _ROWS = "rows"
@@ -111,9 +112,11 @@ def tensors_digest(tensors: Mapping[str, Tensor], device: str = "cpu") -> bytes:
     digest = hashlib.sha256()
     weights = _place_weights().to(device)
     # One for all chunks: a new one for each leaves holes that add up to a second copy of the weights.
-    weighted = torch.empty(_CHUNKS_ON_GPU if device.startswith("cuda") else 1, _CHUNK, dtype=torch.int64, device=device)
+    weighted = torch.empty(_AT_ONCE.get(device.partition(":")[0], 1), _CHUNK, dtype=torch.int64, device=device)
 
     def sums(piece: Tensor) -> Tensor:
+        if len(piece) <= _CHUNK:
+            return weighted[0, : len(piece)].copy_(piece).mul_(weights[: len(piece)]).sum()[None]
         rows = weighted[: -(-len(piece) // _CHUNK)]
         flat = rows.view(-1)
         flat[: len(piece)].copy_(piece)
