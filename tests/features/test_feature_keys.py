@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from hubscout.features import FeatureCache, extract
-from hubscout.features import feature_keys
+from hubscout.features import FeatureCache, extract, feature_keys
 from hubscout.features.feature_keys import Probe, network_digest
 from hubscout.hubs import Batch, Output
 from hubscout.tasks import Split, Task
