@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
-from hubscout.hubs.saving import DESCRIPTION, read_description
+from hubscout.hubs.saving import read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
@@ -46,21 +46,7 @@ def load(identifier: Identifier) -> Backbone:
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING
     if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
         raise needs_code(str(identifier))  # before its weights are fetched
-    described = repository.read_json(DESCRIPTION)
-    return open_model(
-        fetch_model(repository, options), identifier, repository=repository, saved_options=_saved_options(described)
-    )
-
-
-def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
-    """A model from a folder that `save_pretrained` wrote."""
-    saved = _saved_options(read_description(folder))
-    return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
-
-
-def _saved_options(described: Mapping[str, Any]) -> dict[str, Any]:
-    """How hubscout tuned a model, of what it wrote beside the weights: its head fits no other features."""
-    return {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    return open_model(fetch_model(repository, options), identifier, repository=repository)
 
 
 def open_model(
@@ -69,9 +55,8 @@ def open_model(
     *,
     repository: Repository | None = None,
     default_pairs: Pairs = "cross",
-    saved_options: Mapping[str, Any] | None = None,
 ) -> TransformerBackbone:
-    """The model in a folder, in float32; `repository` is where the folder came from.
+    """The model in a folder that `save_pretrained` wrote, in float32; `repository` is where the folder came from.
 
     Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese);
     `max_length` in tokens; `tower` (vision or text, of a two-tower model); `head=false` to leave out a source head;
@@ -79,7 +64,10 @@ def open_model(
     `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
-    options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}
+    # How hubscout tuned a model is what it wrote beside the weights: its head fits no other features.
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    options = {"pairs": default_pairs, **saved, **identifier.options}
     identifier.check_options(_OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.
