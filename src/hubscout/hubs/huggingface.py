@@ -126,32 +126,23 @@ _HEADS = {
 def _load_network(
     transformers: Any, source: str, config: Any, options: dict[str, Any], trust: dict[str, Any]
 ) -> tuple[nn.Module, set[str]]:
-    """The whole network, and the names of parameters that the checkpoint does not have."""
+    """The whole network, and the names of parameters that the checkpoint does not have, drawn with a fixed seed."""
     import torch
 
-    automatic = transformers.AutoModel
-    if options.get("pooling") == "head":
-        return _load_classifier(transformers, source, config, trust)
-    named = (getattr(config, "architectures", None) or [""])[0] or ""
-    if options.get("head", True) and not getattr(config, "is_encoder_decoder", False):
-        for suffix, candidates in _HEADS.items():
-            for candidate in candidates if named.endswith(suffix) else ():
-                if type(config) in getattr(transformers, candidate)._model_mapping:
-                    automatic = getattr(transformers, candidate)
+    automatic = _automatic_class(transformers, config, options)
     # Shapes that differ are let through here, because the library's own error does not name them.
     arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     arguments |= trust
-    if (
-        automatic is transformers.AutoModel
-        and options.get("pooling") != "pooler"
-        and config.model_type in UNTRAINED_POOLER
-    ):
+    pools = automatic is not transformers.AutoModel or options.get("pooling") == "pooler"
+    if not pools and config.model_type in UNTRAINED_POOLER:
         arguments["add_pooling_layer"] = False
-    try:
-        model, information = automatic.from_pretrained(source, config=config, **arguments)
-    except TypeError:
-        arguments.pop("add_pooling_layer", None)
-        model, information = automatic.from_pretrained(source, config=config, **arguments)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            model, information = automatic.from_pretrained(source, config=config, **arguments)
+        except TypeError:
+            arguments.pop("add_pooling_layer", None)
+            model, information = automatic.from_pretrained(source, config=config, **arguments)
     mismatched = sorted(information.get("mismatched_keys") or ())
     if mismatched:
         listed = ", ".join(
@@ -162,19 +153,21 @@ def _load_network(
     return model.eval(), set(information["missing_keys"])
 
 
-def _load_classifier(transformers: Any, source: str, config: Any, trust: dict[str, Any]) -> tuple[nn.Module, set[str]]:
-    """The architecture's sequence classifier; layers that the checkpoint does not have are drawn with a fixed seed."""
-    import torch
-
-    automatic = transformers.AutoModelForSequenceClassification
-    if type(config) not in automatic._model_mapping or getattr(config, "is_encoder_decoder", False):
-        raise InputError(f"pooling='head': transformers has no sequence classifier for {config.model_type}.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model, information = automatic.from_pretrained(
-            source, config=config, dtype=torch.float32, output_loading_info=True, **trust
-        )
-    return model.eval(), set(information["missing_keys"])
+def _automatic_class(transformers: Any, config: Any, options: dict[str, Any]) -> Any:
+    """The class of transformers that has the head of the checkpoint, or with `pooling=head` a sequence classifier's."""
+    in_two_halves = getattr(config, "is_encoder_decoder", False)
+    if options.get("pooling") == "head":
+        automatic = transformers.AutoModelForSequenceClassification
+        if type(config) not in automatic._model_mapping or in_two_halves:
+            raise InputError(f"pooling='head': transformers has no sequence classifier for {config.model_type}.")
+        return automatic
+    named = (getattr(config, "architectures", None) or [""])[0] or ""
+    if options.get("head", True) and not in_two_halves:
+        for suffix, candidates in _HEADS.items():
+            for candidate in candidates if named.endswith(suffix) else ():
+                if type(config) in getattr(transformers, candidate)._model_mapping:
+                    return getattr(transformers, candidate)
+    return transformers.AutoModel
 
 
 def part_for_features(model: Any, tower: str | None) -> Any:
