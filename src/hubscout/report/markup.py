@@ -150,7 +150,7 @@ def _templates(package: str) -> Environment:
         return re.sub(r"\s*\n\s*", " ", joined)
 
     made = Environment(loader=FunctionLoader(load), autoescape=True, finalize=text, undefined=StrictUndefined)
-    helpers = (breakable, copyable, definitions, details, json_script, scrolling, table)
+    helpers = (breakable, copyable, definitions, details, json_script, number, scrolling, table)
     made.globals |= {helper.__name__: helper for helper in helpers}
     return made
 
