@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -28,7 +28,6 @@ from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedSamples
-    from hubscout.hubs import Preprocessing
 
 _THREAD_CHUNK, _PROCESS_CHUNK = 8, 32
 _MOST_THREADS, _MOST_PROCESSES = 8, 16
@@ -79,7 +78,7 @@ class Reader:
     """From a row number to a prepared sample, or None where the sample is bad and may be left out."""
 
     inputs: Sequence[Any]
-    preprocessing: Preprocessing
+    preprocessing: Callable[[Any], Any]
     place: str
     skip_bad: bool = False
     prepared: PreparedSamples | None = None
