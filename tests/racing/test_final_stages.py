@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from racing_networks import QUICK, names
 
@@ -21,7 +22,7 @@ from hubscout.racing.rungs import Pace
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
 from hubscout.tasks import Task
-from hubscout.tuning import Tuned
+from hubscout.tuning import Tuned, frozen_features
 
 OPTIONS = {**QUICK, "learning_rate": 0.05}
 
@@ -124,6 +125,30 @@ def test_a_winner_that_is_its_linear_probe_says_that_it_is_not_fitted_again(
     (note,) = [note for note in found.notes if "the winner is the linear probe" in note]
     assert note.endswith("; it is not fitted again on train and validation")
     assert "refit" not in found.seconds
+
+
+def test_the_probe_of_the_winner_takes_the_features_of_the_ranking(
+    networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the data bring enough samples to judge by, the race has the train split of the ranking."""
+    draw = np.random.default_rng(0)
+    inputs = draw.normal(size=(600, 6)).astype(np.float32)
+    labels = (inputs[:, 0] * inputs[:, 1] > 0).astype(int)
+    parts = {"validation": (inputs[300:450], labels[300:450]), "test": (inputs[450:], labels[450:])}
+    task = Task.from_arrays(inputs[:300], labels[:300], **parts, kind="classification", name="signs")
+    found = []
+    taken = frozen_features.extract
+
+    def seen(*arguments: Any, **options: Any) -> Any:
+        found.append(taken(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(frozen_features, "extract", seen)
+    options = {**OPTIONS, "learning_rate": 1e-7}
+    tuned = race(task, names(networks, "width=48"), out=tmp_path / "run", **options).tuned
+    assert tuned is not None
+    assert tuned.best_step == 0
+    assert {one.split: one.from_cache for one in found}["train"]
 
 
 def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(

@@ -58,7 +58,7 @@ class Runner:
         from hubscout.runs.events import silent
         from hubscout.tuning.single_run import SingleRun
 
-        method, cache = ("b-tuning", FeatureCache()) if self.teachers else ("fine-tune", None)
+        method, cache = "b-tuning" if self.teachers else "fine-tune", FeatureCache()  # where the ranking has left them
         task = self.task.open()
         if rows is not None and rows < len(task.train):
             held_out = task.validation.take(np.arange(min(len(task.validation), max(100, rows // 4))))

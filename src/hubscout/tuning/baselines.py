@@ -62,9 +62,7 @@ def worse_than_guessing(
     )
 
 
-def probe(
-    frozen_features: FrozenFeatures, backbone: Backbone, splits: Sequence[str] = ("validation", "test")
-) -> Probe:
+def probe(frozen_features: FrozenFeatures, backbone: Backbone, splits: Sequence[str] = ("validation", "test")) -> Probe:
     """What the posterior weights m make of a model's frozen features."""
     task, posterior, found = frozen_features.task, frozen_features.posterior(backbone), {}
     for name in splits:
