@@ -56,7 +56,8 @@ class FinalStages(Contest):
                 tuned = self._made("probe", self.runner(arm), RACE_WINNER, later=0.0, floor=floor, trains=False)
         self.journal.decide(arm)
         if tuned.best_step == 0:
-            why = "training did not come up to it in this time" if tuned.steps else "there was no time to train it"
+            trained = tuned.steps or self.journal.looks
+            why = "training did not come up to it in this time" if trained else "there was no time to train it"
             told = f"the winner is the linear probe of its frozen features: {why}"
             self.notes.append(told + ("; it is not fitted again on train and validation" if self.refit else ""))
         elif self.refit:
@@ -64,9 +65,10 @@ class FinalStages(Contest):
         return arm, tuned
 
     def _arm_of(self, model: str) -> Arm:
-        """The arm that a probe of a model stands for."""
-        final = self.journal.record.final
-        return final if final is not None and final.model == model else Arm(model, self.rate(1.0))
+        """The arm that a probe of a model stands for: the one that came furthest."""
+        looks = [look for look in self.journal.looks if look.arm.model == model and look.metric is not None]
+        best = max(looks, key=lambda look: (look.rung, look.metric), default=None)
+        return Arm(model, self.rate(1.0)) if best is None else best.arm
 
     def _to_its_end(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
         first = self.journal.record.final or self._at_better_rate(leaders[0])

@@ -123,12 +123,16 @@ class Race:
             sure = f", the first of {known} models by evidence" if known > 1 else ", the only model with evidence"
             sure += f" of {all_of_them}" if known < all_of_them else ""
             sure += ": there was no time to compare by training"
+        beaten = probe and tried > 1 and first.p_best is None  # given up before the last rung, or never tuned
+        sure = "" if beaten else sure
         rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
         text = f"{names[first.model]} won{rate}{sure}"
-        if tied:
+        if tied and not beaten:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
-        if probe and self.tuned is not None and not self.tuned.steps:
+        if probe and not tried and self.tuned is not None and not self.tuned.steps:
             text += ". The result is the linear probe of its frozen features"
+        elif beaten:
+            text += f". None of the {tried} models that were tuned came up to the linear probe of its frozen features"
         elif probe:
             text += ". Training did not come up to the linear probe of its frozen features, so that the result is that"
             text += " probe"

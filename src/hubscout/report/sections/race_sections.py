@@ -30,6 +30,7 @@ STAGES = {
     "evidence": "Evidence of all models",
     "rungs": "Rungs: a little tuning of each arm",
     "winner": "The winner, to its end",
+    "probe": "A linear probe in its place",
     "refit": "The winner again, on train and validation",
     "deploy": "The model to deploy, taught by the winners",
 }
