@@ -25,7 +25,7 @@ from hubscout.hubs.repository import (
     open_repository,
     read_settings,
 )
-from hubscout.hubs.saving import DESCRIPTION, SENTENCE_ENCODER, read_description
+from hubscout.hubs.saving import SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import (
     MASK,
     WORD_ENDS,
@@ -51,19 +51,13 @@ def load(identifier: Identifier) -> SentenceBackbone:
     modules = _modules(repository.read_json("modules.json") or [], identifier)
     folders = [str(module.get("path") or "") for module in modules]
     folder = fetch_model(repository, identifier.options, list(dict.fromkeys([*folders, ""])))
-    return _open(folder, identifier, repository.read_json(DESCRIPTION), repository=repository)
+    return load_folder(folder, identifier, repository=repository)
 
 
-def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
-    """An encoder from a folder that sentence-transformers, or hubscout, saved."""
-    return _open(folder, identifier, read_description(folder))
-
-
-def _open(
-    folder: Path, identifier: Identifier, described: Mapping[str, Any], *, repository: Repository | None = None
-) -> SentenceBackbone:
-    """The encoder in a folder; `described` is what hubscout wrote beside one that it tuned."""
-    saved = {name: described[name] for name in ("pairs", "words") if name in described}
+def load_folder(folder: Path, identifier: Identifier, *, repository: Repository | None = None) -> SentenceBackbone:
+    """An encoder from a folder that sentence-transformers, or hubscout, saved; `repository` is where it came from."""
+    described = read_description(folder)
+    saved: dict[str, Any] = {name: described[name] for name in ("pairs", "words") if name in described}
     if saved:
         identifier = identifier.with_options(**{**saved, **identifier.options})
     transformers = huggingface.import_transformers()
@@ -84,12 +78,8 @@ def _open(
         raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
-    return SentenceBackbone(
-        encoder,
-        identifier,
-        facts=repository.facts if repository else None,
-        has_head=described.get("saved_as") == SENTENCE_ENCODER,
-    )
+    has_head = described.get("saved_as") == SENTENCE_ENCODER
+    return SentenceBackbone(encoder, identifier, facts=repository.facts if repository else None, has_head=has_head)
 
 
 def _modules(listed: Any, identifier: Identifier) -> list[dict[str, Any]]:
