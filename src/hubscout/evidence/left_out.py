@@ -20,6 +20,7 @@ from hubscout.errors import InputError
 from hubscout.evidence.array_backend import chunks, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.spectrum import kept
 
 SPARE = 1e-9
 """What must be left of (K⁻¹)_ii, as a share, for the other rows to say anything of this one."""
@@ -40,8 +41,7 @@ def left_out_predictions(
     [-6.34, 2.17]
     """
     fit = evidence.over_base_rates
-    if fit.spectrum is None:
-        raise InputError("This evidence has no spectrum, which left-out predictions need: fit with keep_spectrum=True.")
+    spectrum, mean = kept(fit.spectrum), fit.feature_mean
     rows = check_features(features, feature_dim=evidence.feature_dim)
     if targets.shape != (rows.shape[0], len(evidence.targets)):
         raise InputError(f"targets must be {(int(rows.shape[0]), len(evidence.targets))}; they are {targets.shape}.")
@@ -51,7 +51,6 @@ def left_out_predictions(
     explained = np.isfinite(fit.ratio)
     if not explained.any():
         return alone
-    spectrum, mean = fit.spectrum, fit.feature_mean
     values = spectrum.squared_singular_values
     xp = namespace(values)
     ratio = to_device_of(fit.ratio[explained], values)[:, None]
