@@ -1,4 +1,4 @@
-"""The ends of the profile (labels that say nothing, are interpolated, have no noise), and the theorems of convergence."""
+"""The ends of the profile (labels that say nothing, that are interpolated), and the theorems of convergence."""
 
 import numpy as np
 import pytest
