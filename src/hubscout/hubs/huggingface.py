@@ -17,7 +17,7 @@ from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
-from hubscout.hubs.saving import read_description
+from hubscout.hubs.saving import DESCRIPTION, SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
@@ -46,6 +46,11 @@ def load(identifier: Identifier) -> Backbone:
     known = config.get("model_type") in import_transformers().CONFIG_MAPPING
     if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
         raise needs_code(str(identifier))  # before its weights are fetched
+    described = repository.read_json(DESCRIPTION)
+    if described.get("saved_as") == SENTENCE_ENCODER and "pooling" not in options:
+        from hubscout.hubs import sentence_transformers_hub
+
+        return sentence_transformers_hub.load(identifier)
     return open_model(fetch_model(repository, options), identifier, repository=repository)
 
 
@@ -67,7 +72,7 @@ def open_model(
     # How hubscout tuned a model is what it wrote beside the weights: its head fits no other features.
     described = read_description(folder)
     saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
-    options = {"pairs": default_pairs, **saved, **identifier.options}
+    options: dict[str, Any] = {"pairs": default_pairs, **saved, **identifier.options}
     identifier.check_options(_OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.

@@ -9,7 +9,7 @@ expresses them exactly, which is checked on an example:
 | image transformers by class token, maps by pooler | `AutoModelForImageClassification` |
 | texts by `head`, BERT's by `pooler`, decoders' by `last` | `AutoModelForSequenceClassification` |
 | texts by another pooling | a sentence-transformers folder whose last part is the head: `encode` gives the logits |
-| the rest (audio, unusual heads) | the backbone by `save_pretrained`, the head beside it |
+| the rest (audio, unusual heads, no sentence-transformers) | the backbone by `save_pretrained`, the head beside it |
 
 The sequence classifiers of transformers put a layer of their own between pooling and head (BERT, RoBERTa): features
 that are not taken behind it cannot be saved as one. Those of decoders take no bias, which moves into their last norm.
@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 DESCRIPTION = "hubscout.json"
 """The file that says what a saved folder holds: kind of task, target names, where the backbone came from."""
 HEAD_WEIGHTS = "head.safetensors"
+SENTENCE_ENCODER = "SentenceTransformer"
+"""`saved_as` of a folder whose last part is the head."""
 _FORMAT = 1
 _TOLERANCE = 1e-4
 _TEXT = "Shares fell sharply on Monday, after a long week of trading in London."
@@ -118,7 +121,7 @@ def save_transformer(
     if layer.in_features == backbone.card.feature_dim:  # else it is a head over siamese pairs, which no class has
         if output:
             saved_as = _save_as(f"{output}Classification", base, layer, backbone, folder, target_names, kind)
-        if saved_as is None and of_texts and backbone.pooling in _POOLING_NAMES:
+        if saved_as is None and of_texts and backbone.pooling in _POOLING_NAMES and find_spec("sentence_transformers"):
             saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
     if saved_as is None:
         base.save_pretrained(folder)
@@ -143,7 +146,7 @@ def save_sentence_encoder(
     SentenceTransformer(modules=[*parts, _dense(layer)] if in_chain else parts, device="cpu").save(str(folder))
     if not in_chain:
         save_module(layer, folder / HEAD_WEIGHTS)
-    more = {"saved_as": "SentenceTransformer" if in_chain else "encoder and head", **_reading(backbone)}
+    more = {"saved_as": SENTENCE_ENCODER if in_chain else "encoder and head", **_reading(backbone)}
     write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
 
@@ -279,4 +282,4 @@ def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: Transformer
         network = Transformer(plain, max_seq_length=preprocessing.max_length)
         pooling = Pooling(layer.in_features, pooling_mode=_POOLING_NAMES[backbone.pooling])
         SentenceTransformer(modules=[network, pooling, _dense(layer)], device="cpu").save(str(folder))
-    return "SentenceTransformer"
+    return SENTENCE_ENCODER

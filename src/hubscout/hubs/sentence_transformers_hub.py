@@ -25,7 +25,7 @@ from hubscout.hubs.repository import (
     open_repository,
     read_settings,
 )
-from hubscout.hubs.saving import read_description
+from hubscout.hubs.saving import SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import (
     MASK,
     WORD_ENDS,
@@ -78,7 +78,7 @@ def load_folder(folder: Path, identifier: Identifier, *, repository: Repository 
         raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
-    has_head = described.get("saved_as") == "SentenceTransformer"
+    has_head = described.get("saved_as") == SENTENCE_ENCODER
     return SentenceBackbone(encoder, identifier, facts=repository.facts if repository else None, has_head=has_head)
 
 
