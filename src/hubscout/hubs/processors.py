@@ -32,15 +32,14 @@ def open_preprocessing(
     identifier: str,
 ) -> Preprocessing:
     """How inputs are prepared for a network of transformers, as the files at `source` say."""
-    if modality != "text":
-        return preprocessing_with(open_processor(transformers, source, modality, trust), network, modality, options)
     folders = [Path(source)]
     try:
-        tokenizer = open_processor(transformers, source, modality, trust)
+        processor = open_processor(transformers, source, modality, trust)
     except Exception as error:
-        raise missing_vocabulary(folders, identifier) or error from error
-    check_vocabulary(tokenizer, network, folders, identifier)
-    return preprocessing_with(tokenizer, network, modality, options)
+        raise (missing_vocabulary(folders, identifier) if modality == "text" else None) or error from error
+    if modality == "text":
+        check_vocabulary(processor, network, folders, identifier)
+    return preprocessing_with(processor, network, modality, options)
 
 
 def open_processor(transformers: Any, source: str, modality: str, trust: Mapping[str, bool]) -> Any:
