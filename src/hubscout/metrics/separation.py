@@ -50,8 +50,7 @@ def gbc(features: Any, targets: Any, *, covariance: str = "spherical", component
         True
 
     """
-    features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
+    features, ids, classes = inputs.with_classes(features, targets)
     if covariance not in COVARIANCES:
         raise InputError(f"covariance must be one of {', '.join(COVARIANCES)}; got {covariance!r}.")
     reduced, variances = inputs.principal_components(features, at_most=inputs.whole_number(components, "components"))
@@ -117,8 +116,7 @@ def transrate(
         True
 
     """
-    features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
+    features, ids, classes = inputs.with_classes(features, targets)
     if not distortion > 0:
         raise InputError(f"distortion must be greater than 0; got {distortion!r}.")
     centred = features - features.mean(axis=0)
