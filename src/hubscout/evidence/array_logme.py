@@ -148,7 +148,7 @@ def _looked_into(fitted: Evidence, labels: Targets, product: Callable[[Array], A
     """
     spectrum = kept(fitted.spectrum)
     xp, vectors = namespace(spectrum.squared_singular_values), spectrum.vectors
-    scored = np.array([name not in fitted.unscored for name in fitted.targets])
+    scored = fitted.scored
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
     drawn = np.random.default_rng(0).normal(size=(min(PROBES, fitted.feature_dim - fitted.rank), fitted.feature_dim))
     drawn = to_device_of(drawn, spectrum.squared_singular_values)

@@ -109,8 +109,12 @@ class Evidence:
         It is not `score` less `null_score`, unless means were taken away: the score of the paper counts for classes
         and labels what a constant explains as well.
         """
-        scored = np.array([name not in self.unscored for name in self.targets])
-        return float(self.per_target_gain[scored].mean())
+        return float(self.per_target_gain[self.scored].mean())
+
+    @property
+    def scored(self) -> np.ndarray:
+        """(C,), which targets have an evidence: all but those in `unscored`."""
+        return np.array([name not in self.unscored for name in self.targets])
 
     @property
     def per_target_gain(self) -> np.ndarray:
@@ -204,7 +208,7 @@ def statistics_of(evidence: Evidence) -> Statistics:
     """
     spectrum = kept(evidence.spectrum)
     values, basis = to_host(spectrum.squared_singular_values), to_host(spectrum.basis)
-    scored = np.array([name not in evidence.unscored for name in evidence.targets])
+    scored = evidence.scored
     statistics = Statistics(evidence.kind, evidence.targets, feature_dim=evidence.feature_dim)
     shifts = (np.zeros(evidence.feature_dim), np.zeros(len(scored)))
     if evidence.feature_mean is not None:
@@ -231,7 +235,7 @@ def title(evidence: Evidence) -> str:
 def cells(evidence: Evidence) -> list[tuple[str, ...]]:
     """One line per target, the best explained first; the middle of many is left out."""
     gains = np.asarray(evidence.per_target_gain)
-    order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.targets[i] not in evidence.unscored]
+    order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.scored[i]]
     hidden = len(order) - SHOWN if len(order) > SHOWN + 1 else 0
     if hidden:
         order = order[: SHOWN // 2] + order[-(SHOWN // 2) :]

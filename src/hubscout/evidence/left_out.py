@@ -55,9 +55,8 @@ def left_out_predictions(
     xp = namespace(values)
     ratio = to_device_of(fit.ratio[explained], values)[:, None]
     constant = to_device_of(fit.constant, values)[None, :]
-    scored = np.array([name not in evidence.unscored for name in evidence.targets])
     means = to_device_of(fit.target_mean[explained], values)
-    projections = spectrum.projections[np.flatnonzero(explained[scored])] - means[:, None] * constant
+    projections = spectrum.projections[np.flatnonzero(explained[evidence.scored])] - means[:, None] * constant
     shrunk = ratio / (values[None, :] + ratio)
     rest = float(n - (constant**2).sum())
     rest = rest if rest > n * n * np.finfo(np.float64).eps else 0.0
