@@ -10,7 +10,6 @@ from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.statistics import Statistics
 from hubscout.features.result import BlockAccumulator, LayerStatistics
 
-
 ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
