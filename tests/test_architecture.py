@@ -131,7 +131,6 @@ TESTED_BY = {
     "report/sections/tuning.py": "report/test_tuning_runs.py",
     "runs/row.py": "runs/test_ranking.py",
     "serve/compare.py": "serve/test_application.py",
-    "serve/pages.py": "serve/test_application.py",
     "tasks/prediction_inputs.py": "cli/test_tuned_models.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",

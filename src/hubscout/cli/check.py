@@ -52,12 +52,12 @@ def check(
     labels, classes with few samples, imbalance, odd file endings and, with --models, probably mislabelled samples.
     """
     from hubscout.checking import check as check_data
-    from hubscout.features.precision import pick_device
+    from hubscout.features.precision import check_device
 
     check_out(out, (".html", ".htm"), "a page, such as check.html")
     options.check_amounts(limit=limit)
     if models:
-        pick_device(device)
+        check_device(device)
     else:
         options.only_for("--models", limit=limit)
     task = data.open(quiet=quiet)

@@ -140,7 +140,7 @@ def rank(
     """
     from hubscout.errors import InputError, RunError
     from hubscout.features import ExtractionOptions
-    from hubscout.features.precision import pick_device
+    from hubscout.features.precision import check_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
     from hubscout.ranking.rank_models import check_choices
@@ -156,7 +156,7 @@ def rank(
     check_choices(split_list(metrics), layer, engine, options_of_engine, time_limit=time_limit)
     check_folder(out, RANKING, resume=resume, overwrite=overwrite)
     if engine == "local" and device != "auto":
-        pick_device(device)  # one that is not here is one error, not a failure of every model
+        check_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
     task = data.open(quiet=quiet)
     found = find_candidates(named, task.modality, device if engine == "local" else "auto")

@@ -7,8 +7,10 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hubscout.errors import InputError, ModelError
@@ -43,6 +45,9 @@ _lock = threading.Lock()
 _users = 0
 
 
+_NO_CUDA = "device={!r}: no CUDA device is available here. Use 'cpu' or 'auto'."
+
+
 def pick_device(device: str = "auto") -> str:
     """The device named, or for "auto" the best there is: CUDA, then Apple's MPS, then the CPU.
 
@@ -63,14 +68,39 @@ def pick_device(device: str = "auto") -> str:
     except RuntimeError as error:
         raise InputError(f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}.") from error
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device={device!r}: no CUDA device is available here. Use 'cpu' or 'auto'.")
+        raise InputError(_NO_CUDA.format(device))
     if kind == "mps" and not torch.backends.mps.is_available():
         raise InputError(f"device={device!r}: no MPS device is available here. Use 'cpu' or 'auto'.")
     return device
 
 
+@lru_cache(maxsize=8)
+def warm_up(device: str) -> threading.Thread:
+    """Start a device's libraries in a thread, once in a process.
+
+    On a GPU the first convolution, matrix product and eigenproblem each open a library, which takes up to a second; in
+    that time the first model can be opened.
+    """
+    thread = threading.Thread(target=_use, args=(device,), name="hubscout-warm-up")
+    thread.start()
+    return thread
+
+
+def _use(device: str) -> None:
+    import torch
+
+    with suppress(RuntimeError):  # who needs the device meets the same error
+        for number in (torch.float32, torch.float16):
+            images = torch.zeros(8, 8, 8, 8, dtype=number, device=device)
+            torch.nn.functional.conv2d(images, images).flatten(1) @ images[:, 0, 0]
+        square = torch.eye(8, dtype=torch.float64, device=device)
+        torch.linalg.eigh(square @ square)
+
+
 def check_device(device: str) -> None:
     """Refuse a device that is not here; "auto" and "cpu" always are, and cost no import of torch."""
+    if device.partition(":")[0] == "cuda" and version("torch").endswith("+cpu"):  # known without importing it
+        raise InputError(_NO_CUDA.format(device))
     if device not in ("auto", "cpu"):
         pick_device(device)
 

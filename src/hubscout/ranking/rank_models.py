@@ -89,7 +89,7 @@ def rank(
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
         drop: give hopeless models up on the way. False keeps them all: `budget` then decides how many samples are
-            used, at least those of the first subset, for which there is twice the time.
+            used, at least those of the first subset, for which there is three times the time.
         measure_latency: time single samples through each model, for about half a second.
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.
@@ -127,7 +127,7 @@ def rank(
 
     """
     from hubscout.features.decoded import PreparedPool
-    from hubscout.features.precision import pick_device
+    from hubscout.features.precision import pick_device, warm_up
     from hubscout.tasks import open_task
 
     started = time.perf_counter()
@@ -194,6 +194,9 @@ def rank(
         if run.over:
             return run.finish()
         runner = _open_engine(engine, engine_options or {}, stack, observer)
+        device = "cpu" if runner.elsewhere else pick_device(chosen.device)
+        if device.startswith("cuda"):
+            warm_up(device)
         run.assessor = Assessor(
             runner,
             subset,
@@ -201,7 +204,7 @@ def rank(
             shared_cache=not isinstance(cache, bool) or runner.shares_files(),
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
-            load_ahead=pick_device(chosen.device) != "cpu" if load_ahead is None else load_ahead,
+            load_ahead=device != "cpu" if load_ahead is None else load_ahead,
         )
         try:
             if growing:

@@ -6,17 +6,24 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
 
 
 class Markup(str):
-    """Text that is HTML already. Everything else is escaped when it enters a tag."""
+    """Text that is HTML already. Everything else is escaped when it enters a tag or a template."""
 
     __slots__ = ()
+
+    def __html__(self) -> Markup:
+        return self
 
 
 TAU = Markup("τ<sub>w</sub>")
@@ -24,12 +31,14 @@ TAU = Markup("τ<sub>w</sub>")
 
 
 def text(value: object) -> Markup:
-    """`value` as HTML: escaped, unless it is `Markup`.
+    """`value` as HTML: escaped, unless it is `Markup`, or knows how it is written as such.
 
     >>> text("<script>")
     '&lt;script&gt;'
     """
-    return value if isinstance(value, Markup) else Markup(escape(_utf8(str(value))))
+    if isinstance(value, Markup):
+        return value
+    return Markup(value.__html__() if hasattr(value, "__html__") else escape(_utf8(str(value))))
 
 
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -126,9 +135,29 @@ def table(
     )
 
 
-def asset(name: str) -> str:
-    """The text of one of the page's own files."""
-    return files("hubscout.report").joinpath("assets", name).read_text(encoding="utf-8")
+def asset(name: str, package: str = "hubscout.report") -> str:
+    """The text of one of the files that a package's pages are made of."""
+    return files(package).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@cache
+def _templates(package: str) -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def load(name: str) -> str:
+        # Line breaks are for those who read the template: between inline elements a page would show them as spaces.
+        joined = re.sub(r"(?<=[>}])\s*\n\s*|\s*\n\s*(?=[<{])", "", asset(name, package))
+        return re.sub(r"\s*\n\s*", " ", joined)
+
+    made = Environment(loader=FunctionLoader(load), autoescape=True, finalize=text, undefined=StrictUndefined)
+    helpers = (breakable, copyable, definitions, details, json_script, number, scrolling, table)
+    made.globals |= {helper.__name__: helper for helper in helpers}
+    return made
+
+
+def fill(template: str, package: str = "hubscout.report", **values: object) -> Markup:
+    """A Jinja template of a package's `assets` with these values, escaped as everywhere."""
+    return Markup(_templates(package).get_template(template).render(values))
 
 
 def style_sheet() -> str:
@@ -156,8 +185,7 @@ class Section:
     short: str = ""
     lead: object = ""
 
-    def __str__(self) -> str:
-        """The part as HTML."""
+    def __html__(self) -> Markup:
         return tag(
             "section",
             tag("h2", self.title, id=f"{self.anchor}-title"),
@@ -166,6 +194,8 @@ class Section:
             id=self.anchor,
             aria_labelledby=f"{self.anchor}-title",
         )
+
+    __str__ = __html__
 
 
 def switch(name: str, legend: str, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:

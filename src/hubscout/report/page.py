@@ -10,7 +10,7 @@ from pathlib import Path
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
 from hubscout.report.answer import ranking_answer
-from hubscout.report.markup import Markup, Section, asset, json_script, style_sheet, tag
+from hubscout.report.markup import Markup, Section, asset, fill, style_sheet, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.agreement_section import metrics_section, reference_section
 from hubscout.report.sections.cost_section import cost_section
@@ -91,51 +91,19 @@ def write_report(run: Run, path: str | Path) -> Path:
     return target
 
 
-def document(
-    parts: Sequence[Section],
-    *,
-    title: str,
-    heading: str,
-    subtitle: str,
-    menu: str,
-    footer: str,
-    models: Sequence[str] = (),
-    style: str = "",
-) -> str:
-    """A whole page of these parts; `menu` says what they are, `models` are the names that its script may pin."""
-    script = report_script()
-    head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy()),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content=f"hubscout {__version__}"),
-        tag("title", title),
-        Markup(f"<style>{style_sheet()}{style}</style>"),
-    ]
-    top = [
-        tag("p", "hubscout", class_="brand"),
-        tag("button", "Theme", type="button", id="theme", class_="script-only"),
-    ]
-    links = [tag("a", part.short or part.title, href=f"#{part.anchor}") for part in parts]
-    body = [
-        tag("a", "Skip to the answer", href=f"#{parts[0].anchor}" if parts else "#", class_="skip"),
-        tag(
-            "header",
-            tag("div", *top, class_="top"),
-            tag("h1", heading),
-            tag("p", subtitle, class_="subtitle"),
-            tag("nav", *links, aria_label=menu),
-        ),
-        tag("main", *(Markup(str(part)) for part in parts)),
-        tag("footer", footer),
-        tag("div", id="tip", role="tooltip", hidden=True),
-        tag("div", id="pins", aria_live="polite", hidden=True),
-        json_script("report-data", {"models": list(models)}),
-        Markup(f"<script>{script}</script>"),
-    ]
-    page = tag("html", tag("head", *head), tag("body", *body), lang="en")
-    return strip_credentials(f"<!doctype html>\n{page}\n")
+def document(parts: Sequence[Section], *, models: Sequence[str] = (), style: str = "", **words: str) -> str:
+    """A whole page of these parts, with the `words` of its template; `models` are the names its script may pin."""
+    page = fill(
+        "page.html",
+        parts=parts,
+        models=list(models),
+        policy=policy(),
+        version=__version__,
+        style=Markup(style_sheet() + style),
+        script=Markup(report_script()),
+        **words,
+    )
+    return strip_credentials(f"{page}\n")
 
 
 def report_script() -> str:

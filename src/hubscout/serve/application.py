@@ -31,12 +31,11 @@ from hubscout import __version__
 from hubscout.errors import HubscoutError, InputError
 from hubscout.report.page import policy as report_policy
 from hubscout.serve.compare import compare_page, table_page
-from hubscout.serve.pages import address, assets, listing_page, login_page, message_page, rows
+from hubscout.serve.pages import address, assets, listing_page, login_page, message_page, rows, start_page
 from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
 from hubscout.serve.security import Guard, Protect
 from hubscout.serve.served_folder import NotHereError
 from hubscout.serve.server import Site
-from hubscout.serve.start import start_page
 from hubscout.serve.starting import Request as Wanted
 from hubscout.serve.streams import lines_stream, panel_stream, strict_json
 

@@ -33,6 +33,10 @@ class Scale:
         """Whether `value` is on the paper."""
         return self.low <= value <= self.high
 
+    def within(self, value: float) -> float:
+        """`value`, or the end of the axis that it is beyond."""
+        return min(max(value, self.low), self.high)
+
 
 def linear(
     values: Iterable[float], start: float, end: float, *, padding: float = 0.06, wanted: int = 5, whole: bool = False

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-import numpy as np
-
 from hubscout.evaluation.agreement import FEWEST_MODELS, Agreement
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.heat import heat
 from hubscout.report.charts.scatter import Point, scatter
-from hubscout.report.markup import TAU, Markup, Section, join, scrolling, selector, switch, table, tag
+from hubscout.report.markup import TAU, Section, fill, join, scrolling, selector, switch, table, tag
 from hubscout.report.saved_run import Run, View
 
 MOST_POINTS = 4000
@@ -43,41 +41,15 @@ def metrics_section(view: View) -> Section | None:
     )
     if fewest < FEWEST_MODELS:
         lead += f" With only {fewest} models in common it is mostly noise."
-    matrix = _matrix(names, agreement.weighted_tau, agreement.models, set(pairs))
+    counts = {"tau": agreement.weighted_tau, "models": agreement.models}
+    matrix = fill("agreement.html", names=names, pairs=pairs, **counts)
     return Section(
         anchor="metrics",
         title="Metrics against each other",
         short="Metrics",
         lead=lead,
-        body=join([scrolling(matrix, "Agreement of metrics"), selector("pairs", "Compare", choices, panels)]),
+        body=join([matrix, selector("pairs", "Compare", choices, panels)]),
     )
-
-
-def _matrix(names: tuple[str, ...], tau: np.ndarray, models: np.ndarray, pairs: set[tuple[int, int]]) -> Markup:
-    head = tag("tr", tag("td", ""), *(tag("th", tag("span", name), scope="col") for name in names))
-    body = []
-    for i, name in enumerate(names):
-        cells = [tag("th", name, scope="row")]
-        for j in range(len(names)):
-            if i == j:
-                cells.append(tag("td", "", class_="self"))
-                continue
-            pair = (min(i, j), max(i, j))
-            value = float(tau[i, j])
-            shown: object = f"{value:.2f}".replace("-", "−")
-            if pair in pairs:
-                shown = tag(
-                    "button",
-                    shown,
-                    type="button",
-                    data_of="pairs",
-                    data_choose=f"pair-{pair[0]}-{pair[1]}",
-                    title=f"{names[i]} and {names[j]}, {models[i, j]} models",
-                )
-            look = [word for word, there in (("hot", abs(value) > 0.55), ("minus", value < 0)) if there]
-            cells.append(tag("td", shown, class_=" ".join(look) or None, style=f"--heat:{abs(value):.2f}"))
-        body.append(tag("tr", *cells))
-    return tag("table", tag("thead", head), tag("tbody", *body), class_="heat matrix", id="agreement")
 
 
 def agreement_chart(view: View) -> Chart | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import sqrt
 
 from hubscout.report.charts.chart import Chart, Frame, axes, drawing, legend, with_room
 from hubscout.report.charts.scale import linear
-from hubscout.report.markup import Markup, Section, breakable, details, join, scrolling, selector, table, tag
+from hubscout.report.markup import Markup, Section, details, fill, join, scrolling, selector, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.tuning_runs import evaluated, whose
 from hubscout.runs.data_check import TRUSTED, Sample
@@ -106,7 +105,7 @@ def _confusion(found: EvaluationRecord, of: str) -> Section | None:
     title, lead = "The most frequent mistakes", ""
     parts: list[Markup] = []
     if len(names) <= MATRIX_UP_TO:
-        parts.append(scrolling(_matrix(found, seen), "Confusion matrix"))
+        parts.append(_matrix(found, seen))
         parts += [tag("h3", title)] if mistakes and len(names) > LARGE_UP_TO else []
         title = "Confusion matrix"
         lead = f"Rows are the true {kind.plural}, columns the predicted ones{of}; numbers count "
@@ -122,36 +121,16 @@ def _confusion(found: EvaluationRecord, of: str) -> Section | None:
 
 def _matrix(found: EvaluationRecord, seen: Sequence[int]) -> Markup:
     names = found.target_names
-    counts = {(one.true, one.predicted): one.count for one in found.confusions}
-    large = len(names) <= LARGE_UP_TO
-    head = [tag("th", "True \\ predicted" if large else "True", scope="col")]
-    short = max(map(len, names)) <= UPRIGHT_UP_TO
-    head += [
-        tag("th", name if short else tag("span", shorten(name, LONGEST)), scope="col", title=name) for name in names
-    ]
-    body = []
-    for true, name in enumerate(names):
-        cells = [tag("th", shorten(name, LONGEST), scope="row", title=name)]
-        for predicted, said in enumerate(names):
-            count = counts.get((true, predicted), 0)
-            if not count:
-                cells.append(tag("td"))
-                continue
-            # The root of the share is the colour: mistakes are few, and would hardly be seen.
-            share = min(1.0, count / max(seen[true], 1))
-            looks = [look for look, holds in (("minus", true != predicted), ("hot", sqrt(share) > 0.55)) if holds]
-            cells.append(
-                tag(
-                    "td",
-                    f"{count:,}",
-                    style=f"--heat:{sqrt(share):.2f}",
-                    class_=" ".join(looks) or None,
-                    title=f"{name} predicted to be {said}: {count:,} ({share:.0%})",
-                )
-            )
-        body.append(tag("tr", *cells))
-    look = "heat confusion" if large else "heat confusion small"
-    return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_=look)
+    return fill(
+        "confusion.html",
+        names=names,
+        seen=seen,
+        counts={(one.true, one.predicted): one.count for one in found.confusions},
+        large=len(names) <= LARGE_UP_TO,
+        upright=max(map(len, names)) <= UPRIGHT_UP_TO,
+        longest=LONGEST,
+        shorten=shorten,
+    )
 
 
 def _row_sums(found: EvaluationRecord) -> list[int]:
@@ -251,19 +230,4 @@ def _cards(samples: Sequence[Sample]) -> Markup:
 
 def sample_card(sample: Sample) -> Markup:
     """A sample with its picture, its label and what is said of it."""
-    place = f"{sample.split}, row {sample.row}"
-    # What came out of a file may be any address: only pictures that are part of the page are shown.
-    inside = sample.thumbnail.startswith("data:image/")
-    picture = tag("img", src=sample.thumbnail, alt=f"{sample.label}: {sample.name}")
-    return tag(
-        "figure",
-        picture if inside else "",
-        tag(
-            "figcaption",
-            tag("strong", sample.label) if sample.label else "",
-            tag("span", sample.note, class_="prediction") if sample.note else "",
-            tag("span", breakable(sample.name), class_="name"),
-            tag("span", place, class_="place") if place != sample.name else "",
-        ),
-        class_="sample",
-    )
+    return fill("sample.html", sample=sample)

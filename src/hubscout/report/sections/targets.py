@@ -8,7 +8,7 @@ import numpy as np
 
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.heat import heat
-from hubscout.report.markup import Markup, Section, join, json_script, scrolling, tag
+from hubscout.report.markup import Section, fill, join, json_script
 from hubscout.report.saved_run import View
 from hubscout.runs.texts import shorten
 from hubscout.tasks.kinds import kind_of
@@ -65,21 +65,10 @@ def targets_section(view: View) -> Section | None:
         "shown": TARGETS_SHOWN,
         "columns": MODELS_SHOWN,
     }
-    more = f"The best {MODELS_SHOWN} models are shown; highlight another to add it."
-    parts = [
-        _controls(len(names), plural) if len(names) > TARGETS_SHOWN else "",
-        scrolling(_heat(view, found, noun), f"Gain by {noun}"),
-        tag("p", more, class_="note") if len(found.models) > MODELS_SHOWN else "",
-        tag(
-            "div",
-            tag("span", f"{found.low:.2f}"),
-            tag("i", class_="ramp", aria_hidden="true"),
-            tag("span", f"{found.high:.2f} nats"),
-            class_="heat-scale",
-        ),
-        json_script("targets-data", data),
-    ]
-    return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=join(parts))
+    shown = {"targets_shown": TARGETS_SHOWN, "models_shown": MODELS_SHOWN, "shorten": shorten}
+    table = fill("targets.html", view=view, gains=found, names=names, kind=kind, **shown)
+    body = join([table, json_script("targets-data", data)])
+    return Section(anchor="targets", title=f"By {noun}", short=plural.capitalize(), lead=lead, body=body)
 
 
 def targets_chart(view: View) -> Chart | None:
@@ -96,36 +85,3 @@ def targets_chart(view: View) -> Chart | None:
             frame, targets, models, shown, label="Gain by target", low=found.low, high=found.high, unit="nats gained"
         )
     )
-
-
-def _controls(count: int, plural: str) -> Markup:
-    return tag(
-        "form",
-        tag(
-            "label",
-            tag("span", f"Find among {count} {plural}"),
-            tag("input", type="search", id="target-filter", autocomplete="off"),
-        ),
-        tag("button", f"Show all {count}", type="button", id="target-all", aria_expanded="false"),
-        tag("output", "", id="target-count", aria_live="polite"),
-        class_="controls script-only",
-        role="search",
-        aria_label=f"Find {plural}",
-    )
-
-
-def _heat(view: View, found: Gains, noun: str) -> Markup:
-    models, names = found.models[:MODELS_SHOWN], view.ranking.task.target_names
-    head = [tag("th", noun.capitalize(), scope="col")]
-    for model in models:
-        name = tag("span", shorten(view.names[model], 26))
-        head.append(tag("th", name, scope="col", data_model=model, title=view.rows[model].identifier))
-    body = []
-    for target in found.order[:TARGETS_SHOWN]:
-        cells = [tag("th", names[target], scope="row")]
-        for model, value in zip(models, found.values[:, target], strict=False):
-            share = (float(value) - found.low) / (found.high - found.low)
-            hot, style = "hot" if share > 0.55 else None, f"--heat:{share:.2f}"
-            cells.append(tag("td", f"{value:.2f}", style=style, class_=hot, data_model=model))
-        body.append(tag("tr", *cells))
-    return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="heat", id="heat")

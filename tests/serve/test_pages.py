@@ -1,8 +1,8 @@
-"""The form that starts a run."""
+"""The pages, above all the form that starts a run."""
 
 import re
 
-from hubscout.serve.start import start_page
+from hubscout.serve.pages import start_page
 from hubscout.serve.starting import Request
 
 
