@@ -14,9 +14,8 @@ sys.path.insert(0, str(HERE.parent))
 import norms  # noqa: E402
 from outcomes import table as markdown  # noqa: E402
 
-
 EARLIER = "earlier defaults"
-"""Norms that move in runs of more than 300 steps, and a search between a third, once and three times the default rate."""
+"""Norms move in runs of more than 300 steps; a third, once and three times the default rate are tried."""
 
 
 def main() -> None:
