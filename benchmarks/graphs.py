@@ -41,6 +41,7 @@ def timed_run(
     prepare_torchvision()
     import timm
 
+    torch.manual_seed(0)
     module = timm.create_model(name, pretrained=False)
     module.pretrained_cfg = {**module.pretrained_cfg, "input_size": (3, pixels, pixels)}
     moments: dict[int, float] = {}
