@@ -66,7 +66,8 @@ class GraphedPasses:
         self._set_gradients([None] * len(self.parameters))
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            # Other threads may go on, such as the one that pins the next batches in memory.
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                 losses = passes(held)
         except BaseException:
             self._set_gradients([None] * len(self.parameters))
