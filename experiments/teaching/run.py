@@ -216,6 +216,7 @@ EXPLORED: dict[str, tuple[str, float | None, dict[str, Any]]] = {
     "logit-kd, 0.3, features 1": ("logit-kd, weak", 0.3, {"feature_trade_off": 1.0}),
     "feature kd, default": ("feature kd, default", None, {}),
     "b-tuning, 3C, views": ("b-tuning, views", 3.0, {}),
+    "b-tuning, 3C, 16 views": ("b-tuning, views", 3.0, {"teacher_views": 16}),
 }
 """What could be the default: a method of the above, its strength and options."""
 EXPLORATION = {
