@@ -80,7 +80,7 @@ def test_a_race_that_is_stopped_before_its_first_look_has_a_model_that_can_be_us
             raise KeyboardInterrupt
 
     models = names(networks, "width=8", "width=48")
-    with pytest.raises(InterruptedRunError, match="Stopped after 0 looks at arms. The best so far"):
+    with pytest.raises(InterruptedRunError, match=r"Stopped after 0 looks at arms\. The best so far"):
         race(task, models, out=tmp_path / "run", observer=stop, **QUICK)
     usable = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
     right = usable.predict(list(task.test.inputs)).values.argmax(axis=1) == np.asarray(task.test.targets)
