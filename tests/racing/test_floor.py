@@ -106,7 +106,7 @@ def test_ctrl_c_while_the_probe_is_fitted_stops_the_race(
 def test_the_probe_is_fitted_on_what_there_is_time_for(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubscout.racing.contest.MOST_ROWS", 120)
+    monkeypatch.setattr("hubscout.racing.race_plan.MOST_ROWS", 120)
     heard: list[Any] = []
     race(task, names(networks, "width=8"), out=tmp_path / "run", observer=heard.append, **QUICK)
     line = json.loads((tmp_path / "run" / "race.jsonl").open().readline())

@@ -117,6 +117,10 @@ class RaceRecord:
     def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
         if event == "race":
+            if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
+                self.looks = ()
+            self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
+            self.probed, self.probe_metric = "", None
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
@@ -317,4 +321,6 @@ def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
     if event == "lesson":
         arm = Arm(**line["arm"])
         return f"{arm}, taught: {line['failure'] or format(line['metric'], '.4f')} after {line['steps']} steps"
+    if event == "note":
+        return str(line["text"])
     return race_status(record) if event in ("race", "winner", "deploy") else ""
