@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class Contestant:
     steps: int
     metric: float | None
     p_best: float | None
-    """Chance to be the best once tuned, of those in the last rung."""
+    """Chance to be the best once tuned, of those on the last rung on which several were compared."""
     failure: str = ""
 
 
@@ -182,6 +182,15 @@ class RaceRecord:
             return (arm != self.final, -came, -(metric if metric is not None else -1e300))
 
         return sorted(self.arms, key=place)
+
+
+def last_comparison(looks: Sequence[Look]) -> Look | None:
+    """A look on the last rung on which several models were compared: P(best) is of that; None where there is none."""
+    for rung in sorted({look.rung for look in looks}, reverse=True):
+        there = [look for look in looks if look.rung == rung]
+        if len({look.arm.model for look in there}) > 1:
+            return there[0]
+    return None
 
 
 def look_of(line: Mapping[str, Any]) -> Look:
