@@ -95,9 +95,10 @@ def _expected(ranking: Ranking) -> list[str]:
     if best is None:
         return []
     main, *others = best.expected
+    where = " of the best layer (tuning starts from the last one)" if any(row.layer for row in ranking.rows) else ""
     text = (
-        f"{main.title}: of a linear model on the frozen features, on samples left out of its fit, with a 95% interval. "
-        f"Guessing gets {main.words(main.guess)}."
+        f"{main.title}: of a linear model on the frozen features{where}, on samples left out of its fit, with a 95% "
+        f"interval. Guessing gets {main.words(main.guess)}."
     )
     for other in others:
         text += f" {other.heading}: {other} for the best, {other.words(other.guess)} by guessing."
