@@ -184,7 +184,7 @@ def cells(row: Row, ranking: Ranking) -> dict[str, str]:
         "best layer": _best_layer(row),
         "params": human_count(row.params),
         "FLOPs": human_count(row.flops),
-        "samples/s": "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}",
+        "samples/s": human_count(row.samples_per_second),
         "latency": latency_text(row),
         "time": "cached" if row.from_cache else human_seconds(row.seconds),
         "judged on": f"{row.n:,}",

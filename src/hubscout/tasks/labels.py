@@ -66,9 +66,8 @@ def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
     distinct, gaps = len(set(numbers)), bool(finite) and max(finite) - min(finite) >= len(finite)
     why = f"the labels have {distinct:,} different whole numbers"
     # Classes are usually counted through: numbers with gaps, few rows each, are amounts.
-    if distinct * 5 > len(numbers) and distinct > (
-        _MOST_NUMBERED_CLASSES_WITH_GAPS if gaps else _MOST_NUMBERED_CLASSES
-    ):
+    most = _MOST_NUMBERED_CLASSES_WITH_GAPS if gaps else _MOST_NUMBERED_CLASSES
+    if distinct > most and distinct * 5 > len(numbers):
         return "regression", f"{why} in {len(numbers):,} rows"
     return "classification", why
 

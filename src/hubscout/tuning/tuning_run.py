@@ -187,8 +187,7 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
     fresh = run.rate is None and state.step == 0
     searches = fresh and asked.rate_search and len(run.task.validation) > 0 and long_enough
-    probes = searches or run.rate is not None if asked.linear_probe is None else asked.linear_probe
-    if state.step == 0 and probes:
+    if state.step == 0 and (_probes(run) if asked.linear_probe is None else asked.linear_probe):
         measure_probes(run)
     limit = None
     if state.step >= state.length > 0:  # its time is over
@@ -211,6 +210,18 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
             f"{state.step:,} steps ({state.step / loop.plan.batches_per_epoch:.3g} epochs) were made in that budget."
         )
     return finish(run)
+
+
+def _probes(run: SingleRun) -> bool:
+    """Whether the linear probe is measured where nobody says: where the rate is ours to choose, in a run that is long.
+
+    Or in a shorter one, if it takes no longer than the training: a step is about three passes over its samples.
+    """
+    asked, steps = run.asked, run.loop.steps
+    if not asked.rate_search or not len(run.task.validation):
+        return False
+    samples = sum(map(len, run.task.splits.values()))
+    return asked.budget is not None or steps_per_rate(steps) > 0 or samples <= 3 * steps * asked.batch_size
 
 
 def finish(run: SingleRun) -> Tuned:
