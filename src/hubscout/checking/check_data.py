@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hubscout.checking.mislabelled import mislabelled
 from hubscout.checking.samples import Looked, Samples, wrong_ending
-from hubscout.runs.data_check import DataCheck, Finding, Sample
+from hubscout.runs.data_check import DataCheck, Finding
 from hubscout.tasks import Task, open_task
 from hubscout.tasks.assembly import IMBALANCE
 from hubscout.tasks.image_folders import walk
@@ -82,22 +82,19 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
 
 def _inputs_alone(samples: Samples, looked: Looked) -> Iterator[Finding]:
     if count := len(looked.problems):
-        bad = list(looked.problems.items())[:MOST_SHOWN]
-        described = (samples.describe(number, reason, thumbnail=False) for number, reason in bad)
-        shown = tuple((replace(sample, note=_without_name(sample)),) for sample in described)
+        shown = []
+        for number, problem in list(looked.problems.items())[:MOST_SHOWN]:
+            sample = samples.describe(number, thumbnail=False)
+            reason = problem.partition(". ")[0]  # in one sentence, which need not name the sample again
+            shown.append((replace(sample, note=reason.partition(f"{sample.name} ")[2] or reason),))
         words = f"{_count(count, 'input')} cannot be read: replace or remove {'it' if count == 1 else 'them'}."
-        yield Finding(name="unreadable", words=words, count=count, groups=shown)
+        yield Finding(name="unreadable", words=words, count=count, groups=tuple(shown))
     if count := len(looked.empty):
-        shown = tuple((samples.describe(number),) for number in looked.empty[:MOST_SHOWN])
-        are = "is" if count == 1 else "are"
-        words = f"{_count(count, 'input')} {are} empty: no model can tell a label from nothing."
-        yield Finding(name="empty", words=words, count=count, groups=shown)
-
-
-def _without_name(sample: Sample) -> str:
-    """Why a sample cannot be read, in one sentence that does not name it again."""
-    reason = sample.note.partition(". ")[0]
-    return reason.partition(f"{sample.name} ")[2] or reason
+        words = (
+            f"{_count(count, 'input')} {'is' if count == 1 else 'are'} empty: no model can tell a label from nothing."
+        )
+        groups = tuple((samples.describe(number),) for number in looked.empty[:MOST_SHOWN])
+        yield Finding(name="empty", words=words, count=count, groups=groups)
 
 
 def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:
