@@ -87,7 +87,9 @@ ssh -L 8765:127.0.0.1:8765 machine                      # better: stay local and
 
 @app.command(epilog=SERVE_EXAMPLES)
 def serve(
-    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder of the run folders; made if it is missing.")],
+    runs: Annotated[
+        Path, typer.Argument(metavar="RUNS", help="The folder of the run folders; made if it is missing.")
+    ] = Path("runs"),
     host: Annotated[
         str, typer.Option(help="The address to listen on; any but this machine's own needs a token.")
     ] = "127.0.0.1",
