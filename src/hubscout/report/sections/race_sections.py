@@ -18,7 +18,7 @@ from hubscout.report.markup import (
 )
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning import result_facts
-from hubscout.runs.race_record import Arm, RaceRecord, race_status, rung_cell, rung_titles
+from hubscout.runs.race_record import Arm, RaceRecord, last_comparison, race_status, rung_cell, rung_titles
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun
@@ -31,6 +31,7 @@ STAGES = {
     "evidence": "Evidence of all models",
     "rungs": "Rungs: a little tuning of each arm",
     "winner": "The winner, to its end",
+    "probe": "A linear probe in its place",
     "refit": "The winner again, on train and validation",
     "deploy": "The model to deploy, taught by the winners",
 }
@@ -72,6 +73,8 @@ def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, s
     if first is not None and first.p_best is not None:
         raced = len({look.arm.model for look in race.looks})
         told = f"{raced} {'model' if raced == 1 else 'models'} raced"
+        compared = last_comparison(race.looks)
+        told += "" if compared is None else f", compared after {compared.steps} steps"
         facts.append(("P(best once tuned)", human_probability(first.p_best), told))
     facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} {'look' if len(race.looks) == 1 else 'looks'}"))
     if race.seconds:
