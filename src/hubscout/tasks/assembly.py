@@ -49,16 +49,12 @@ def unlabelled_rows(labels: Mapping[str, Sequence[Any]], kind: str, notes: list[
     asked = kind_of(kind)
     if asked.has_label_sets or asked.rows_are_words:
         return {}
-    numbers: dict[str, np.ndarray] = {}
-    for part, values in labels.items():
-        if (found := _numbers(values)) is None:
-            return {}
-        numbers[part] = found
-    known = {part: values[~np.isnan(values)] for part, values in numbers.items()}
-    marked = {part: values == -1 for part, values in numbers.items()}
+    numbers = {part: _numbers(values) for part, values in labels.items()}
+    known = {part: values[~np.isnan(values)] for part, values in numbers.items() if values is not None}
     # Beside other negative numbers, -1 is a number like them.
-    if any((values[values != -1] < 0).any() for values in known.values()):
+    if len(known) < len(numbers) or any((values[values != -1] < 0).any() for values in known.values()):
         return {}
+    marked = {part: values == -1 for part, values in numbers.items() if values is not None}
     train = known.get("train", np.empty(0))
     if (train == -1).any():
         if not asked.is_real_valued:
@@ -90,13 +86,12 @@ def _numbers(values: Sequence[Any]) -> np.ndarray | None:
     """Labels as floats, NaN where one is missing; None where some are not numbers."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.astype(np.float64) if values.ndim == 1 else None
-    numbers = np.empty(len(values))
-    for row, value in enumerate(values):
-        number = as_number(value)
-        if number is None:
+    numbers = []
+    for value in values:
+        if (number := as_number(value)) is None:
             return None
-        numbers[row] = number
-    return numbers
+        numbers.append(number)
+    return np.array(numbers)
 
 
 def assemble(
