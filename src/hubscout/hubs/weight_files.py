@@ -106,9 +106,9 @@ def _is_script(path: Path) -> bool:
 
 def _unsafe_or_broken(path: Path, error: Exception) -> CheckpointError:
     called = names_called(path) or re.findall(r"GLOBAL ([\w.]+)", str(error))
-    unsupported = "Unsupported" + _first_line(str(error).partition("Unsupported")[2])
-    if called or "Unsupported" in str(error):
-        what = f"it would call {shortened(called, 8)}" if called else unsupported
+    _, unsupported, what = str(error).partition("Unsupported")
+    if called or unsupported:
+        what = f"it would call {shortened(called, 8)}" if called else unsupported + _first_line(what)
         return UnsafeCheckpointError(
             f"{path} holds more than tensors and was refused; nothing in it was run ({what}). If you trust its author, "
             "open it there and save its state_dict() as safetensors."

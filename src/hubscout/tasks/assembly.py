@@ -185,12 +185,9 @@ def _check_targets(
             f"{name}: train has the one class {only!r}, and a task needs two or more. "
             "Check the labels, or that the path is the folder above the class folders."
         )
-    absent = [target for target, count in zip(target_names, counts, strict=True) if count == 0]
-    single = [target for target, count in zip(target_names, counts, strict=True) if count == 1]
-    if absent:
-        notes.append(f"not in train, though in another split: {shortened(map(repr, absent), most=5)}")
-    if single:
-        notes.append(f"a single example in train: {shortened(map(repr, single), most=5)}")
+    for few, what in enumerate(("not in train, though in another split", "a single example in train")):
+        if named := [target for target, count in zip(target_names, counts, strict=True) if count == few]:
+            notes.append(f"{what}: {shortened(map(repr, named), most=5)}")
     if not kind.rows_are_words and max(counts) >= IMBALANCE * max(min(counts[counts > 0], default=1), 1):
         frequent = target_names[int(np.argmax(counts))]
         notes.append(
