@@ -110,13 +110,15 @@ def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:
     ):
         if not groups:
             continue
-        crossing = [group for group in groups if len({samples.places[number][0] for number in group}) > 1]
+        splits = {tuple(group): {samples.places[number][0] for number in group} for group in groups}
+        crossing = [group for group in groups if len(splits[tuple(group)]) > 1]
         count = sum(map(len, groups))
         words = f"{_count(count, 'input')} in {_count(len(groups), 'group')} {what}"
         if crossing:
+            judged = sorted(set().union(*(splits[tuple(group)] for group in crossing)) - {"train"}, reverse=True)
             words += (
                 f"; {_count(len(crossing), 'group')} of them {'are' if len(crossing) > 1 else 'is'} in more than one "
-                "split, so that a score on test is too good"
+                f"split, so that scores on {' and '.join(judged)} are too good"
             )
         # Those across splits first: they do the most harm.
         chosen = [*crossing, *(group for group in groups if group not in set(crossing))][:MOST_SHOWN]

@@ -41,6 +41,7 @@ _RUNTIME_FIELDS = frozenset(
         "bootstrap_resamples",
         "checkpoint_every_steps",
         "confidence",
+        "cuda_graphs",
         "data_in_memory",
         "device",
         "evaluation_batch_size",
@@ -93,8 +94,9 @@ class TuningArguments:
     head_learning_rate: Positive | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
-    """Where neither rate is given: try a third, once and three times the default in short runs of 5% of the steps each,
-    and go on with the best on validation. Without a validation split, or below 200 steps, there is no search."""
+    """Where neither rate is given: try three in short runs of 5% of the steps each, from a low one (0.0005 for `sgd`)
+    up by factors of four as long as validation is clearly better. Without a validation split, or below 200 steps, there
+    is no search."""
     momentum: NonNegative = 0.9
     """Of `sgd`."""
     weight_decay: NonNegative = 1e-4
@@ -139,6 +141,9 @@ class TuningArguments:
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
     C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
     fine-tuning, bit for bit."""
+    feature_trade_off: NonNegative = 0.0
+    """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
+    features that a linear map of the model's does not explain. 0: none."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
@@ -180,6 +185,9 @@ class TuningArguments:
     """`auto`: bf16 on a GPU that has it, else none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`, `cpu` or `cuda`; which of several GPUs is the launcher's affair."""
+    cuda_graphs: bool = True
+    """On one GPU, for images: record the two passes of a step once and play them back, which launches all of their
+    kernels at once. What comes out is the same; small images train faster."""
     processes: PositiveInt | None = None
     """How many processes the run is meant to have; a run with another number warns."""
     evaluation_batch_size: PositiveInt | None = None
