@@ -409,7 +409,7 @@ def tuned_run(
         opened(student, case),
         teachers,
         method,
-        **{"steps": STEPS, **({} if options.pop("no_knobs", False) else knobs), **options},
+        **{"steps": STEPS, "feature_trade_off": 0.0, **({} if options.pop("no_knobs", False) else knobs), **options},
         seed=seed,
         augment="none" if task.kind == "regression" else "standard",
         cache=FeatureCache(CACHE / "features"),
