@@ -15,6 +15,7 @@ from hubscout.cli.output import (
     QuietOption,
     print_json,
     print_result,
+    progress,
     run_folder,
     say,
     say_saved,
@@ -183,6 +184,7 @@ def tune(
     with run_folder(out, f"{task.name}-{short_names([model])[0]}", quiet=quiet) as place:
         if method == "all":
             warnings = _compare(
+                ctx,
                 task,
                 model,
                 taught_by,
@@ -195,11 +197,14 @@ def tune(
             )
         else:
             chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
-            warnings = _tune(task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet)
-    warn_and_exit(warnings)
+            warnings = _tune(
+                ctx, task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet
+            )
+    warn_and_exit(ctx, warnings)
 
 
 def _tune(
+    ctx: typer.Context,
     task: Any,
     model: str,
     teachers: list[str],
@@ -213,12 +218,11 @@ def _tune(
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.errors import TuningError
-    from hubscout.runs.display import display
     from hubscout.runs.evaluation_record import conclusion
     from hubscout.tuning import tune as run
     from hubscout.tuning.tuned_folder import opens_by_code
 
-    with display(quiet=quiet, title=method) as observer:
+    with progress(ctx, quiet=quiet, title=method) as observer:
         tuned = run(task, model, teachers, method, out=out, observer=observer, **chosen)
     if not _is_main():
         return []
@@ -240,6 +244,7 @@ def _tune(
 
 
 def _compare(
+    ctx: typer.Context,
     task: Any,
     model: str,
     teachers: list[str],
@@ -252,10 +257,9 @@ def _compare(
     quiet: bool,
 ) -> list[str]:
     """Compare and tell; gives the warnings."""
-    from hubscout.runs.display import display
     from hubscout.tuning.method_comparison import compare
 
-    with display(quiet=quiet, title="compare") as observer:
+    with progress(ctx, quiet=quiet, title="compare") as observer:
         found = compare(
             task,
             model,

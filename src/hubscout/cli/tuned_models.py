@@ -279,6 +279,7 @@ hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
 @options.takes_data
 def soup(
     data: options.Data,
+    ctx: typer.Context,
     models: Annotated[list[Path], typer.Argument(metavar="MODELS", help="Two or more --out folders of tune.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the averaged model; a new one in runs/.")
@@ -321,4 +322,4 @@ def soup(
     else:
         print_result(str(made))
     say_saved(place, place, by_code=opens_by_code(made, place), quiet=quiet)
-    warn_and_exit([made.warning])
+    warn_and_exit(ctx, [made.warning])
