@@ -259,11 +259,14 @@ def main() -> None:
     header = ["case", "over fine-tuning", "best other", "over the best other", "", "others measured"]
     for method in (CHOSEN, DEFAULT, "feature kd", "logit-kd, weak"):
         rows, verdicts = against_the_best(tests, cases, method)
+        if not rows:
+            continue
         counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("ahead", "not told apart", "behind"))
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
-    lines += ["## Without knobs", ""]
-    lines += ["Strengths as the default has them and the learning rate that `tune` finds; five fresh seeds.", ""]
-    lines += [*markdown(["case", *NO_KNOBS, "difference", "rates found"], without_knobs(tests)), ""]
+    if plain := without_knobs(tests):
+        lines += ["## Without knobs", ""]
+        lines += ["Strengths as the default has them and the learning rate that `tune` finds; five fresh seeds.", ""]
+        lines += [*markdown(["case", *NO_KNOBS, "difference", "rates found"], plain), ""]
     lines += exploration()
     lines += ["## The share of the gap to the tuned teacher", ""]
     lines += ["The best teacher by LogME, fine-tuned with the same search; – where it is not clearly ahead.", ""]
