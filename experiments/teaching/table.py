@@ -265,10 +265,7 @@ def main() -> None:
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
     if plain := without_knobs(tests):
         lines += ["## Without knobs", ""]
-        lines += [
-            "Default strengths and the learning rate that `tune` finds; points of test over fine-tuning; five fresh seeds.",
-            "",
-        ]
+        lines += ["Default strengths and the learning rate that `tune` finds; points of test over fine-tuning.", ""]
         lines += [*markdown(["case", *NO_KNOBS, "rates found"], plain), ""]
     lines += exploration()
     lines += ["## The share of the gap to the tuned teacher", ""]
