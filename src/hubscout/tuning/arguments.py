@@ -141,9 +141,9 @@ class TuningArguments:
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
     C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
     fine-tuning, bit for bit."""
-    feature_trade_off: NonNegative = 0.0
+    feature_trade_off: NonNegative | None = None
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
-    features that a linear map of the model's does not explain. 0: none."""
+    features that a linear map of the model's does not explain. None: 0, which is without it."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
