@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.amounts import parse_seconds
+from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, print_json, print_result, say
 from hubscout.errors import InputError
 
@@ -18,7 +19,6 @@ RootOption = Annotated[
     str | None,
     typer.Option("--cache", help="Folder or URL of the cache, where it is not the default one.", show_default=False),
 ]
-
 _UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "min": 60.0}
 
 
@@ -81,20 +81,25 @@ def show_size(root: RootOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command("rm")
+@options.described
 def remove(
-    patterns: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PATTERN]...", help="Models, tasks or names as `ls` shows them; * and ? match."),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Remove everything.")] = False,
-    older_than: Annotated[str | None, typer.Option(metavar="TIME", help="Only what is older: 12h, 30d, 8w.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and keep it.")] = False,
+    patterns: Annotated[list[str] | None, typer.Argument(metavar="[PATTERN]...")] = None,
+    everything: Annotated[bool, typer.Option("--all")] = False,
+    older_than: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    dry_run: bool = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove cached features. They are made again when a run needs them.
 
     Examples:  [bold]hubscout cache rm 'timm/vit*'[/bold]   [bold]hubscout cache rm --older-than 30d[/bold]
+
+    Args:
+        patterns: Models, tasks or names as `ls` shows them; * and ? match.
+        everything: Remove everything.
+        older_than: Only what is older: 12h, 30d, 8w.
+        dry_run: Say what would go, and keep it.
+
     """
     from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.storage import megabytes

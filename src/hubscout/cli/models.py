@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table, say
+from hubscout.cli.output import Output, print_json, print_table
 
 app = typer.Typer(add_completion=False)
 
@@ -24,37 +24,37 @@ hubscout models '*' --local"""
 
 
 @app.command(epilog=EPILOG)
+@options.described
 def models(
-    pattern: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATTERN", help="hub/NAME with shell wildcards.", autocompletion=options.complete_models
-        ),
-    ] = "*",
-    max_params: Annotated[str | None, typer.Option(help="At most so many parameters, such as 10M.")] = None,
-    limit: Annotated[
-        str | None, typer.Option(help="Of the Hugging Face Hub, look at so many of the most downloaded. [200]")
-    ] = None,
-    local: Annotated[bool, typer.Option("--local", help="Only models whose weights are on this machine.")] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", autocompletion=options.complete_models)] = "*",
+    max_params: str | None = None,
+    limit: str | None = None,
+    local: bool = False,
+    output: Output,
 ) -> None:
     """List the models of a hub with size, FLOPs where known, source data, licence and downloads.
 
     Where a hub cannot be reached the list holds what is on this machine, and says so.
+
+    Args:
+        pattern: hub/NAME with shell wildcards.
+        max_params: At most so many parameters, such as 10M.
+        limit: Of the Hugging Face Hub, look at so many of the most downloaded. [200]
+        local: Only models whose weights are on this machine.
+
     """
     from hubscout.hubs import list_models
 
     found = list_models(pattern, max_params=max_params, limit=limit)
     entries = [entry for entry in found if entry.on_this_machine or not local]
-    for note in found.notes:
-        say(note, quiet=quiet)
-    if as_json:
+    output.say(*found.notes)
+    if output.as_json:
         print_json({"models": [asdict(entry) for entry in entries], "notes": list(found.notes)})
         return
     if not entries:
         bounds = f" with at most {max_params} parameters" if max_params else ""
-        say(f"No model matches {pattern!r}{bounds}.", quiet=quiet)
+        output.say(f"No model matches {pattern!r}{bounds}.")
         return
     from hubscout.runs.texts import human_count
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_table
+from hubscout.cli.output import Output, print_json, print_table
 from hubscout.cli.values import read_settings, split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -24,38 +24,39 @@ hubscout evaluate run/ ref/reference.csv"""
 
 
 @app.command(epilog=EPILOG)
-@options.takes_data
+@options.described
 def reference(
+    *,
     data: options.Data,
-    models: options.ModelsOption,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of trials and table; run the same command again to resume.")
-    ],
-    learning_rates: Annotated[
-        str | None, typer.Option(help="Joined by commas; those that suit inputs and optimiser if not given.")
-    ] = None,
-    weight_decays: Annotated[
-        str | None, typer.Option(help="Joined by commas; those that suit the optimiser if not given.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the train split.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1)] = None,
-    seed: options.SeedOption = 0,
-    limit: options.LimitOption = None,
-    resume: options.ResumeOption = False,
-    overwrite: options.OverwriteOption = False,
-    skip_bad: options.SkipBadOption = False,
-    device: options.TuningDeviceOption = "auto",
-    in_memory: Annotated[bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory.")] = False,
-    engine: options.EngineOption = "local",
-    address: options.AddressOption = None,
-    settings: options.SettingsOption = None,
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    models: options.Models,
+    out: Annotated[Path, typer.Option("--out", "-o")],
+    existing: options.Existing,
+    learning_rates: str | None = None,
+    weight_decays: str | None = None,
+    epochs: options.Count = None,
+    batch_size: options.Count = None,
+    seed: options.Seed = 0,
+    limit: options.Limit = None,
+    skip_bad: options.SkipBad = False,
+    device: options.TuningDevice = "auto",
+    data_in_memory: Annotated[bool, typer.Option("--in-memory")] = False,
+    where: options.Engine,
+    settings: options.Settings = None,
+    allow_code: options.AllowCode = False,
+    output: Output,
 ) -> None:
     """Fine-tune every model over a grid and report the test metric where validation is best.
 
     The brute force that a ranking saves: to validate rankings, and for the last percent.
+
+    Args:
+        out: Folder of trials and table; run the same command again to resume.
+        learning_rates: Joined by commas; those that suit inputs and optimiser if not given.
+        weight_decays: Joined by commas; those that suit the optimiser if not given.
+        epochs: Passes over the train split.
+        batch_size: Samples per optimiser step.
+        data_in_memory: Decode the data once and keep it in memory.
+
     """
     from hubscout.ranking.candidates import find_candidates
     from hubscout.runs.display import display
@@ -63,14 +64,14 @@ def reference(
     from hubscout.tuning.reference_search import reference as run
 
     options.check_amounts(limit=limit)
-    arguments: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": in_memory}
+    arguments: dict[str, Any] = {"seed": seed, "device": device, "data_in_memory": data_in_memory}
     arguments |= {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     arguments |= read_settings(settings or [])
-    check_choices(out, arguments, resume=resume, overwrite=overwrite)
+    check_choices(out, arguments, **vars(existing))
     rates = _numbers(learning_rates, "--learning-rates") if learning_rates else None
     decays = _numbers(weight_decays, "--weight-decays") if weight_decays else None
-    options_of_engine = options.engine_options(engine, address)
-    task = data.open(limit=limit, seed=seed, quiet=quiet)
+    engine_options = where.options()
+    task = data.open(limit=limit, seed=seed, quiet=output.quiet)
     grid = Grid.of(task, str(arguments.get("optimizer", "auto")))
     if rates is not None:
         grid = replace(grid, learning_rates=rates, beyond=())
@@ -78,21 +79,20 @@ def reference(
         grid = replace(grid, weight_decays=decays)
     given = find_candidates(split_models(models or [], allow_code=allow_code), task.modality, device)
     wanted = [candidate.identifier for candidate in given.models]
-    with display(quiet=quiet, title="reference") as observer:
+    with display(quiet=output.quiet, title="reference") as observer:
         found = run(
             task,
             wanted,
             out=out,
             grid=grid,
-            resume=resume,
-            overwrite=overwrite,
             skip_bad=skip_bad,
-            engine=engine,
-            engine_options=options_of_engine,
+            engine=where.engine,
+            engine_options=engine_options,
             observer=observer,
+            **vars(existing),
             **arguments,
         )
-    if as_json:
+    if output.as_json:
         best = {model: vars(found.best(model)) for model in found.models}
         print_json({"metric": found.metric, "best": best, "failures": found.failures, "trials": len(found.trials)})
         return

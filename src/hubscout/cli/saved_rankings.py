@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, print_table, say
+from hubscout.cli.output import Output, print_json, print_table
 
 app = typer.Typer(add_completion=False)
 
@@ -23,39 +23,42 @@ hubscout select run/ -k 1 --max-params 10M --max-latency 20ms"""
 
 
 @app.command(epilog=SELECT_EXAMPLES)
+@options.described
 def select(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=options.complete_runs)
-    ],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many models.")] = 3,
-    method: Annotated[str, typer.Option(help="top: the k best. joint: the set that explains most together.")] = "top",
-    max_params: Annotated[str | None, typer.Option(help="At most this many parameters per model, such as 10M.")] = None,
-    max_flops: Annotated[str | None, typer.Option(help="At most so many operations per sample, such as 2G.")] = None,
-    max_latency: Annotated[str | None, typer.Option(help="At most so much time per sample, such as 20ms.")] = None,
-    cache: Annotated[
-        str | None, typer.Option(help="Folder or URL of the feature cache, if not that of the run.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Where features that are not cached are computed.")] = "auto",
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    run: options.Run,
+    k: Annotated[int, typer.Option("-k", min=1)] = 3,
+    method: str = "top",
+    limits: options.Limits,
+    cache: str | None = None,
+    device: str = "auto",
+    allow_code: options.AllowCode = False,
+    output: Output,
 ) -> None:
     """Choose teachers for tuning out of a saved ranking.
 
     `joint` is greedy on the LogME of the models' features side by side: a copy of a chosen model adds nothing, a weak
     model that sees something else may add a lot. It reads the feature cache of the run.
+
+    Args:
+        run: The --out folder of a rank.
+        k: How many models.
+        method: top: the k best. joint: the set that explains most together.
+        cache: Folder or URL of the feature cache, if not that of the run.
+        device: Where features that are not cached are computed.
+
     """
     from hubscout.errors import InputError
     from hubscout.ranking import Ranking, select_teachers
     from hubscout.runs.display import display
 
     ranking = Ranking.load(run, allow_code=allow_code)
-    bounded = ranking.within(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
+    bounded = ranking.within(**vars(limits))
     if not len(bounded):
         raise InputError(f"None of the {len(ranking)} ranked models keeps these limits.")
-    with display(len(bounded) if method == "joint" else 0, quiet=quiet or method != "joint") as observer:
+    with display(len(bounded) if method == "joint" else 0, quiet=output.quiet or method != "joint") as observer:
         teachers = select_teachers(bounded, k, method, cache=cache, device=device, observer=observer)
-    if as_json:
+    if output.as_json:
         print_json({"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]})
         return
     score = "score" if teachers.method == "top" else "joint LogME"
@@ -74,37 +77,34 @@ hubscout evaluate run/ errors.json --lower-is-better --json"""
 
 
 @app.command(epilog=EVALUATE_EXAMPLES)
+@options.described
 def evaluate(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The --out folder of a rank.", autocompletion=options.complete_runs)
-    ],
-    reference: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="CSV with columns model and accuracy, or JSON of model: value.")
-    ],
-    lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="The results are errors, not accuracies.")
-    ] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    run: options.Run,
+    reference: Annotated[Path, typer.Argument(metavar="RESULTS")],
+    lower_is_better: bool = False,
+    output: Output,
 ) -> None:
     """Score a saved ranking against known results of fine-tuning.
 
     Prints the weighted tau of every metric, with its permutation p-value, and beside them the baselines that never
     looked at the data: parameters, FLOPs, source accuracy, downloads.
+
+    Args:
+        run: The --out folder of a rank.
+        reference: CSV with columns model and accuracy, or JSON of model: value.
+        lower_is_better: The results are errors, not accuracies.
+
     """
     from hubscout.ranking import Ranking
+    from hubscout.ranking.evaluate_ranking import evaluation_table
 
     found = Ranking.load(run).evaluate(reference, better="lower" if lower_is_better else "higher")
     if found.missing:
-        say(f"Not in {reference}: {', '.join(found.missing)}.", quiet=quiet)
+        output.say(f"Not in {reference}: {', '.join(found.missing)}.")
     if found.unused:
-        say(f"Not in {run}: {', '.join(found.unused)}.", quiet=quiet)
-    if as_json:
-        print_json(asdict(found))
-        return
-    from hubscout.ranking.evaluate_ranking import evaluation_table
-
-    print_result(evaluation_table(found))
+        output.say(f"Not in {run}: {', '.join(found.unused)}.")
+    output.show(lambda: asdict(found), evaluation_table(found))
 
 
 MERGE_EXAMPLES = """Examples:
@@ -115,19 +115,22 @@ Exit status: 0 merged, 1 the data or the settings of the runs differ, 2 bad inpu
 
 
 @app.command(epilog=MERGE_EXAMPLES)
+@options.described
 def merge(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUNS", help="The --out folders of two or more ranks.", autocompletion=options.complete_runs
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the merged ranking.")],
-    overwrite: options.OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", autocompletion=options.complete_runs)],
+    out: Annotated[Path, typer.Option("--out", "-o")],
+    overwrite: bool = False,
+    output: Output,
 ) -> None:
-    """Merge rankings of the same data with the same settings into one, with every model once."""
+    """Merge rankings of the same data with the same settings into one, with every model once.
+
+    Args:
+        runs: The --out folders of two or more ranks.
+        out: Folder for the merged ranking.
+        overwrite: Start over and replace the run in --out.
+
+    """
     from hubscout.ranking import Ranking
     from hubscout.ranking.journal import merge_rankings
     from hubscout.runs.ranking_storage import to_json
@@ -140,8 +143,5 @@ def merge(
         raise InputError(f"--out {out} holds a ranking already. Choose another folder, or add --overwrite.")
     merged = merge_rankings([Ranking.load(run) for run in runs])
     merged.save(out)
-    if as_json:
-        print_json(to_json(merged))
-    else:
-        print_result(merged)
-    say(f"Saved in {out}.", quiet=quiet)
+    output.show(lambda: to_json(merged), merged)
+    output.say(f"Saved in {out}.")

@@ -155,7 +155,7 @@ def _templates(package: str) -> Environment:
     return made
 
 
-def fill(template: str, package: str = "hubscout.report", **values: object) -> Markup:
+def fill(template: str, package: str = "hubscout.report", /, **values: Any) -> Markup:
     """A Jinja template of a package's `assets` with these values, escaped as everywhere."""
     return Markup(_templates(package).get_template(template).render(values))
 

@@ -34,14 +34,15 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
     shown, same = _facts(runs)
     of_two_kinds = (first.ranking is None) != (second.ranking is None) and not (first.tuning and second.tuning)
     note = "One of these runs is a ranking and the other a tuning, so only their settings can be compared."
-    ranked = first.ranking is not None and second.ranking is not None
     return page(
         "compare.html",
         f"{names[0]} and {names[1]}",
         names=names,
         shown=shown,
         same=same,
-        models=_rankings(names, first.ranking, second.ranking) if ranked else None,
+        models=None
+        if first.ranking is None or second.ranking is None
+        else _rankings(names, first.ranking, second.ranking),
         note=note if of_two_kinds else "",
         tuning=_tunings(names, runs) if first.tuning and second.tuning else None,
         query=_query(names),
