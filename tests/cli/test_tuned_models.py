@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
 import shutil
@@ -276,7 +277,14 @@ def test_the_data_that_a_model_was_tuned_on_is_no_test(
 
 @pytest.mark.parametrize(
     ("data", "name", "told"),
-    [("tabs", "test.csv", False), ("tabs", "train.csv", True), ("tabs", "more.csv", True), ("--model", "a.csv", False)],
+    [
+        ("tabs", "test.csv", False),
+        ("tabs", "test.csv.gz", False),
+        ("tabs", "train.csv", True),
+        ("tabs", "train.csv.gz", True),
+        ("tabs", "more.csv", True),
+        ("--model", "a.csv", False),
+    ],
 )
 def test_the_table_of_a_split_is_told_from_that_of_another(
     data: str,
@@ -293,7 +301,8 @@ def test_the_table_of_a_split_is_told_from_that_of_another(
     record["environment"]["command"] = ["hubscout", "tune", data, "timm/x"]
     Path("own/tuning.json").write_text(json.dumps(record))
     Path(data).mkdir()
-    (tmp_path / data / name).write_text("review,mood\na good old film,good\n")
+    table = b"review,mood\na good old film,good\n"
+    (tmp_path / data / name).write_bytes(gzip.compress(table) if name.endswith(".gz") else table)
     result = hubscout("predict", "own", tmp_path / data / name)
     assert "accuracy" in result.stdout, result.output
     assert ("the model was tuned on this data" in result.stderr) is told, result.output

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from hubscout.features import FeatureCache, extract
+from hubscout.features import FeatureCache, extract, feature_keys
 from hubscout.features.feature_keys import Probe, network_digest
 from hubscout.hubs import Batch, Output
 from hubscout.tasks import Split, Task
@@ -78,6 +78,14 @@ def test_layout_threads_and_use_do_not_count() -> None:
         assert network_digest(used) == expected
     finally:
         torch.set_num_threads(threads)
+
+
+def test_many_chunks_at_once_give_the_same_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU; a piece of three, a piece with a rest, and small tensors."""
+    network = nn.Sequential(nn.Linear(700, 500), nn.Linear(8, 8))
+    expected = network_digest(network)
+    monkeypatch.setitem(feature_keys._AT_ONCE, "cpu", 3)
+    assert network_digest(network) == expected
 
 
 def test_a_digest_takes_no_memory_for_another_copy_of_the_weights() -> None:

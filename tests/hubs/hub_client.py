@@ -30,7 +30,8 @@ def attempt(identifier):
         backbone = open_backbone(identifier, told.append)
         answer = {"params": backbone.card.params, "commit": backbone.card.commit, "downloads": backbone.card.downloads,
                   "fingerprint": backbone.card.weights_fingerprint, "identifier": backbone.card.identifier,
-                  "pooling": getattr(backbone, "pooling", None)}
+                  "pooling": getattr(backbone, "pooling", None), "feature_dim": backbone.card.feature_dim,
+                  "classes": backbone.card.source_classes}
     except HubscoutError as error:
         answer = {"error": type(error).__name__, "text": str(error)}
     answer["bytes"] = [[e.bytes_done, e.bytes_total] for e in told if isinstance(e, Downloading)]

@@ -59,6 +59,23 @@ def test_a_tuned_model_is_pooled_as_it_was_tuned(client, hub, repositories, tmp_
     assert "pooling must be one of " in client.attempt("hf/acme/tuned")["text"]
 
 
+@pytest.mark.parametrize("hub_name", ["hf", "sentence-transformers"])
+def test_a_tuned_sentence_encoder_has_its_features_and_its_head(client, hub, repositories, tmp_path, hub_name):
+    """Its last part is the head: what goes into it are the features, what comes out the logits."""
+    import torch
+
+    from hubscout.hubs import load
+
+    backbone = load(f"file:{repositories / 'acme' / 'bert'}")
+    head = torch.nn.Linear(backbone.card.feature_dim, 3)
+    backbone.save(tmp_path, head=head, target_names=("a", "b", "c"), kind="classification")
+    hub.add("acme/opinions", tmp_path)
+    found = client.attempt(f"{hub_name}/acme/opinions")
+    assert (found["feature_dim"], found["classes"]) == (backbone.card.feature_dim, 3), found
+    if hub_name == "hf":
+        assert client.attempt("hf/acme/opinions?pooling=cls")["pooling"] == "cls"
+
+
 def test_a_revision_is_pinned(client, hub, repositories, tmp_path):
     old = commit_of(repositories / "acme" / "renewed")
     newer = shutil.copytree(repositories / "acme" / "renewed", tmp_path / "newer")

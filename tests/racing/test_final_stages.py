@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from racing_networks import QUICK, names
 
@@ -21,7 +22,7 @@ from hubscout.racing.rungs import Pace
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
 from hubscout.tasks import Task
-from hubscout.tuning import Tuned
+from hubscout.tuning import Tuned, frozen_features
 
 OPTIONS = {**QUICK, "learning_rate": 0.05}
 
@@ -95,7 +96,7 @@ def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
 
 
-def test_time_is_kept_for_the_linear_probe_of_the_winner(
+def test_time_is_kept_for_comparing_the_winner_with_its_linear_probe(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages: dict[str, Finish] = {}
@@ -112,8 +113,7 @@ def test_time_is_kept_for_the_linear_probe_of_the_winner(
     pool, test = len(task.train) + len(task.validation), len(task.test)
     held_out = max(len(task.validation), round(0.2 * pool))
     measured = pace.look + 1.2 * pace.row * (held_out + test)
-    probe = pace.row * (pool + held_out + test)
-    assert stages["winner"].reserve == pytest.approx(measured + probe)
+    assert stages["winner"].reserve == pytest.approx(measured + pace.row * held_out)  # to be compared with the probe
     assert stages["refit"].reserve == pytest.approx(measured)  # nothing is held out that a probe could be judged on
 
 
@@ -127,16 +127,40 @@ def test_a_winner_that_is_its_linear_probe_says_that_it_is_not_fitted_again(
     assert "refit" not in found.seconds
 
 
+def test_the_probe_of_the_winner_takes_the_features_of_the_ranking(
+    networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the data bring enough samples to judge by, the race has the train split of the ranking."""
+    draw = np.random.default_rng(0)
+    inputs = draw.normal(size=(600, 6)).astype(np.float32)
+    labels = (inputs[:, 0] * inputs[:, 1] > 0).astype(int)
+    parts = {"validation": (inputs[300:450], labels[300:450]), "test": (inputs[450:], labels[450:])}
+    task = Task.from_arrays(inputs[:300], labels[:300], **parts, kind="classification", name="signs")
+    found = []
+    taken = frozen_features.extract
+
+    def seen(*arguments: Any, **options: Any) -> Any:
+        found.append(taken(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(frozen_features, "extract", seen)
+    options = {**OPTIONS, "learning_rate": 1e-7}
+    tuned = race(task, names(networks, "width=48"), out=tmp_path / "run", **options).tuned
+    assert tuned is not None
+    assert tuned.best_step == 0
+    assert {one.split: one.from_cache for one in found}["train"]
+
+
 def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[tuple[str, ...]] = []
     begin = Runner.begin
 
-    def seen(self: Runner, folder: Path | None) -> Any:
+    def seen(self: Runner, folder: Path | None, rows: int | None = None) -> Any:
         if folder is None:
             begun.append(self.teachers)
-        return begin(self, folder)
+        return begin(self, folder, rows)
 
     monkeypatch.setattr(Runner, "begin", seen)
     big, small = names(networks, "width=64", "width=8&seed=3")
@@ -144,7 +168,7 @@ def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(
     assert found.deployed is not None
     assert found.deployed.teachers == (big,)
     assert found.deployed.best_step == 0
-    assert begun == [(), ()]  # of the winner, and of the model to deploy
+    assert begun == [(), ()]  # of the first by evidence, and of the model to deploy
     assert set(found.deployed.tuning_run().probes) == {"model"}
 
 

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from racing_networks import QUICK, names
 
 from hubscout.errors import InterruptedRunError
 from hubscout.racing import race
-from hubscout.racing.arms import Arm, Look, Probe
+from hubscout.racing.arms import Arm, Look, Speed
 from hubscout.racing.contest import Contest
 from hubscout.racing.rungs import Clock, Pace, Time, choose_field, plans, rungs_of, seconds_per_step, work
 from hubscout.runs.events import Raced
@@ -79,8 +80,8 @@ def test_the_first_by_evidence_starts_unless_it_does_not_fit_even_alone() -> Non
 def test_a_model_that_is_too_slow_for_the_budget_is_named(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seconds(contest: Contest) -> Time:
-        return Time(15.0, dict(zip(contest.evidence, (0.1, 0.7, 0.1, 0.1), strict=True)))
+    def seconds(contest: Contest, _: Any) -> tuple[Time, None]:
+        return Time(15.0, dict(zip(contest.evidence, (0.1, 0.7, 0.1, 0.1), strict=True))), None
 
     monkeypatch.setattr(Contest, "_time", seconds)
     models = names(networks, *(f"width={width}" for width in (2, 4, 8, 16)))
@@ -222,6 +223,7 @@ def test_what_the_first_run_of_a_process_prepares_is_no_part_of_a_look(monkeypat
 
     class Cold:
         begun = 0
+        arguments = SimpleNamespace(data_in_memory=True)
 
         def begin(self, folder: Path | None) -> SimpleNamespace:
             self.begun += 1
@@ -229,6 +231,6 @@ def test_what_the_first_run_of_a_process_prepares_is_no_part_of_a_look(monkeypat
             return SimpleNamespace(loop=Loop())
 
     monkeypatch.setattr("hubscout.racing.arms.evaluate_arm", lambda run, rows: None)
-    pace = Probe(Cold(), rows=10)()
+    pace = Speed(Cold(), rows=10)()
     assert pace is not None
     assert 0.05 <= pace.look < 0.9

@@ -3,11 +3,15 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-from hubscout.hubs import Backbone, load
+from hubscout.hubs import Backbone, Identifier, load
+from hubscout.hubs.model_objects import wrap
 from hubscout.ranking import latency as module
 from hubscout.ranking import rank
 from hubscout.ranking.latency import Latency, measure_latency
@@ -117,3 +121,19 @@ def test_growing_subsets_keep_the_best_measurement(
     ranking = rank(array_task, models, cache=tmp_path, progressive=True)
     assert len(ranking.stages) > 1
     assert sorted(row.latency_seconds or 0 for row in ranking) == [0.01, 0.03]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_an_image_comes_in_the_layout_of_the_weights(channels_last: bool) -> None:
+    """Images are prepared with their colours side by side: a GPU would compile other kernels for them."""
+    network: Any = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    network.pretrained_cfg = {"input_size": (3, 8, 8)}
+    opened = wrap(network, Identifier.parse("memory:small"))
+    assert opened.module is not None
+    if channels_last:
+        opened.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    seen: list[bool] = []
+    opened.module.register_forward_pre_hook(lambda _, given: seen.append(given[0].is_contiguous()))
+    measure_latency(opened, np.zeros((8, 8, 3), dtype=np.uint8))
+    assert seen
+    assert set(seen) == {not channels_last}

@@ -57,6 +57,18 @@ def test_lines_say_speed_and_time_left() -> None:
     assert re.fullmatch(r"\[1/1\] a: 70/100 samples, [\d.]+/s, \d+ s left", second)
 
 
+def test_a_run_that_is_made_shorter_has_less_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("hubscout.runs.display.time.monotonic", lambda: clock[0])
+    stream = io.StringIO()
+    observer = LineDisplay(stream, seconds_between=0.0)
+    for step, steps in ((1, 100), (11, 100), (31, 41), (41, 41)):
+        clock[0] = float(step)
+        observer(Progress("", step, steps, 1.0, {"task": 0.5}, 0.1, 32.0))
+    told = [line.rpartition("samples/s")[2] for line in stream.getvalue().splitlines()]
+    assert told == ["", ", 89 s left", ", 10 s left", ""]  # at the last step nothing is left
+
+
 def test_models_that_take_minutes_have_a_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])

@@ -340,6 +340,9 @@ def test_a_budget_and_a_soup_of_two_runs(folder, tmp_path, monkeypatch):
     images = sorted((folder / "test" / "red").iterdir())
     found = json.loads(run("predict", made["out"], *images, "--json", "--allow-code").stdout)
     assert len(found) == len(images)
+    told = run("soup", *runs, status=2).stderr  # the data were forgotten
+    assert told.startswith(f"Error: {runs[0]} is a tuned model. The data that the models were tuned on come first: ")
+    assert f"hubscout soup DATA {runs[0]} {runs[1]}" in told
     told = run("tune", folder, *alone, "--budget", "2s", "--steps", "3", "--out", tmp_path / "both", status=2).output
     assert "--steps 3 and --budget 2" in " ".join(told.split()) or "steps=3 and budget=2" in " ".join(told.split())
 

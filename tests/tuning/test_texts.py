@@ -32,11 +32,50 @@ def task():
     return Task("opinions", "classification", "text", ("bad", "good"), splits, "opinions")
 
 
-def test_a_text_encoder_is_tuned_and_saved_as_a_plain_classifier(bert, task, tmp_path):
+def test_a_text_encoder_is_tuned_from_the_features_that_it_is_ranked_by(bert, task, tmp_path):
+    """What a ranking expects of its frozen features is what tuning starts from and compares itself with."""
+    from hubscout.tuning.baselines import probe
+    from hubscout.tuning.frozen_features import FrozenFeatures
+
+    ranked = load(bert)
+    tuned = tune(task, bert, linear_probe=True, out=tmp_path / "run", **QUICK)
+    assert (tuned.backbone.pooling, ranked.pooling) == ("mean", "mean")
+    told = tuned.curves[-1]["probes"]["model"]
+    assert told["metrics"] == probe(FrozenFeatures(task), ranked).metrics
+    assert told["model"] == bert
+    # Word by word, the model to tune, its teachers and the row of a ranking are one model.
+    assert tune(task, bert, [bert], **QUICK).notes[0].endswith("is among its own teachers.")
+
+
+def test_a_text_encoder_by_its_mean_is_the_same_wherever_it_is_opened(bert, task, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from sentence_transformers import SentenceTransformer
+
+    tuned = tune(task, bert, learning_rate=1e-2, out=tmp_path / "run", **QUICK | {"epochs": 4})
+    texts, expected = list(task.test.inputs), tuned.predict(task.test.inputs).values
+    logits = SentenceTransformer(str(tmp_path / "run"), device="cpu").encode(texts, convert_to_tensor=True).double()
+    np.testing.assert_allclose(logits.softmax(1), expected, atol=1e-5)
+    opened = Tuned.load(tmp_path / "run")
+    np.testing.assert_allclose(opened.predict(texts).values, expected, atol=1e-6)
+    assert "library_name: sentence-transformers" in (tmp_path / "run" / "README.md").read_text()
+    for name, one in {"tuned": tuned, "opened": opened}.items():
+        one.export_onnx(tmp_path / f"{name}.onnx")
+        import onnxruntime
+
+        batch = opened.backbone.preprocessing.collate([opened.backbone.preprocessing(text) for text in texts])
+        session = onnxruntime.InferenceSession(str(tmp_path / f"{name}.onnx"))
+        wanted = {place.name for place in session.get_inputs()}
+        (found,) = session.run(None, {key: value.numpy() for key, value in batch.items() if key in wanted})
+        np.testing.assert_allclose(torch.tensor(found).double().softmax(1), expected, atol=1e-5)
+    # Tuned once more, and as a teacher, it is the same network with its own features.
+    again = tune(task, f"file:{tmp_path / 'run'}", [f"file:{tmp_path / 'run'}"], **QUICK)
+    assert again.head.in_features == 16
+
+
+def test_a_text_encoder_is_tuned_and_saved_as_a_plain_classifier_if_that_is_asked_for(bert, task, tmp_path):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    tuned = tune(task, bert, method="fine-tune", learning_rate=1e-2, **QUICK)
-    assert any("pooling=head" in note for note in tuned.notes)
+    tuned = tune(task, f"{bert}?pooling=head", method="fine-tune", learning_rate=1e-2, **QUICK)
     tuned.save(tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "library_name: transformers" in card
@@ -54,16 +93,9 @@ def test_a_text_encoder_is_tuned_and_saved_as_a_plain_classifier(bert, task, tmp
     assert not torch.equal(before["bert.pooler.dense.weight"], model.state_dict()["bert.pooler.dense.weight"])
 
 
-@pytest.mark.parametrize("options", [{"freeze": "all"}, {"head_init": "posterior"}, {"lora_rank": 2}])
-def test_what_rests_on_the_features_as_they_are_keeps_the_mean(bert, task, options):
-    tuned = tune(task, bert, method="fine-tune", **options, **QUICK)
-    assert tuned.backbone.pooling == "mean"
-    assert not any("pooling=head" in note for note in tuned.notes)
-
-
-def test_a_pooling_that_was_asked_for_stays(bert, task):
-    assert tune(task, f"{bert}?pooling=mean", method="fine-tune", **QUICK).backbone.pooling == "mean"
-    assert tune(task, load(bert), method="fine-tune", **QUICK).backbone.pooling == "mean"
+@pytest.mark.parametrize("pooling", ["cls", "max", "head"])
+def test_a_pooling_that_was_asked_for_stays(bert, task, pooling):
+    assert tune(task, f"{bert}?pooling={pooling}", method="fine-tune", **QUICK).backbone.pooling == pooling
 
 
 def pair_task(kind):
@@ -113,9 +145,10 @@ def test_pairs_that_are_read_apart_are_tuned_saved_and_predicted(request, encode
     np.testing.assert_allclose(Tuned.load(tmp_path).predict(pairs).values, found, atol=1e-4)
 
 
-def test_a_sentence_encoder_that_was_tuned_on_joined_pairs_reads_them_joined(sentence_encoder, tmp_path):
+@pytest.mark.parametrize("encoder", ["bert", "sentence_encoder"])
+def test_an_encoder_that_was_tuned_on_joined_pairs_reads_them_joined(request, encoder, tmp_path):
     task = pair_task("classification")
-    tuned = tune(task, f"{sentence_encoder}?pairs=cross", method="fine-tune", **QUICK)
+    tuned = tune(task, f"{request.getfixturevalue(encoder)}?pairs=cross", method="fine-tune", **QUICK)
     tuned.save(tmp_path)
     pairs = list(task.test.inputs)
     np.testing.assert_allclose(Tuned.load(tmp_path).predict(pairs).values, tuned.predict(pairs).values, atol=1e-5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tuning_networks import assert_same, image_task, make_task, perceptron, weights_of
 
-from hubscout.errors import CheckpointError, DivergedError, InputError
+from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import Outcome
@@ -68,6 +68,42 @@ def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
     assert resumed.arguments == whole.arguments
     assert [n for n in resumed.notes if "restarts with" in n] == [n for n in whole.notes if "restarts with" in n]
     assert all(torch.equal(a, weights_of(whole.backbone)[name]) for name, a in weights_of(resumed.backbone).items())
+
+
+def test_a_run_that_is_resumed_keeps_its_own_trade_off(tmp_path, monkeypatch):
+    """The default may have changed since: the weights before and after would be those of two losses."""
+    from hubscout.tuning.methods import distillation
+
+    def killer(event):
+        if isinstance(event, Validated) and event.step >= 8:
+            raise KeyboardInterrupt
+
+    options = {"teachers": [perceptron(1)], "method": "logit-kd", "epochs": 4, "batch_size": 16, "learning_rate": 0.01}
+    task = make_task("classification")
+    whole = tune(task, perceptron(0), **options)
+    with pytest.raises(InterruptedRunError):
+        tune(task, perceptron(0), out=tmp_path, observer=killer, **options)
+    monkeypatch.setattr(distillation, "DEFAULT_TRADE_OFF", 30.0)
+    resumed = tune(task, perceptron(0), out=tmp_path, resume=True, **options)
+    assert any("Resumed after step" in note for note in resumed.notes)
+    assert all(torch.equal(a, weights_of(whole.backbone)[name]) for name, a in weights_of(resumed.backbone).items())
+    now = tune(task, perceptron(0), **options)
+    assert any(not torch.equal(a, weights_of(now.backbone)[name]) for name, a in weights_of(whole.backbone).items())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "No learning rate was given. The run is too short to compare some: the default is taken, learning_rate="),
+        ({"learning_rate": 0.01}, ""),
+    ],
+)
+def test_a_run_that_is_too_short_to_search_says_its_rate(options, told):
+    heard = []
+    tuned = tune(image_task(), IMAGES, steps=3, batch_size=8, observer=heard.append, **options)
+    found = [note for note in tuned.notes if "learning rate" in note]
+    assert [note for event in heard if isinstance(event, Message) and "learning rate" in (note := event.text)] == found
+    assert found == ([f"{told}{tuned.arguments.learning_rate:g}."] if told else [])
 
 
 def contents(folder):

@@ -46,12 +46,12 @@ def check(
 
     """
     from hubscout.checking import check as check_data
-    from hubscout.features.precision import pick_device
+    from hubscout.features.precision import check_device
 
     check_out(out, (".html", ".htm"), "a page, such as check.html")
     options.check_amounts(limit=limit)
     if models:
-        pick_device(device)
+        check_device(device)
     else:
         options.only_for("--models", limit=limit)
     task = data.open(quiet=output.quiet)

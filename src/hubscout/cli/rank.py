@@ -116,7 +116,7 @@ def rank(
     """
     from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
-    from hubscout.features.precision import pick_device
+    from hubscout.features.precision import check_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
     from hubscout.ranking.rank_models import check_choices
@@ -132,7 +132,7 @@ def rank(
     check_choices(names, layer, where.engine, engine_options, time_limit=time_limit)
     check_folder(out, RANKING, **vars(existing))
     if where.engine == "local" and device != "auto":
-        pick_device(device)  # one that is not here is one error, not a failure of every model
+        check_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
     task = data.open(quiet=output.quiet)
     found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")

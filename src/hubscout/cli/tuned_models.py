@@ -214,8 +214,8 @@ def _tuned_on(record: TuningRecord, paths: list[Path]) -> bool:
     for path in (one.expanduser().resolve() for one in paths):
         if not path.is_relative_to(data):
             continue
-        # The folder of a split, or its table.
-        if canonical_split(Path([*path.relative_to(data).parts, ""][0]).stem) in (None, "train"):
+        # The folder of a split, or its table, which may be packed: test.csv.gz.
+        if canonical_split([*path.relative_to(data).parts, ""][0].partition(".")[0]) in (None, "train"):
             return True
     return False
 
@@ -296,13 +296,24 @@ def soup(
         out: Folder of the averaged model; a new one in runs/.
 
     """
+    from hubscout.errors import InputError
+    from hubscout.runs.run_folder import TUNING
+    from hubscout.runs.tuning_record import read_tuning
+    from hubscout.tuning.choices import check_souped
+
+    if (Path(data.data) / TUNING).is_file():
+        raise InputError(
+            f"{data.data} is a tuned model. The data that the models were tuned on come first: "
+            f"hubscout soup DATA {' '.join(map(str, (data.data, *models)))}"
+        )
+    check_souped(models)
+    options.check_amounts(limit=limit)
+    for model in models:
+        read_tuning(model)  # what is not there is said before torch is imported
+    task = data.open(limit=limit, seed=seed, quiet=output.quiet)
     from hubscout.tuning import soup as run
-    from hubscout.tuning.model_soup import check_models
     from hubscout.tuning.tuned_folder import opens_by_code
 
-    check_models(models)
-    options.check_amounts(limit=limit)
-    task = data.open(limit=limit, seed=seed, quiet=output.quiet)
     with run_folder(out, f"{task.name}-soup", quiet=output.quiet) as place:
         made = run(task, models, out=place, allow_code=allow_code)
     output.say(*made.notes)

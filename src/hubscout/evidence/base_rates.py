@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,10 @@ def over_base_rates(
     return gain, ratio
 
 
+Forms = tuple[Array, Array, Array]
+"""q without the last term, M and N; or their derivatives in log t."""
+
+
 @dataclass(frozen=True)
 class _Search:
     """2L/(n - 1) less its value at t = ∞ as a function of log t; t in units of the largest σ², targets of ‖y‖ = 1."""
@@ -106,7 +111,7 @@ class _Search:
         """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
         low, high = np.log(float(self.values[0]) * SMALLEST_RATIO), np.log(LARGEST_RATIO)
         grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
-        gains = self._on_grid(grid)
+        gains = self._gain(grid)
         # A processor works on what its cache holds, an accelerator on everything at once.
         size = len(gains) if is_torch(self.values) else max(PART_NUMBERS // len(self.values), 1)
         parts = range(0, len(gains), size)
@@ -131,7 +136,7 @@ class _Search:
         last, last_slope = place, np.zeros_like(place)
         for step in range(STEPS):
             place = np.where(running & ~((place >= left) & (place <= right)), (left + right) / 2, place)
-            slope = self._slope(part, place)
+            slope = self._slope(place, part)
             left, right = np.where(slope > 0, place, left), np.where(slope > 0, right, place)
             moved = place - last
             if step:
@@ -145,18 +150,28 @@ class _Search:
             if not running.any():
                 break
         place = np.clip(place, grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)])
-        return self._at(part, place), place
+        return self._gain(place, part), place
 
-    def _on_grid(self, grid: np.ndarray) -> np.ndarray:
-        """The gain times two of all targets at all log t, (C, G)."""
-        raise NotImplementedError
+    def _gain(self, log_t: np.ndarray, part: slice | None = None) -> np.ndarray:
+        """The gain times two: of all targets at all places, (C, G), or of a part of them at one place each."""
+        t = to_device_of(np.exp(log_t), self.values)
+        (form, along, level), _ = self._forms(t, part)
+        xp = namespace(form)
+        q = (form - along**2 / level).clip(TINY)
+        return to_host(-xp.log(q) - (xp.log1p(self.values[:, None] / t).sum(0) + xp.log(level)) / (self.n - 1))
 
-    def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        """The gain times two of some targets, at one place per target."""
-        raise NotImplementedError
+    def _slope(self, log_t: np.ndarray, part: slice) -> np.ndarray:
+        """Its derivative in log t, at one place per target of the part."""
+        t = to_device_of(np.exp(log_t), self.values)
+        (form, along, level), (form_change, along_change, level_change) = self._forms(t, part)
+        ratio = along / level
+        q = (form - ratio * along).clip(TINY)
+        q_change = form_change - ratio * (2 * along_change - ratio * level_change)
+        kept = 1 / (1 + t / self.values[:, None])
+        return to_host((kept.sum(0) - level_change / level) / (self.n - 1) - q_change / q)
 
-    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        """Its derivative in log t."""
+    def _forms(self, t: Array, part: slice | None) -> tuple[Forms, Any]:
+        """The forms of all targets at all t, without derivatives; or with a part, at one t per target of it."""
         raise NotImplementedError
 
 
@@ -189,52 +204,29 @@ class BaseRateProfile(_Search):
         rest = 1 - float(constant @ constant) / n
         if spectrum.rank == n:
             unreachable, rest = 0 * unreachable, 0.0
-        elif rest < n * EPSILON:
-            rest = 0.0
-        return cls(
-            n,
-            float(values[-1]),
-            values / values[-1],
-            projections**2,
-            unreachable,
-            projections * (level / n**0.5)[None, :],
-            level**2 / n,
-            rest,
-        )
+        crossed = projections * (level / n**0.5)[None, :]
+        rest = 0.0 if rest < n * EPSILON else rest
+        scale = float(values[-1])
+        return cls(n, scale, values / scale, projections**2, unreachable, crossed, level**2 / n, rest)
 
-    def _on_grid(self, grid: np.ndarray) -> np.ndarray:
-        return self._gain(self.squares, self.crossed, self.unreachable[:, None], grid)
-
-    def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        return self._gain(self.squares[part], self.crossed[part], self.unreachable[part], log_t)
-
-    def _gain(self, squares: Array, crossed: Array, unreachable: Array, log_t: np.ndarray) -> np.ndarray:
-        """The gain times two: of all targets at all places, (C, G), or with (C,) unreachable at one each, (C,)."""
-        xp = namespace(squares)
-        odds = self.values[:, None] * to_device_of(np.exp(-log_t), squares)[None, :]
-        shrunk = 1 / (1 + odds)
-
-        def over(weights: Array, factors: Array) -> Array:
-            return weights @ factors if unreachable.ndim == 2 else (weights * factors.T).sum(1)
-
-        level = self.constant_rest + self.constant_squares @ shrunk
-        # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
-        along = over(crossed, shrunk if self.constant_rest == 0 else -odds * shrunk)
-        q = (unreachable + over(squares, shrunk) - along**2 / level).clip(TINY)
-        return to_host(-xp.log(q) - (xp.log1p(odds).sum(0) + xp.log(level)) / (self.n - 1))
-
-    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        squares, crossed = self.squares[part], self.crossed[part]
-        odds = self.values[None, :] * to_device_of(np.exp(-log_t), squares)[:, None]
+    def _forms(self, t: Array, part: slice | None) -> tuple[Forms, Any]:
+        odds = self.values[:, None] / t
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
+        chosen = slice(None) if part is None else part
+        squares, crossed, unreachable = self.squares[chosen], self.crossed[chosen], self.unreachable[chosen]
+
+        def over(weights: Array, factors: Array) -> Array:
+            return weights @ factors if part is None else (weights * factors.T).sum(1)
+
+        # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
+        along = over(crossed, shrunk if self.constant_rest == 0 else -kept)
+        level = self.constant_rest + self.constant_squares @ shrunk
+        if part is None:
+            return (unreachable[:, None] + over(squares, shrunk), along, level), None
         change = kept * shrunk
-        level, level_change = self.constant_rest + shrunk @ self.constant_squares, change @ self.constant_squares
-        along = (crossed * shrunk).sum(1) if self.constant_rest == 0 else -(crossed * kept).sum(1)
-        ratio = along / level
-        q = (self.unreachable[part] + (squares * shrunk).sum(1) - ratio * along).clip(TINY)
-        q_change = (squares * change).sum(1) - ratio * (2 * (crossed * change).sum(1) - ratio * level_change)
-        return to_host((kept.sum(1) - level_change / level) / (self.n - 1) - q_change / q)
+        changes = over(squares, change), over(crossed, change), self.constant_squares @ change
+        return (unreachable + over(squares, shrunk), along, level), changes
 
 
 @dataclass(frozen=True)
@@ -264,41 +256,21 @@ class ReducedBaseRateProfile(_Search):
             return None
         return cls(spectrum.n, scale, spectrum.squared_singular_values / scale, matrix, targets, one, reduced.dual)
 
-    def _on_grid(self, grid: np.ndarray) -> np.ndarray:
-        t = np.exp(grid)
-        form, _ = self.matrix.on_grid(self.targets, t)
-        along, _ = self.matrix.on_grid(np.column_stack([self.targets, self.constant]), t, with_last=True)
-        level, along, form = (t * part if self.dual else part for part in (along[-1], along[:-1], form))
-        if not self.dual:
-            level, form = 1 - level, 1 - form
-        q = np.maximum(form - along**2 / level, TINY)
-        return -np.log(q) - (np.log1p(self.values[:, None] / t).sum(0) + np.log(level)) / (self.n - 1)
-
-    def _at(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        return self._gain_and_slope(part, log_t)[0]
-
-    def _slope(self, part: slice, log_t: np.ndarray) -> np.ndarray:
-        return self._gain_and_slope(part, log_t)[1]
-
-    def _gain_and_slope(self, part: slice, log_t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        t, targets = np.exp(log_t), self.targets[:, part]
-        solved, one = self.matrix.solve(t, targets, np.broadcast_to(self.constant[:, None], targets.shape))
-        form, along, level = (targets * solved).sum(0), self.constant @ solved, self.constant @ one
-        changes = [t * (first * second).sum(0) for first, second in ((solved, solved), (one, solved), (one, one))]
-        if self.dual:
-            form, along, level = t * form, t * along, t * level
-            form_change, along_change, level_change = (
-                whole - t * change for whole, change in zip((form, along, level), changes, strict=True)
-            )
+    def _forms(self, t: np.ndarray, part: slice | None) -> tuple[Forms, Any]:
+        changes: list[np.ndarray] = []
+        if part is None:
+            form, _ = self.matrix.on_grid(self.targets, t)
+            along, _ = self.matrix.on_grid(np.column_stack([self.targets, self.constant]), t, with_last=True)
+            along, level = along[:-1], along[-1]
         else:
-            form, along, level = 1 - form, -along, 1 - level
-            form_change, along_change, level_change = changes
-        ratio = along / level
-        q = np.maximum(form - ratio * along, TINY)
-        q_change = form_change - ratio * (2 * along_change - ratio * level_change)
-        odds = self.values[None, :] / t[:, None]
-        gain = -np.log(q) - (np.log1p(odds).sum(1) + np.log(level)) / (self.n - 1)
-        return gain, ((odds / (1 + odds)).sum(1) - level_change / level) / (self.n - 1) - q_change / q
+            targets = self.targets[:, part]
+            solved, one = self.matrix.solve(t, targets, np.broadcast_to(self.constant[:, None], targets.shape))
+            form, along, level = (targets * solved).sum(0), self.constant @ solved, self.constant @ one
+            changes = [t * (first * second).sum(0) for first, second in ((solved, solved), (one, solved), (one, one))]
+        if not self.dual:
+            return (1 - form, -along, 1 - level), changes
+        forms = t * form, t * along, t * level
+        return forms, [whole - t * change for whole, change in zip(forms, changes, strict=False)]
 
 
 def _newton(slope: np.ndarray, curvature: np.ndarray) -> np.ndarray:

@@ -84,9 +84,11 @@ def extract(
     started = time.perf_counter()
     chosen = ExtractionOptions.of(**changes) if options is None else options.replace(**changes)
     backbone = open_backbone(model, observer) if isinstance(model, str) else model
-    job = ExtractionPlan.prepare(backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows)
-    log = Log(backbone.card.identifier, observer or silent)
     device = pick_device(chosen.device)
+    job = ExtractionPlan.prepare(
+        backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows, device
+    )
+    log = Log(backbone.card.identifier, observer or silent)
     backend = pick_backend(chosen.accelerate, job, device, pick_precision(chosen.precision, device))
 
     def run(backend: str) -> Extraction:

@@ -130,6 +130,7 @@ class ExtractionPlan:
         indices: Sequence[int] | np.ndarray | None,
         shards: Sequence[int] | None,
         shard_rows: int | None,
+        device: str,
     ) -> ExtractionPlan:
         if split_name not in task.splits:
             raise InputError(f"split must be one of {', '.join(task.splits)}; got {split_name!r}.")
@@ -161,7 +162,7 @@ class ExtractionPlan:
             kept_of_row(task, split_name, rows),
             selection,
             tuple(map(len, cuts)),
-            identity(backbone),
+            identity(backbone, device),
         )
 
     def counts(self, rows: np.ndarray) -> np.ndarray:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _FORMAT = "4"
 _CHUNK = 1 << 16
+_AT_ONCE = {"cuda": 256}
+"""Chunks for one operation by the type of device; one elsewhere, which takes the least memory."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _TRIES = 8
 _ROWS = "rows"
@@ -71,16 +73,19 @@ def _without_options(identifier: str, settled: Collection[str]) -> str:
     return str(replace(named, options={key: value for key, value in named.options.items() if key not in settled}))
 
 
-def identity(backbone: Backbone) -> str:
-    """What a model is made of, as it is now: weights, layers and, for `python:`, source. "" where that is unknown."""
+def identity(backbone: Backbone, device: str = "cpu") -> str:
+    """What a model is made of, as it is now: weights, layers and, for `python:`, source. "" where that is unknown.
+
+    It is worked out on `device`, which makes no difference but in time.
+    """
     card = backbone.card
     weights = card.weights_fingerprint
     if backbone.module is not None:
-        weights += "/" + network_digest(backbone.module)
+        weights += "/" + network_digest(backbone.module, device)
     return f"{weights}/{card.code_fingerprint}" if weights and card.code_fingerprint else weights
 
 
-def network_digest(module: nn.Module) -> str:
+def network_digest(module: nn.Module, device: str = "cpu") -> str:
     """A digest of the network as it is now: every number of its parameters and buffers, and what its layers are.
 
     The card knows which weights were loaded, not whether the network was changed since. Layers count with what they
@@ -90,11 +95,11 @@ def network_digest(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, part in module.named_modules():
         digest.update(f"{name} {type(part).__qualname__} {_ADDRESS.sub('', part.extra_repr())}\n".encode())
-    digest.update(tensors_digest(module.state_dict()))
+    digest.update(tensors_digest(module.state_dict(), device))
     return digest.hexdigest()[:16]
 
 
-def tensors_digest(tensors: Mapping[str, Tensor]) -> bytes:
+def tensors_digest(tensors: Mapping[str, Tensor], device: str = "cpu") -> bytes:
     """A digest of every number and its place, three times as fast as a cryptographic hash.
 
     The bits of each chunk, read as whole numbers, are summed with a weight for each place. Such sums are exact in any
@@ -105,20 +110,28 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> bytes:
 
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     digest = hashlib.sha256()
-    weights: Tensor | None = None
-    weighted: Tensor | None = None  # one for all chunks: a new one for each leaves holes that add up to a second copy
+    weights = _place_weights().to(device)
+    # One for all chunks: a new one for each leaves holes that add up to a second copy of the weights.
+    weighted = torch.empty(_AT_ONCE.get(device.partition(":")[0], 1), _CHUNK, dtype=torch.int64, device=device)
+
+    def sums(piece: Tensor) -> Tensor:
+        if len(piece) <= _CHUNK:
+            return weighted[0, : len(piece)].copy_(piece).mul_(weights[: len(piece)]).sum()[None]
+        rows = weighted[: -(-len(piece) // _CHUNK)]
+        flat = rows.view(-1)
+        flat[: len(piece)].copy_(piece)
+        flat[len(piece) :].zero_()
+        return rows.mul_(weights).sum(1)
+
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             continue
         plain = tensor.detach()
         flat = (torch.view_as_real(plain) if plain.is_complex() else plain).reshape(-1)
         bits = flat.view(whole[flat.element_size()])
-        if weights is None or weighted is None or weights.device != bits.device:
-            weights = _place_weights().to(bits.device)
-            weighted = torch.empty_like(weights)
-        sums = [weighted[: len(chunk)].copy_(chunk).mul_(weights[: len(chunk)]).sum() for chunk in bits.split(_CHUNK)]
+        found = torch.cat([sums(piece) for piece in bits.split(weighted.numel())])
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(torch.stack(sums).cpu().numpy().tobytes())
+        digest.update(found.cpu().numpy().tobytes())
     return digest.digest()
 
 

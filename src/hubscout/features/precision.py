@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hubscout.errors import InputError, ModelError
@@ -43,6 +44,9 @@ _lock = threading.Lock()
 _users = 0
 
 
+_NO_CUDA = "device={!r}: no CUDA device is available here. Use 'cpu' or 'auto'."
+
+
 def pick_device(device: str = "auto") -> str:
     """The device named, or for "auto" the best there is: CUDA, then Apple's MPS, then the CPU.
 
@@ -63,7 +67,7 @@ def pick_device(device: str = "auto") -> str:
     except RuntimeError as error:
         raise InputError(f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}.") from error
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device={device!r}: no CUDA device is available here. Use 'cpu' or 'auto'.")
+        raise InputError(_NO_CUDA.format(device))
     if kind == "mps" and not torch.backends.mps.is_available():
         raise InputError(f"device={device!r}: no MPS device is available here. Use 'cpu' or 'auto'.")
     return device
@@ -71,6 +75,8 @@ def pick_device(device: str = "auto") -> str:
 
 def check_device(device: str) -> None:
     """Refuse a device that is not here; "auto" and "cpu" always are, and cost no import of torch."""
+    if device.partition(":")[0] == "cuda" and version("torch").endswith("+cpu"):  # known without importing it
+        raise InputError(_NO_CUDA.format(device))
     if device not in ("auto", "cpu"):
         pick_device(device)
 

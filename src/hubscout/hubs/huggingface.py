@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
-from hubscout.hubs.saving import DESCRIPTION, read_description
+from hubscout.hubs.saving import DESCRIPTION, SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
@@ -47,20 +47,11 @@ def load(identifier: Identifier) -> Backbone:
     if "auto_map" in config and not known and not is_allowed(options, "trust_remote_code"):
         raise needs_code(str(identifier))  # before its weights are fetched
     described = repository.read_json(DESCRIPTION)
-    return open_model(
-        fetch_model(repository, options), identifier, repository=repository, saved_options=_saved_options(described)
-    )
+    if described.get("saved_as") == SENTENCE_ENCODER and "pooling" not in options:
+        from hubscout.hubs import sentence_transformers_hub
 
-
-def load_folder(folder: Path, identifier: Identifier, *, default_pairs: Pairs = "cross") -> TransformerBackbone:
-    """A model from a folder that `save_pretrained` wrote."""
-    saved = _saved_options(read_description(folder))
-    return open_model(folder, identifier, default_pairs=default_pairs, saved_options=saved)
-
-
-def _saved_options(described: Mapping[str, Any]) -> dict[str, Any]:
-    """How hubscout tuned a model, of what it wrote beside the weights: its head fits no other features."""
-    return {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+        return sentence_transformers_hub.load(identifier)
+    return open_model(fetch_model(repository, options), identifier, repository=repository)
 
 
 def open_model(
@@ -69,9 +60,8 @@ def open_model(
     *,
     repository: Repository | None = None,
     default_pairs: Pairs = "cross",
-    saved_options: Mapping[str, Any] | None = None,
 ) -> TransformerBackbone:
-    """The model in a folder, in float32; `repository` is where the folder came from.
+    """The model in a folder that `save_pretrained` wrote, in float32; `repository` is where the folder came from.
 
     Options: `pooling`; `words` (first, last or mean: which tokens stand for a word); `pairs` (cross or siamese);
     `max_length` in tokens; `tower` (vision or text, of a two-tower model); `head=false` to leave out a source head;
@@ -79,7 +69,10 @@ def open_model(
     `pickle=true` where there are no other weights.
     """
     transformers = import_transformers()
-    options = {"pairs": default_pairs, **(saved_options or {}), **identifier.options}
+    # How hubscout tuned a model is what it wrote beside the weights: its head fits no other features.
+    described = read_description(folder)
+    saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    options: dict[str, Any] = {"pairs": default_pairs, **saved, **identifier.options}
     identifier.check_options(_OPTIONS)
     source = str(folder)
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.
@@ -138,32 +131,23 @@ _HEADS = {
 def _load_network(
     transformers: Any, source: str, config: Any, options: dict[str, Any], trust: dict[str, Any]
 ) -> tuple[nn.Module, set[str]]:
-    """The whole network, and the names of parameters that the checkpoint does not have."""
+    """The whole network, and the names of parameters that the checkpoint does not have, drawn with a fixed seed."""
     import torch
 
-    automatic = transformers.AutoModel
-    if options.get("pooling") == "head":
-        return _load_classifier(transformers, source, config, trust)
-    named = (getattr(config, "architectures", None) or [""])[0] or ""
-    if options.get("head", True) and not getattr(config, "is_encoder_decoder", False):
-        for suffix, candidates in _HEADS.items():
-            for candidate in candidates if named.endswith(suffix) else ():
-                if type(config) in getattr(transformers, candidate)._model_mapping:
-                    automatic = getattr(transformers, candidate)
+    automatic = _automatic_class(transformers, config, options)
     # Shapes that differ are let through here, because the library's own error does not name them.
     arguments: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     arguments |= trust
-    if (
-        automatic is transformers.AutoModel
-        and options.get("pooling") != "pooler"
-        and config.model_type in UNTRAINED_POOLER
-    ):
+    pools = automatic is not transformers.AutoModel or options.get("pooling") == "pooler"
+    if not pools and config.model_type in UNTRAINED_POOLER:
         arguments["add_pooling_layer"] = False
-    try:
-        model, information = automatic.from_pretrained(source, config=config, **arguments)
-    except TypeError:
-        arguments.pop("add_pooling_layer", None)
-        model, information = automatic.from_pretrained(source, config=config, **arguments)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            model, information = automatic.from_pretrained(source, config=config, **arguments)
+        except TypeError:
+            arguments.pop("add_pooling_layer", None)
+            model, information = automatic.from_pretrained(source, config=config, **arguments)
     mismatched = sorted(information.get("mismatched_keys") or ())
     if mismatched:
         listed = ", ".join(
@@ -174,19 +158,21 @@ def _load_network(
     return model.eval(), set(information["missing_keys"])
 
 
-def _load_classifier(transformers: Any, source: str, config: Any, trust: dict[str, Any]) -> tuple[nn.Module, set[str]]:
-    """The architecture's sequence classifier; layers that the checkpoint does not have are drawn with a fixed seed."""
-    import torch
-
-    automatic = transformers.AutoModelForSequenceClassification
-    if type(config) not in automatic._model_mapping or getattr(config, "is_encoder_decoder", False):
-        raise InputError(f"pooling='head': transformers has no sequence classifier for {config.model_type}.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model, information = automatic.from_pretrained(
-            source, config=config, dtype=torch.float32, output_loading_info=True, **trust
-        )
-    return model.eval(), set(information["missing_keys"])
+def _automatic_class(transformers: Any, config: Any, options: dict[str, Any]) -> Any:
+    """The class of transformers that has the head of the checkpoint, or with `pooling=head` a sequence classifier's."""
+    in_two_halves = getattr(config, "is_encoder_decoder", False)
+    if options.get("pooling") == "head":
+        automatic = transformers.AutoModelForSequenceClassification
+        if type(config) not in automatic._model_mapping or in_two_halves:
+            raise InputError(f"pooling='head': transformers has no sequence classifier for {config.model_type}.")
+        return automatic
+    named = (getattr(config, "architectures", None) or [""])[0] or ""
+    if options.get("head", True) and not in_two_halves:
+        for suffix, candidates in _HEADS.items():
+            for candidate in candidates if named.endswith(suffix) else ():
+                if type(config) in getattr(transformers, candidate)._model_mapping:
+                    return getattr(transformers, candidate)
+    return transformers.AutoModel
 
 
 def part_for_features(model: Any, tower: str | None) -> Any:

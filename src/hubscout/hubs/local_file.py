@@ -99,7 +99,7 @@ def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
     if "model_type" in config:
         from hubscout.hubs import huggingface
 
-        return huggingface.load_folder(folder, identifier)
+        return huggingface.open_model(folder, identifier)
     described = read_description(folder)
     if described:
         raise InputError(

@@ -166,6 +166,21 @@ def join_pair(first: Output, second: Output) -> Output:
 
 
 @contextmanager
+def watched(*watches: tuple[nn.Module | None, Callable[[Any, Any], None]]) -> Iterator[None]:
+    """Within the block, every pass through a module calls the function beside it with its inputs and its output."""
+    handles = [
+        module.register_forward_hook(lambda _module, inputs, output, see=see: see(inputs, output))
+        for module, see in watches
+        if module is not None
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
 def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tensor]) -> Iterator[dict[str, Tensor]]:
     """Within the block, every forward pass fills the dictionary with the pooled outputs of the named submodules.
 
@@ -175,23 +190,14 @@ def tap(module: nn.Module, names: Sequence[str], pool: Callable[[str, Any], Tens
 
     caught: dict[str, Tensor] = {}
 
-    def catch(name: str) -> Callable[..., None]:
-        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            caught[name] = pool(name, output)
+    def catch(name: str) -> tuple[nn.Module, Callable[[Any, Any], None]]:
+        part = module.get_submodule(name)
+        while isinstance(part, torch.nn.ModuleList):  # A list is not called, its members are.
+            part = part[-1]
+        return part, lambda _inputs, output: caught.update({name: pool(name, output)})
 
-        return hook
-
-    handles = []
-    try:
-        for name in names:
-            part = module.get_submodule(name)
-            while isinstance(part, torch.nn.ModuleList):  # A list is not called, its members are.
-                part = part[-1]
-            handles.append(part.register_forward_hook(catch(name)))
+    with watched(*map(catch, names)):
         yield caught
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def check_layers(names: Sequence[str], available: Sequence[str], model: str, *, averages: bool = False) -> None:

@@ -254,7 +254,7 @@ def _load_text_encoder(folder: Path, identifier: Identifier, facts: dict[str, An
     if (folder / "modules.json").is_file():
         backbone: Backbone = sentence_transformers_hub.load_folder(folder, identifier)
     else:
-        backbone = huggingface.load_folder(folder, identifier, default_pairs="siamese")
+        backbone = huggingface.open_model(folder, identifier, default_pairs="siamese")
     backbone.card = replace(backbone.card, **facts)
     return backbone
 

@@ -9,7 +9,7 @@ expresses them exactly, which is checked on an example:
 | image transformers by class token, maps by pooler | `AutoModelForImageClassification` |
 | texts by `head`, BERT's by `pooler`, decoders' by `last` | `AutoModelForSequenceClassification` |
 | texts by another pooling | a sentence-transformers folder whose last part is the head: `encode` gives the logits |
-| the rest (audio, unusual heads) | the backbone by `save_pretrained`, the head beside it |
+| the rest (audio, unusual heads, no sentence-transformers) | the backbone by `save_pretrained`, the head beside it |
 
 The sequence classifiers of transformers put a layer of their own between pooling and head (BERT, RoBERTa): features
 that are not taken behind it cannot be saved as one. Those of decoders take no bias, which moves into their last norm.
@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 DESCRIPTION = "hubscout.json"
 """The file that says what a saved folder holds: kind of task, target names, where the backbone came from."""
 HEAD_WEIGHTS = "head.safetensors"
+SENTENCE_ENCODER = "SentenceTransformer"
+"""`saved_as` of a folder whose last part is the head."""
 _FORMAT = 1
 _TOLERANCE = 1e-4
 _TEXT = "Shares fell sharply on Monday, after a long week of trading in London."
@@ -70,14 +73,15 @@ def read_description(folder: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def linear_layer(head: nn.Module, feature_dim: int, targets: int) -> nn.Linear:
-    """The one linear layer that a head is; dropout around it does not count."""
+def linear_layer(head: nn.Module, targets: int, feature_dim: int | None = None) -> nn.Linear:
+    """The one linear layer that a head is; dropout around it does not count. Of any width where none is given."""
     from torch import nn
 
     layers = [part for part in head.modules() if isinstance(part, nn.Linear)]
-    if len(layers) != 1 or (layers[0].in_features, layers[0].out_features) != (feature_dim, targets):
+    width = layers[0].in_features if layers and feature_dim is None else feature_dim
+    if len(layers) != 1 or (layers[0].in_features, layers[0].out_features) != (width, targets):
         raise ModelError(
-            f"Only a head of one linear layer from {feature_dim} features to {targets} targets can be saved, "
+            f"Only a head of one linear layer from {width or 'the'} features to {targets} targets can be saved, "
             f"got {head}."
         )
     return layers[0]
@@ -106,22 +110,18 @@ def save_transformer(
     backbone: TransformerBackbone, folder: Path, *, head: nn.Module, target_names: Sequence[str], kind: str
 ) -> None:
     """Write the backbone and the head in the first way of the table that keeps the logits."""
-    width = _head_width(head)
-    layer = copy.deepcopy(linear_layer(head, width, len(target_names))).cpu().float()
+    layer = copy.deepcopy(linear_layer(head, len(target_names))).cpu().float()
     folder.mkdir(parents=True, exist_ok=True)
     base = copy.deepcopy(backbone._base).cpu()
     of_texts = backbone.modality == "text" and kind not in _OVER_WORDS
-    automatic = {"image": "AutoModelForImageClassification", "text": "AutoModelForTokenClassification"}.get(
-        backbone.modality
-    )
-    if of_texts:
-        whole = not getattr(base.config, "is_encoder_decoder", False)
-        automatic = "AutoModelForSequenceClassification" if whole else None
+    output = {"image": "Image", "text": "Sequence" if of_texts else "Token", "audio": None}[backbone.modality]
+    if of_texts and getattr(base.config, "is_encoder_decoder", False):
+        output = None
     saved_as = None
-    if width == backbone.card.feature_dim:  # else it is a head over siamese pairs, which no class has
-        if automatic:
-            saved_as = _save_as(automatic, base, layer, backbone, folder, target_names, kind)
-        if saved_as is None and of_texts and backbone.pooling in _POOLING_NAMES:
+    if layer.in_features == backbone.card.feature_dim:  # else it is a head over siamese pairs, which no class has
+        if output:
+            saved_as = _save_as(f"{output}Classification", base, layer, backbone, folder, target_names, kind)
+        if saved_as is None and of_texts and backbone.pooling in _POOLING_NAMES and find_spec("sentence_transformers"):
             saved_as = _save_as_sentence_encoder(base, layer, backbone, folder)
     if saved_as is None:
         base.save_pretrained(folder)
@@ -140,14 +140,13 @@ def save_sentence_encoder(
     """Write the encoder with the head as its last part, or beside it if it is over words or siamese pairs."""
     from sentence_transformers import SentenceTransformer
 
-    width = _head_width(head)
-    layer = linear_layer(head, width, len(target_names))
+    layer = linear_layer(head, len(target_names))
     parts = [copy.deepcopy(part).cpu() for part in backbone._parts]
-    in_chain = kind not in _OVER_WORDS and width == backbone.card.feature_dim
+    in_chain = kind not in _OVER_WORDS and layer.in_features == backbone.card.feature_dim
     SentenceTransformer(modules=[*parts, _dense(layer)] if in_chain else parts, device="cpu").save(str(folder))
     if not in_chain:
         save_module(layer, folder / HEAD_WEIGHTS)
-    more = {"saved_as": "SentenceTransformer" if in_chain else "encoder and head", **_reading(backbone)}
+    more = {"saved_as": SENTENCE_ENCODER if in_chain else "encoder and head", **_reading(backbone)}
     write_description(folder, backbone, target_names=target_names, kind=kind, **more)
 
 
@@ -158,12 +157,6 @@ def _reading(backbone: SentenceBackbone | TransformerBackbone) -> dict[str, str]
         return {}
     words = {"words": preprocessing.words} if preprocessing.words != "first" else {}
     return {"pairs": preprocessing.pairs, **words}
-
-
-def _head_width(head: nn.Module) -> int:
-    from torch import nn
-
-    return next((part.in_features for part in head.modules() if isinstance(part, nn.Linear)), 0)
 
 
 def _dense(layer: nn.Linear) -> Any:
@@ -177,7 +170,7 @@ def _dense(layer: nn.Linear) -> Any:
 
 
 def _save_as(
-    automatic: str,
+    output: str,
     base: Any,
     layer: nn.Linear,
     backbone: TransformerBackbone,
@@ -197,7 +190,7 @@ def _save_as(
         # Classifiers of the last token look for the padding by its id.
         config.pad_token_id = backbone.preprocessing.pad_id
     try:
-        model = getattr(transformers, automatic).from_config(config).eval()
+        model = getattr(transformers, f"AutoModelFor{output}").from_config(config).eval()
     except (ValueError, KeyError):
         return None
     state = backbone.module.state_dict() if backbone.pooling == "head" else None
@@ -289,4 +282,4 @@ def _save_as_sentence_encoder(base: Any, layer: nn.Linear, backbone: Transformer
         network = Transformer(plain, max_seq_length=preprocessing.max_length)
         pooling = Pooling(layer.in_features, pooling_mode=_POOLING_NAMES[backbone.pooling])
         SentenceTransformer(modules=[network, pooling, _dense(layer)], device="cpu").save(str(folder))
-    return "SentenceTransformer"
+    return SENTENCE_ENCODER

@@ -25,7 +25,7 @@ from hubscout.hubs.repository import (
     open_repository,
     read_settings,
 )
-from hubscout.hubs.saving import read_description
+from hubscout.hubs.saving import SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import (
     MASK,
     WORD_ENDS,
@@ -51,21 +51,15 @@ def load(identifier: Identifier) -> SentenceBackbone:
     modules = _modules(repository.read_json("modules.json") or [], identifier)
     folders = [str(module.get("path") or "") for module in modules]
     folder = fetch_model(repository, identifier.options, list(dict.fromkeys([*folders, ""])))
-    return _open(folder, identifier, repository=repository)
+    return load_folder(folder, identifier, repository=repository)
 
 
-def load_folder(folder: Path, identifier: Identifier) -> SentenceBackbone:
-    """An encoder from a folder that sentence-transformers, or hubscout, saved."""
+def load_folder(folder: Path, identifier: Identifier, *, repository: Repository | None = None) -> SentenceBackbone:
+    """An encoder from a folder that sentence-transformers, or hubscout, saved; `repository` is where it came from."""
     described = read_description(folder)
     saved: dict[str, Any] = {name: described[name] for name in ("pairs", "words") if name in described}
     if saved:
         identifier = identifier.with_options(**{**saved, **identifier.options})
-    return _open(folder, identifier, has_head=described.get("saved_as") == "SentenceTransformer")
-
-
-def _open(
-    folder: Path, identifier: Identifier, *, repository: Repository | None = None, has_head: bool = False
-) -> SentenceBackbone:
     transformers = huggingface.import_transformers()
     library = require("sentence_transformers", extra="text", purpose="Sentence encoders")
     identifier.check_options(_OPTIONS)
@@ -84,6 +78,7 @@ def _open(
         raise missing_vocabulary(places, str(identifier)) or explain_failure(error, str(identifier)) from error
     if hasattr(tokenizer, "model_input_names"):
         check_vocabulary(tokenizer, getattr(encoder[0], "auto_model", None), places, str(identifier))
+    has_head = described.get("saved_as") == SENTENCE_ENCODER
     return SentenceBackbone(encoder, identifier, facts=repository.facts if repository else None, has_head=has_head)
 
 

@@ -22,6 +22,7 @@ from hubscout.hubs.pooling import (
     pool,
     select_words,
     state_pooling,
+    watched,
 )
 from hubscout.hubs.processors import LENGTHS
 from hubscout.hubs.text_preprocessing import (
@@ -192,17 +193,13 @@ class TransformerBackbone(Backbone):
             return self.module(**arguments), None, None
         caught: list[Any] = []
         taken: list[Tensor] = []
-        handles = []
-        if self._base is not self.module:
-            handles.append(self._base.register_forward_hook(lambda _module, _inputs, output: caught.append(output)))
-        if (classifier := last_layer(self.module)) is not None:
-            handles.append(classifier.register_forward_pre_hook(lambda _module, inputs: taken.append(inputs[0])))
-        try:
-            arguments.pop("use_cache", None)
+        base = self._base if self._base is not self.module else None
+        arguments.pop("use_cache", None)
+        with watched(
+            (base, lambda _, output: caught.append(output)),
+            (last_layer(self.module), lambda inputs, _: taken.append(inputs[0])),
+        ):
             output = self.module(**arguments)
-        finally:
-            for handle in handles:
-                handle.remove()
         logits = None if self._new_head else output.get("logits")
         return caught[-1] if caught else output, logits, taken[-1] if taken else None
 

@@ -13,7 +13,7 @@ from hubscout.errors import InputError, ModelError
 from hubscout.hubs.backbone import Backbone, Batch, Output, Preprocessing
 from hubscout.hubs.cost import describe
 from hubscout.hubs.image_preprocessing import IMAGE_OPTIONS, PIXELS, ImageConfig, ImagePreprocessing, normalise
-from hubscout.hubs.pooling import check_layers, pool_map, pool_output, tap
+from hubscout.hubs.pooling import check_layers, pool_map, pool_output, tap, watched
 from hubscout.hubs.saving import HEAD_WEIGHTS, copy_linear, linear_layer, save_module, write_description
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class TorchBackbone(Backbone):
 
         `load("file:FOLDER?arch=...")` opens it again.
         """
-        layer = linear_layer(head, self.card.feature_dim, len(target_names))
+        layer = linear_layer(head, len(target_names), self.card.feature_dim)
         config = self.config.to_pretrained_cfg() if self.config else None
         write_description(folder, self, target_names=target_names, kind=kind, preprocessing=config)
         save_module(self.module, folder / "model.safetensors")
@@ -172,7 +172,7 @@ class HalvesBackbone(TorchBackbone):
         from timm.models import save_for_hf
         from torch import nn
 
-        layer = linear_layer(head, self.card.feature_dim, len(target_names))
+        layer = linear_layer(head, len(target_names), self.card.feature_dim)
         network: Any = self.module
         architecture = (getattr(network, "pretrained_cfg", None) or {}).get("architecture")
         classifier = None
@@ -205,13 +205,8 @@ class HeadBackbone(TorchBackbone):
 
     def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         caught: list[Tensor] = []
-        handle = self.module.get_submodule(self.head).register_forward_pre_hook(
-            lambda _module, arguments: caught.append(arguments[0])
-        )
-        try:
+        with watched((self.module.get_submodule(self.head), lambda arguments, _: caught.append(arguments[0]))):
             output = self.module(inputs)
-        finally:
-            handle.remove()
         logits = output if hasattr(output, "ndim") else output[0]
         return pool_map(caught[-1]), logits.flatten(1)
 

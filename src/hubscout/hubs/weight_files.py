@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import pickle
-import pickletools
 import re
 import zipfile
 from collections import OrderedDict
@@ -172,39 +171,48 @@ def _first_line(error: object) -> str:
 def names_called(path: Path) -> list[str]:
     """What a pickle, or a torch file of any age, would import to call: `os.system`. The makers of tensors are left out.
 
-    The instructions are read and none is carried out. What cannot be read ends the search.
+    Nothing is imported or called. What cannot be read ends the search.
     """
-    found: list[str] = []
+    names: list[str] = []
     with contextlib.suppress(Exception):  # damage of every kind; what stands before it counts
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                for name in archive.namelist():
-                    if name.endswith(".pkl"):
-                        found.extend(_imports(io.BytesIO(archive.read(name))))
+                for member in archive.namelist():
+                    if member.endswith(".pkl"):
+                        _NameListing(io.BytesIO(archive.read(member)), names).load()
         else:
             with path.open("rb") as file:
                 for _ in range(_PICKLES_IN_OLD_FILES):
-                    found.extend(_imports(file))
-    return [name for name in dict.fromkeys(found) if name.partition(".")[0] not in _MAKERS_OF_TENSORS]
+                    _NameListing(file, names).load()
+    return [name for name in dict.fromkeys(names) if name.partition(".")[0] not in _MAKERS_OF_TENSORS]
 
 
-def _imports(file: IO[bytes]) -> Iterator[str]:
-    """The names that one pickle asks for, in order, by following the strings that it puts on its stack."""
-    strings: list[str] = []
-    memo: dict[int, str] = {}
-    for code, argument, _ in pickletools.genops(file):
-        if code.name in ("GLOBAL", "INST"):
-            yield _public(*str(argument).split(" ", 1))
-        elif code.name == "STACK_GLOBAL" and len(strings) > 1:
-            yield _public(*strings[-2:])
-        elif "UNICODE" in code.name or "STRING" in code.name:
-            strings.append(str(argument))
-        elif code.name == "MEMOIZE":
-            memo[len(memo)] = strings[-1] if strings else ""
-        elif code.name.endswith("PUT"):
-            memo[int(argument or 0)] = strings[-1] if strings else ""
-        elif code.name.endswith("GET"):
-            strings.append(memo.get(int(argument or 0), ""))
+class _StandIn(dict[Any, Any]):
+    """Takes the place of whatever a pickle asks for: keeps what it is given, and does nothing."""
+
+    def __new__(cls, *_: Any, **__: Any) -> _StandIn:
+        return super().__new__(cls)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+
+
+class _NameListing(pickle.Unpickler):
+    """Writes down what a pickle asks for, and hands out stand-ins."""
+
+    def __init__(self, file: IO[bytes], names: list[str]) -> None:
+        super().__init__(file)
+        self._names = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        self._names.append(_public(module, name))
+        return _StandIn
+
+    def persistent_load(self, key: Any) -> Any:
+        return _StandIn()
 
 
 def _public(module: str, name: str) -> str:
@@ -233,13 +241,6 @@ def read_pickled_arrays(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path} is not a pickle of arrays: {error}") from error
 
 
-class _Attributes:
-    """Stands in for a class of a TorchScript program: keeps the attributes and does nothing."""
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-
 class _ScriptUnpickler(pickle.Unpickler):
     """Builds the tensors and the nesting of a TorchScript module, and none of its methods."""
 
@@ -249,7 +250,7 @@ class _ScriptUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("__torch__"):
-            return _Attributes
+            return _StandIn  # with the attributes of a module, and none of its methods
         allowed: dict[tuple[str, str], Any] = {
             ("collections", "OrderedDict"): OrderedDict,
             ("torch", "FloatStorage"): "FloatStorage",
@@ -289,7 +290,7 @@ def read_script_tensors(path: Path) -> dict[str, Tensor]:
 
 def _walk(part: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in vars(part).items():
-        if isinstance(value, _Attributes):
+        if isinstance(value, _StandIn):
             yield from _walk(value, f"{prefix}{name}.")
         elif hasattr(value, "untyped_storage"):
             yield f"{prefix}{name}", value

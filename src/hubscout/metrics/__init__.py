@@ -1,28 +1,10 @@
-"""Transferability scores, one per file, in one registry.
+"""Transferability scores, by family, in one registry.
 
 A metric sees arrays (features, source logits, targets) and knows nothing of models or tasks.
 """
 
 # Importing the module of a metric registers it.
-from hubscout.metrics import (  # noqa: F401
-    capacity,
-    etran,
-    gbc,
-    hscore,
-    knn,
-    laplace,
-    leep,
-    linear_probe,
-    logme,
-    nce,
-    ncti,
-    nleep,
-    pactran,
-    parc,
-    sfda,
-    static,
-    transrate,
-)
+from hubscout.metrics import discriminant, head_evidence, held_out, leep, logme, parc, separation, static, zoo_relative  # noqa: F401
 from hubscout.metrics.metric_registry import (
     METRICS,
     Metric,

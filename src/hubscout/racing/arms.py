@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +49,22 @@ class Runner:
             run.loop.resume(run.loop.checkpoints.read(written))
         return run
 
-    def begin(self, folder: Path | None) -> SingleRun:
-        """A run in a folder, from what is there; without one from the start, and nothing is written."""
+    def begin(self, folder: Path | None, rows: int | None = None) -> SingleRun:
+        """A run in a folder, from what is there; without one from the start, and nothing is written.
+
+        With `rows` it is one on so many train samples, and on held-out ones in proportion.
+        """
         from hubscout.features import FeatureCache
         from hubscout.runs.events import silent
         from hubscout.tuning.single_run import SingleRun
 
-        method, cache = ("b-tuning", FeatureCache()) if self.teachers else ("fine-tune", None)
-        run = SingleRun(self.task.open(), self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
+        method, cache = "b-tuning" if self.teachers else "fine-tune", FeatureCache()  # where the ranking has left them
+        task = self.task.open()
+        if rows is not None and rows < len(task.train):
+            held_out = task.validation.take(np.arange(min(len(task.validation), max(100, rows // 4))))
+            fewer = task.subset(rows)
+            task = replace(fewer, splits={**fewer.splits, "validation": held_out})
+        run = SingleRun(task, self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
         run.begin(resume=folder is not None)
         run.loop.validate = None  # arms are judged at rungs, after a cool-down
         return run
@@ -112,7 +120,7 @@ class Climb:
 
 
 @dataclass(frozen=True)
-class Probe:
+class Speed:
     """Train a model for a few steps, which are thrown away, to see how fast it is: a job."""
 
     runner: Runner
@@ -121,17 +129,20 @@ class Probe:
 
     def __call__(self) -> Pace | None:
         try:
-            self.runner.begin(None)  # decodes what is held in memory, which the looks at arms will find done
+            if self.runner.arguments.data_in_memory:  # decoded once, which the looks at arms will find done
+                self.runner.begin(None)
             began = time.perf_counter()
             run = self.runner.begin(None)
             run.loop.run(until=PACE_STEPS)
             per_step = run.loop.seconds_per_step
+            trained = time.perf_counter()
             evaluate_arm(run, self.rows)
+            now = time.perf_counter()
         except InterruptedRunError as error:
             raise KeyboardInterrupt from error
         except Exception:  # a model that cannot be trained shows that in the race, where it is said
             return None
-        return Pace(per_step, max(0.0, time.perf_counter() - began - PACE_STEPS * per_step), 0.0)
+        return Pace(per_step, max(0.0, now - began - PACE_STEPS * per_step), (now - trained) / self.rows)
 
 
 def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hubscout.engines import Engine, JobResult
 from hubscout.errors import EngineError, TuningError
-from hubscout.racing.arms import Arm, Climb, Look, Probe, Runner, failed_look
+from hubscout.racing.arms import Arm, Climb, Look, Runner, Speed, failed_look
 from hubscout.racing.elimination import broken_by_rate, chances, finalists, one_rate_each, pooled, survivors
+from hubscout.racing.floor import MOST_ROWS, TIME_SHARE, FitProbe, Floor
 from hubscout.racing.held_out_samples import other_fold
-from hubscout.racing.race_journal import BEST, RaceJournal, arm_folder, drop_checkpoints, put_in_place, restore
+from hubscout.racing.race_journal import (
+    BEST,
+    PROBES,
+    RaceJournal,
+    arm_folder,
+    drop_checkpoints,
+    put_in_place,
+    restore,
+)
 from hubscout.racing.rungs import (
     Clock,
     Field,
@@ -34,6 +44,7 @@ from hubscout.runs.race_record import plain
 from hubscout.runs.run_folder import RACE_WINNER
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.rates import rates_of
+from hubscout.tuning.time_budget import FORWARD_SHARE
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
@@ -88,6 +99,12 @@ class Contest:
     def base(self) -> TuningArguments:
         """What all arms have in common."""
         return self.asked.replace(steps=self.steps, epochs=None).settled(self.task.modality, self.task.kind)
+
+    @cached_property
+    def floor(self) -> Floor | None:
+        """The linear probe of the first model by evidence, below which the race does not end; None once it is over."""
+        record = self.journal.record
+        return self._probe_of(record.probed) if record.probed and not record.complete else None
 
     @cached_property
     def reference(self) -> TaskReference:
@@ -179,7 +196,14 @@ class Contest:
 
     def _start(self) -> Field:
         """Who starts, and how far they go in the time that there is."""
-        time = self._time()
+        self.steps = self.longest
+        shutil.rmtree(self.folder / PROBES, ignore_errors=True)
+        # The first that can be run: a model that cannot shows that in the race.
+        floor = next((one for one in map(self._probe_of, list(self.evidence)[:3]) if one is not None), None)
+        if floor is not None:
+            put_in_place(floor.folder / BEST, self.folder / RACE_WINNER)
+        time, pace = self._time(floor)
+        del self.base  # its steps were those of the longest run
         chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
         waiting = [model for model in self.evidence if model not in chosen.models]
         slow = time.far_slower(waiting, chosen.models) if time is not None else {}
@@ -193,6 +217,8 @@ class Contest:
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
             arms=[plain(arm) for arm in self._arms(chosen)],
             evidence_seconds=self.evidence_seconds,
+            probe=None if floor is None else floor.told(),
+            pace=None if pace is None else asdict(pace),
             left_out=len(self.ranking) - len(chosen.models) - len(slow),
             slow={model: round(ratio, 1) for model, ratio in slow.items()},
         )
@@ -203,23 +229,40 @@ class Contest:
         """Steps of a run as they were asked for; a short budget means fewer."""
         return self.asked.length(math.ceil(len(self.task.train) / self.asked.batch_size))
 
-    def _time(self) -> Time | None:
-        if self.clock.left is None:
-            return None
-        first = next(iter(self.evidence))
-        self.steps = self.longest
-        runner = self.runner(Arm(first, self.rate(1.0)))
-        job = trial_job("speed", Probe(runner, rows=100), self.engine, self.asked.device)
+    def _probe_of(self, model: str) -> Floor | None:
+        """The linear probe of a model, fitted now or before; None where it cannot be run.
+
+        It takes as many train samples as there is time for, and at least those of the ranking.
+        """
+        runner = self.runner(Arm(model, self.rate(1.0)), folder=self.folder / PROBES)
+        if (known := Floor.read(runner.folder, model)) is not None:
+            return known
+        rows, left = min(len(self.task.train), MOST_ROWS), self.clock.left
+        row = next((row for row in self.ranking if row.identifier == model), None)
+        if left is not None and row is not None and row.samples_per_second:
+            rows = min(rows, max(row.n, int(TIME_SHARE * left * row.samples_per_second)))
+        job = trial_job("probe", FitProbe(runner, rows), self.engine, self.asked.device)
         (result,) = self.engine.run([job], observer=self.observer)
-        del self.base  # its steps were those of the longest run
-        pace: Pace | None = result.value
-        return Time(
-            self.clock.left,
-            seconds_per_step(self.ranking, self.asked.batch_size, first, pace),
-            per_look=0.0 if pace is None else pace.look,
-            ends=self.ends,
-            side_by_side=self.engine.places(),
-        )
+        found: Floor | None = result.value
+        return found
+
+    def _time(self, floor: Floor | None) -> tuple[Time | None, Pace | None]:
+        """What the race has and needs, and how fast its first model is."""
+        left, pace = self.clock.left, None
+        if left is None:
+            return None, None
+        first = next(iter(self.evidence)) if floor is None else floor.model
+        if floor is None or left > floor.seconds:  # else there is no time for training
+            speed = Speed(self.runner(Arm(first, self.rate(1.0))), rows=100)
+            (result,) = self.engine.run(
+                [trial_job("speed", speed, self.engine, self.asked.device)], observer=self.observer
+            )
+            pace = result.value
+        per_step = seconds_per_step(self.ranking, self.asked.batch_size, first, pace)
+        if pace is None and floor is not None:
+            pace = Pace(per_step[first], floor.seconds, FORWARD_SHARE * per_step[first] / self.asked.batch_size)
+        look = 0.0 if pace is None else pace.look
+        return Time(self.clock.left or 0.0, per_step, look, self.ends, self.engine.places()), pace
 
     @property
     def metric(self) -> str:
@@ -269,6 +312,7 @@ class Contest:
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
         best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]
+        best += [self.floor.metric] if self.floor is not None else []
         runner = self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold))
         above = max(best, default=-math.inf) if fold is None else math.inf
         climb = Climb(runner, rung, rung.rows(self.base.batch_size), keep_above=above, seconds=self._most(rung))
@@ -287,6 +331,7 @@ class Contest:
             self.journal.look(look, "fold", fold=fold)
             return
         before = [one.metric for one in self.journal.looks if one.rung >= look.rung and one.metric is not None]
+        before += [self.floor.metric] if self.floor is not None else []
         self.journal.look(look)
         saved = self.runner(look.arm).folder / BEST
         if look.metric is not None and look.metric > max(before, default=-math.inf) and saved.is_dir():
@@ -294,7 +339,7 @@ class Contest:
 
     def _has_time(self, rung: Rung, arms: int, before: int) -> bool:
         """Whether a look at an arm after `before` steps leaves enough for later rungs of so many, and for the end."""
-        left, pace = self.clock.left, Pace.of(self.journal.looks)
+        left, pace = self.clock.left, Pace.of(self.journal.looks) or self.journal.pace
         if left is None or pace is None:
             return True
         look = pace.look + pace.step * (rung.steps - before)
@@ -310,11 +355,11 @@ class Contest:
         return in_rungs + pace.step * (end + (self.ends - 1) * self.steps) + pace.row * samples + pace.look
 
     def _most(self, rung: Rung) -> float | None:
-        """Seconds that a look may take at most; the first one takes what it takes, so that there is a model to use."""
-        left, pace = self.clock.left, Pace.of(self.journal.looks)
+        """Seconds that a look may take at most."""
+        left, pace = self.clock.left, Pace.of(self.journal.looks) or self.journal.pace
         return None if left is None or pace is None else left - self._reserve(pace, rung, 1) / 2
 
     def pace(self, model: str) -> Pace:
         """What the work on a model takes; that of all models where it has not been looked at."""
         looks = [*self.journal.looks, *self.journal.lesson_looks]
-        return Pace.of(looks, model) or Pace.of(looks) or Pace(0.0, 0.0, 0.0)
+        return Pace.of(looks, model) or Pace.of(looks) or self.journal.pace or Pace(0.0, 0.0, 0.0)

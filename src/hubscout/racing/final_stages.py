@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.hubs import Identifier
-from hubscout.racing.arms import Arm, Climb, Look, Runner, evaluate_arm
+from hubscout.racing.arms import Arm, Climb, Look, Runner
 from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
+from hubscout.racing.floor import Floor
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.race_journal import BEST, put_in_place
 from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, Rung
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hubscout.tuning import Tuned
-    from hubscout.tuning.single_run import SingleRun
 
 T = TypeVar("T")
 
+FEWEST_STEPS_WORTH = 2
+"""Steps of training without which a probe is taken as it is."""
 DEPLOY_ENDS = 1.5
 """What the model to deploy takes, in whole runs: its own, and three learning rates up to the second rung."""
 
@@ -44,24 +46,50 @@ class FinalStages(Contest):
     refit: bool = False
 
     def winner(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
-        """The best of the leaders that can be tuned to its end, tuned."""
-        first = self.journal.record.final or self._at_better_rate(leaders[0])
-        for arm in [first, *(arm for arm in leaders if arm != first)]:
-            self.journal.decide(arm)
-            try:
-                tuned = self._made("winner", self.runner(arm), RACE_WINNER, later=self.ends - 1)
-                break
-            except TuningError as error:
-                self.notes.append(f"{arm} could not be tuned to its end, and the next one was: {error}")
-                last = error
+        """The best of the leaders that can be tuned to its end, tuned; or a linear probe that is better."""
+        if (probed := self.journal.stages_done.get("probe")) is not None:
+            arm, tuned = self._arm_of(probed), opened(self.folder / RACE_WINNER, probed)
         else:
-            raise last
+            arm, tuned = self._to_its_end(leaders)
+            if (floor := self._better_probe(arm, tuned)) is not None:
+                arm = self._arm_of(floor.model)
+                tuned = self._made("probe", self.runner(arm), RACE_WINNER, later=0.0, floor=floor, trains=False)
+        self.journal.decide(arm)
         if tuned.best_step == 0:
-            told = "the winner is the linear probe of its frozen features: training did not come up to it in this time"
+            why = "training did not come up to it in this time" if tuned.steps else "there was no time to train it"
+            told = f"the winner is the linear probe of its frozen features: {why}"
             self.notes.append(told + ("; it is not fitted again on train and validation" if self.refit else ""))
         elif self.refit:
             tuned = self._made("refit", self._on_all(self.runner(arm)), RACE_WINNER, later=self.ends - 2)
         return arm, tuned
+
+    def _arm_of(self, model: str) -> Arm:
+        """The arm that a probe of a model stands for."""
+        final = self.journal.record.final
+        return final if final is not None and final.model == model else Arm(model, self.rate(1.0))
+
+    def _to_its_end(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
+        first = self.journal.record.final or self._at_better_rate(leaders[0])
+        for arm in [first, *(arm for arm in leaders if arm != first)]:
+            self.journal.decide(arm)
+            try:
+                floor = self.floor if self.floor is not None and self.floor.model == arm.model else None
+                return arm, self._made("winner", self.runner(arm), RACE_WINNER, later=self.ends - 1, floor=floor)
+            except TuningError as error:
+                self.notes.append(f"{arm} could not be tuned to its end, and the next one was: {error}")
+                last = error
+        raise last
+
+    def _better_probe(self, arm: Arm, tuned: Tuned) -> Floor | None:
+        """A linear probe that is better than the tuned winner: of the first by evidence, or of the winner itself."""
+        if self.floor is None or self.floor.model == arm.model or "validation" not in tuned.metrics:
+            return None  # nothing is held out, or the two were compared already
+        row = next((row for row in self.ranking if row.identifier == arm.model), None)
+        value, probes = tuned.metric("validation").value, [self.floor]
+        if row is not None and row.expected and row.expected[0].value > value:
+            probes += [own for own in [self._probe_of(arm.model)] if own is not None]
+        best = max(probes, key=lambda one: one.metric)
+        return best if best.metric > value else None
 
     def _at_better_rate(self, first: Arm) -> Arm:
         """The first with its rates compared again on the last rung: after few steps high rates lead, not at the end."""
@@ -88,11 +116,13 @@ class FinalStages(Contest):
             self.notes.append("the model to deploy has won: nobody teaches it")
             put_in_place(self.folder / RACE_WINNER, self.folder / RACE_DEPLOYED)
             return tuned
+        floor = None if self.refit or "deploy" in self.journal.stages_done else self._probe_of(self.deploy)
         chosen = rate if rate is not None else self._best_rate(tuple(teachers))
         for slower in range(self.asked.restarts + 1):
             runner = self._lesson(float(f"{chosen / RESTART_FACTOR**slower:.3g}"), tuple(teachers))
             try:
-                return self._made("deploy", self._on_all(runner) if self.refit else runner, RACE_DEPLOYED, later=0)
+                learner = self._on_all(runner) if self.refit else runner
+                return self._made("deploy", learner, RACE_DEPLOYED, later=0, floor=floor)
             except DivergedError as error:
                 self.notes.append(f"{runner.arm} diverged while it was taught: {error.what}")
         raise TuningError(f"{self.deploy} diverged at every learning rate.")
@@ -100,38 +130,46 @@ class FinalStages(Contest):
     def _lesson(self, rate: float, teachers: tuple[str, ...]) -> Runner:
         return self.runner(Arm(self.deploy, rate), folder=self.folder / "lessons", teachers=teachers)
 
-    def _made(self, stage: str, runner: Runner, place: str, later: float) -> Tuned:
-        """Finish a run and put it in its place; `later` whole runs come after it."""
+    def _made(
+        self,
+        stage: str,
+        runner: Runner,
+        place: str,
+        later: float,
+        floor: Floor | None = None,
+        trains: bool = True,
+    ) -> Tuned:
+        """Finish a run and put it in its place; `later` whole runs come after it.
+
+        Where there is no time for training, or it does not come up to its `floor`, the result is that probe.
+        """
         target = self.folder / place
         if stage in self.journal.stages_done:
             return opened(target, runner.arm.model)
         pace, left = self.pace(runner.arm.model), self.clock.left
         samples = len(self.task.validation) + len(self.task.test)
         reserve = pace.look + 1.2 * pace.row * samples + 0.01 * (self.clock.seconds or 0.0)
-        # What is fitted on train and validation together is compared with no probe: nothing is held out.
-        expected = self._expected(runner.arm.model) if runner.task is self.reference else None
-        if expected is not None:  # validation once more, and the frozen features of every split
-            reserve += pace.row * (len(self.task.train) + len(self.task.validation) + samples)
+        if floor is not None:
+            reserve += pace.row * floor.held_out
         seen = [look.steps for look in self.journal.looks if look.arm == runner.arm] if stage == "winner" else []
         now = self.steps - max(seen, default=0)
+        seconds = None if left is None else left * now / (now + max(0.0, later) * self.steps)
+        if floor is not None and seconds is not None and not seen:
+            trains = trains and seconds - reserve > FEWEST_STEPS_WORTH * pace.step
         work = Finish(
             runner,
             pace=pace.step,
-            seconds=None if left is None else left * now / (now + max(0.0, later) * self.steps),
+            seconds=seconds,
             reserve=reserve,
             longest=self.longest,
             elsewhere=self.engine.elsewhere,
-            expected=expected,
+            floor=floor,
+            trains=trains,
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
         self.journal.stage(stage, runner.arm.model)
         return tuned if tuned is not None else opened(target, runner.arm.model)
-
-    def _expected(self, model: str) -> float | None:
-        """The metric of a linear model on its frozen features, as far as the ranking knows it."""
-        row = next((row for row in self.ranking if row.identifier == model), None)
-        return row.expected[0].value if row is not None and row.expected else None
 
     def _done(self, key: str, work: Callable[[], T], arm: Arm) -> T:
         """What one job gives; a process that died under it is a failure of the arm, not of the race."""
@@ -198,8 +236,10 @@ class Finish:
     """Of `seconds`: for measuring and saving."""
     elsewhere: bool = False
     """Whether this is another process than that of the race: what is tuned stays on the disk."""
-    expected: float | None = None
-    """The metric of a linear model on the frozen features; where training does not come up to it, it is made."""
+    floor: Floor | None = None
+    """The linear probe of the model; where training does not come up to it, it is taken."""
+    trains: bool = True
+    """False takes the probe as it is."""
 
     def __call__(self) -> Tuned | None:
         from hubscout.tuning.tuning_run import finish
@@ -208,32 +248,18 @@ class Finish:
         run = self.runner.live()
         run.observer = run.loop.observer = report
         run.loop.deadline = None
-        if self.seconds is not None:
-            fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
-        run.loop.run()
-        self._keep_probe(run)
+        if self.trains:
+            if self.seconds is not None:
+                fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
+            run.loop.run()
+        if self.floor is not None and not self.trains:
+            self.floor.give_to(run, reached=self.floor.metric)
+            run.note("The result is the linear probe of the frozen features, with the backbone as it was.")
+        elif self.floor is not None:
+            self.floor.reached_by(run)
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
-
-    def _keep_probe(self, run: SingleRun) -> None:
-        """Take the linear model on the frozen features where a short run has not come up to it."""
-        from hubscout.tuning.baselines import measure_probes
-
-        if self.expected is None or not len(run.task.validation):
-            return
-        with run.loop.averaged():
-            reached, _ = evaluate_arm(run, len(run.task.validation))
-        if reached >= self.expected:
-            return
-        # Without its teachers: their frozen features take time, and only the model's own probe is wanted.
-        arguments = self.runner.arguments.replace(keep_best=True)
-        fresh = replace(self.runner, teachers=(), arguments=arguments).begin(None)
-        measure_probes(fresh)
-        state, probed = run.loop.train_state, fresh.loop.train_state
-        if probed.floor > reached:
-            state.best, state.floor, state.probes = reached, probed.floor, probed.probes
-            state.best_step, state.best_state = 0, probed.best_state
 
 
 def opened(folder: Path, model: str) -> Tuned:

@@ -117,11 +117,15 @@ class Race:
         elif tried == 1 < known:
             sure = f", the only one of {known} models that there was time to tune, so that nothing says it is the best"
         probe = self.tuned is not None and self.tuned.best_step == 0
+        if not tried:
+            sure = f", the first of {known} by evidence: there was no time to compare them by training"
         rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
         text = f"{names[first.model]} won{rate}{sure}"
         if tied:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
-        if probe:
+        if probe and self.tuned is not None and not self.tuned.steps:
+            text += ". The result is the linear probe of its frozen features"
+        elif probe:
             text += ". Training did not come up to the linear probe of its frozen features, so that the result is that"
             text += " probe"
         if self.tuned is not None and self.tuned.metrics:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
-from hubscout.racing.rungs import Clock, Field, Rung
+from hubscout.racing.rungs import Clock, Field, Pace, Rung
 from hubscout.runs.events import Observer, Raced
 from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
@@ -22,6 +22,8 @@ from hubscout.runs.texts import short_names
 
 BEST = "best"
 """In the folder of an arm: its cooled-down network, as it can be used."""
+PROBES = "probes"
+"""Folder of the linear probes of models, in use until the race is over."""
 WORKING = ("arms", "folds", "lessons", "refit")
 """Folders of a race in which networks are tuned."""
 _PARTS = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}
@@ -41,9 +43,12 @@ class RaceJournal:
     """Fold → looks at finalists on its held-out samples."""
     lesson_looks: list[Look] = field(default_factory=list)
     """At the model to deploy, at each learning rate."""
-    stages_done: set[str] = field(default_factory=set)
+    stages_done: dict[str, str] = field(default_factory=dict)
+    """Stage after the rungs that is over → its model."""
     marks: dict[str, float] = field(default_factory=dict)
     """Part of the race → seconds since its start when it was last written of."""
+    pace: Pace | None = None
+    """Of the first model, before there were looks."""
     lesson: tuple[str, list[str]] | None = None
     """The model that is taught last, and who teaches it."""
     over: bool = False
@@ -81,6 +86,8 @@ class RaceJournal:
             for line in lines:
                 if line.get("event") in ("look", "fold", "winner"):
                     line["arm"]["model"] = names[line["arm"]["model"]]
+                elif line.get("probe"):
+                    line["probe"]["model"] = names[line["probe"]["model"]]
                 self._take(line)
             start = first["field"]
             models = tuple(names[name] for name in start["models"])
@@ -95,7 +102,9 @@ class RaceJournal:
     def _take(self, line: Mapping[str, Any]) -> None:
         event, part = str(line["event"]), _PARTS.get(str(line["event"]))
         self.over = event == "finished"
-        if event == "lesson" and line["arm"]["model"] == self.to_deploy:
+        if event == "race" and line.get("pace"):
+            self.pace = Pace(**line["pace"])
+        elif event == "lesson" and line["arm"]["model"] == self.to_deploy:
             self.lesson_looks.append(look_of(line))
         elif event == "fold":
             self.fold_looks.setdefault(int(line["fold"]), []).append(look_of(line))
@@ -104,7 +113,7 @@ class RaceJournal:
         elif event == "stage":
             part = str(line["stage"])
             if part != "deploy" or line["model"] == self.to_deploy:
-                self.stages_done.add(part)
+                self.stages_done[part] = str(line["model"])
         if part is not None:
             self.marks[part] = float(line["elapsed"])
         self.record.take(line)
@@ -174,7 +183,7 @@ def clear(folder: Path) -> None:
     """Remove what a race left, but for its models, which stay until there are others."""
     for name in (RACE, RACE_LINES):
         (folder / name).unlink(missing_ok=True)
-    for name in WORKING:
+    for name in (*WORKING, PROBES):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

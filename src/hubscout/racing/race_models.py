@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 import uuid
@@ -26,11 +27,12 @@ from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.racing.prior import add_to_store, with_prior
-from hubscout.racing.race_journal import WORKING, clear, drop_checkpoints, evidence_seconds
+from hubscout.racing.race_journal import PROBES, WORKING, clear, drop_checkpoints, evidence_seconds
 from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
+from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
 from hubscout.runs.race_record import read_race, write_race
@@ -52,6 +54,8 @@ TRACES = (RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}")
 """Files that a race leaves from its first result on."""
 EVIDENCE_SHARE = 0.25
 """Of the budget, at most: a ranking that would take longer goes by growing subsets."""
+TIMED_FROM = 15.0
+"""Seconds of evidence per model from which latency is measured that nobody has asked for: it takes half a second."""
 
 
 def race(
@@ -164,6 +168,7 @@ def race(
             observer=observer,
             progress=progress,
             budget=share,
+            measure_latency=max_latency is not None or share is None or share > TIMED_FROM * len(candidates.models),
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
         # The folder may hold rows of models that were not asked for: what a file names does not race.
@@ -182,32 +187,34 @@ def race(
             clear(folder)
         split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
+        if missed := sum(one.error == BUDGET_SPENT for one in ranking.failures):
+            notes.append(f"{missed} of {len(candidates.models)} models have no evidence: the budget is too short")
         for note in notes:
             heard(Message("", note))
         stack.callback(forget, LIVE)
-        contest = FinalStages(
-            task=split,
-            asked_for=[candidate.identifier for candidate in candidates.models],
-            ranking=allowed,
-            evidence=evidence,
-            asked=arguments,
-            folder=folder,
-            engine=runner,
-            observer=heard,
-            clock=clock,
-            race=uuid.uuid4().hex,
-            folds=folds,
-            refit=refit,
-            ends=1.0 + refit + DEPLOY_ENDS * (deploy is not None),
-            deploy=deploy or "",
-            notes=notes,
-            evidence_seconds=share,
-        )
-        over = contest.journal.record.complete
         try:
+            contest = FinalStages(
+                task=split,
+                asked_for=[candidate.identifier for candidate in candidates.models],
+                ranking=allowed,
+                evidence=evidence,
+                asked=arguments,
+                folder=folder,
+                engine=runner,
+                observer=heard,
+                clock=clock,
+                race=uuid.uuid4().hex,
+                folds=folds,
+                refit=refit,
+                ends=1.0 + refit + DEPLOY_ENDS * (deploy is not None),
+                deploy=deploy or "",
+                notes=notes,
+                evidence_seconds=share,
+            )
+            over = contest.journal.record.complete
             found = _run(contest)
         except (KeyboardInterrupt, InterruptedRunError) as error:
-            looks = len(contest.journal.looks)
+            looks = len(read_race(folder).looks)
             told = f"Stopped after {looks} {'look' if looks == 1 else 'looks'} at arms."
             if out is not None and (folder / RACE_WINNER).is_dir():
                 told += f" The best so far is in {folder / RACE_WINNER}."
@@ -248,6 +255,7 @@ def _run(contest: FinalStages) -> Race:
     found = replace(found, seconds=contest.journal.seconds, notes=notes, told=contest.journal.record)
     write_race(contest.folder, found.record())
     contest.journal.finish()
+    shutil.rmtree(contest.folder / PROBES, ignore_errors=True)
     for home in (path for name in WORKING for path in contest.folder.glob(f"{name}/**/")):
         drop_checkpoints(home)
     return replace(found, told=contest.journal.record)

@@ -13,7 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from hubscout.features.transfers import move
+
 if TYPE_CHECKING:
+    from torch import nn
+
     from hubscout.hubs import Backbone
     from hubscout.runs.row import Row
 
@@ -49,8 +53,8 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
 
     batch = backbone.preprocessing.collate([backbone.preprocessing(sample)])
     if backbone.module is not None:
-        batch = {name: value.to(device) for name, value in batch.items()}
         backbone.to(device)
+        batch = move(batch, device, channels_last=_is_channels_last(backbone.module))
     times: list[float] = []
     was_training = backbone.module.training if backbone.module is not None else False
     if backbone.module is not None:
@@ -67,6 +71,11 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
             backbone.module.train()
     busy = median(times) > _UNEVEN * min(times) or waited > _WAITED * sum(times)
     return Latency(min(times), busy)
+
+
+def _is_channels_last(module: nn.Module) -> bool:
+    """The layout a network was run in: for an image in another one a GPU would compile its kernels anew."""
+    return any(weights.ndim == 4 and not weights.is_contiguous() for weights in module.parameters())
 
 
 def with_better_latency(row: Row, earlier: Row | None) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def layer_evidence(
             kind = kind_of(task.kind)
             targets = np.concatenate([extraction.targets for extraction in extractions])
             evidence = logme(
-                features,
+                _on_device(features, extractions[0].device),
                 targets,
                 kind=kind.row_kind,
                 classes=range(len(task.target_names)) if kind.has_classes else None,
@@ -106,6 +106,15 @@ def layer_evidence(
             return LayerEvidence(evidence, KeptRows(features, targets, np.concatenate(samples)))
     statistics = merged(extractions, layer)
     return LayerEvidence(maximize_evidence(statistics, center=center), KeptRows.joined(statistics.kept))
+
+
+def _on_device(features: np.ndarray, device: str) -> Any:
+    """On a GPU if the network ran there: as sums are, the n×n problem is solved where the features come from."""
+    if not device.startswith("cuda"):
+        return features
+    import torch
+
+    return torch.from_numpy(features).to(device)
 
 
 def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray:

@@ -34,7 +34,7 @@ FIRST_SUBSET = 250
 DROP_BELOW = 0.01
 WORTH_GROWING = 1.25
 """A subset that is less than this many times the one before tells nothing new."""
-TO_BE_COMPARED = 2.0
+TO_BE_COMPARED = 3.0
 """Where no model is given up, the first subset may take so many times the budget: without it a model has no place."""
 
 
@@ -127,7 +127,8 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
     while stage < len(sizes):
         began = time.perf_counter()
         current: dict[str, Assessment] = {}
-        for candidate, found in run.attempts(alive, increments[: stage + 1], deadline if stage else until):
+        limit, fewest = (deadline, 0) if stage else (until, 1)
+        for candidate, found in run.attempts(alive, increments[: stage + 1], limit, fewest):
             if found is not None:
                 current[candidate.identifier] = found
         ended = {*current, *run.failures, *run.skipped}

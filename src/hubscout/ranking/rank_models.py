@@ -89,7 +89,7 @@ def rank(
             subsets stop growing when the time is up.
         progressive: growing subsets and dropping without a time limit; None is only where `budget` is given.
         drop: give hopeless models up on the way. False keeps them all: `budget` then decides how many samples are
-            used, at least those of the first subset, for which there is twice the time.
+            used, at least those of the first subset, for which there is three times the time.
         measure_latency: time single samples through each model, for about half a second.
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.

@@ -132,15 +132,22 @@ class RankingRun:
             self.journal.keep(self.ranking(complete=False), more_to_come=True)
 
     def attempts(
-        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], deadline: float | None = None
+        self,
+        candidates: Sequence[Candidate],
+        increments: Sequence[np.ndarray | None],
+        deadline: float | None = None,
+        fewest: int = 0,
     ) -> Iterator[tuple[Candidate, Assessment | None]]:
-        """Assess models, wherever the engine runs them, until the deadline is over."""
-        if deadline is not None and time.perf_counter() > deadline:
+        """Assess models, wherever the engine runs them, until the deadline is over, and at least `fewest`."""
+        if not fewest and deadline is not None and time.perf_counter() > deadline:
             return
+        done = 0
         with closing(self.assessor.assess(candidates, increments)) as outcomes:
             for candidate, outcome in outcomes:
-                yield candidate, self.check(candidate, outcome)
-                if deadline is not None and time.perf_counter() > deadline:
+                found = self.check(candidate, outcome)
+                done += found is not None
+                yield candidate, found
+                if deadline is not None and done >= fewest and time.perf_counter() > deadline:
                     return
 
     def check(self, candidate: Candidate, found: Assessment | Exception) -> Assessment | None:

@@ -111,7 +111,8 @@ class _Count:
         return self.run / max(now - self.since, 1e-9)
 
     def left(self, now: float) -> str:
-        return f", {(self.total - self.done) / self.per_second(now):.0f} s left" if self.run else ""
+        missing = self.total - self.done
+        return f", {missing / self.per_second(now):.0f} s left" if self.run and missing > 0 else ""
 
 
 class LineDisplay:
@@ -148,6 +149,7 @@ class LineDisplay:
                     state = self._current[event.model] = _Count(event.steps, event.step, now)
                     due = True
                 state.advance(event.step - state.done)
+                state.total = event.steps  # a run under a limit of time may become shorter or longer
                 if due:
                     speed = f"{event.samples_per_second:.0f} samples/s{state.left(now)}"
                     self._print(event.model, f"step {event.step}/{event.steps}: {losses_text(event)}, {speed}")

@@ -92,6 +92,10 @@ class RaceRecord:
     """Models that did not start, because the budget was too short."""
     slow: Mapping[str, float] = field(default_factory=dict)
     """Models that did not start because they are so much slower than the others, and how many times."""
+    probed: str = ""
+    """The first model by evidence: a race does not end below the linear probe of its frozen features."""
+    probe_metric: float | None = None
+    """Of that probe, on held-out samples."""
     looks: tuple[Look, ...] = ()
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
     final: Arm | None = None
@@ -118,6 +122,8 @@ class RaceRecord:
             self.arms = tuple(map(_arm, line["arms"]))
             self.left_out = _whole(line.get("left_out", 0))
             self.slow = {str(model): float(ratio) for model, ratio in line.get("slow", {}).items()}
+            if probe := line.get("probe"):
+                self.probed, self.probe_metric = str(probe["model"]), float(probe["metric"])
             self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
         elif event == "look":
             self.looks = (*self.looks, look := look_of(line))

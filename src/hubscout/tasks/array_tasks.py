@@ -11,9 +11,10 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import MODALITIES, assemble, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays
-from hubscout.tasks.images import Images, has_image_shape, image_pixels, is_array, is_image_name
+from hubscout.tasks.images import Images, as_array, has_image_shape, image_pixels, is_array, is_image_name, is_pillow
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.labels import guess_kind
+from hubscout.tasks.sequences import take
 from hubscout.tasks.task import Split, Task
 
 
@@ -66,12 +67,8 @@ def from_arrays(
     """
     if modality not in (None, *MODALITIES):
         raise TaskError(f"modality must be one of {', '.join(MODALITIES)}; it was {modality!r}.")
-    pairs = {"train": (inputs, labels)}
-    if validation is not None:
-        pairs["validation"] = validation
-    if test is not None:
-        pairs["test"] = test
-    parts = {split: _check_pair(split, pair) for split, pair in pairs.items()}
+    pairs = {"train": (inputs, labels), "validation": validation, "test": test}
+    parts = {split: _check_pair(split, pair) for split, pair in pairs.items() if pair is not None}
     said = list(notes)
     train_inputs, train_labels = parts["train"]
     chosen_modality = modality or guess_modality(train_inputs)
@@ -84,7 +81,8 @@ def from_arrays(
     for split, rows in unlabelled_rows({split: pair[1] for split, pair in parts.items()}, kind, said).items():
         inputs, labels = parts.pop(split)
         if not rows.all():
-            parts[split] = _take(inputs, ~rows), _take(labels, ~rows)
+            kept = np.flatnonzero(~rows)
+            parts[split] = take(inputs, kept), take(labels, kept)
     by_split = {split: pair[1] for split, pair in parts.items()}
     chosen = kind_of(kind)
     names, encoded = chosen.encode(by_split) if target_names is None else chosen.encode_ids(by_split, target_names)
@@ -112,9 +110,7 @@ def guess_modality(inputs: Sequence[Any]) -> str:
     if isinstance(first, str):
         named = all(isinstance(value, str) and is_image_name(value) for value in inputs[:100])
         return "image" if named and Path(first).is_file() else "text"
-    if hasattr(first, "mode") and hasattr(first, "convert"):
-        return "image"
-    if isinstance(first, Path):
+    if isinstance(first, Path) or is_pillow(first):
         return "image"
     if isinstance(first, Mapping) and "array" in first:
         return "audio"
@@ -155,27 +151,17 @@ def _check_pair(split: str, pair: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     return inputs, labels
 
 
-def _take(values: Sequence[Any], mask: np.ndarray) -> Sequence[Any]:
-    return values[mask] if isinstance(values, np.ndarray) else [values[row] for row in np.flatnonzero(mask).tolist()]
-
-
 def _as_sequence(values: Any) -> Sequence[Any]:
-    array: Any
-    if isinstance(values, (list, np.ndarray)):
-        array = values
-    elif isinstance(values, tuple):
-        array = list(values)
-    elif hasattr(values, "detach"):  # a torch tensor, without importing torch
-        array = values.detach().cpu().numpy()
+    array: Any = list(values) if isinstance(values, tuple) else values
+    if is_array(values):
+        array = as_array(values)
     elif hasattr(values, "to_numpy"):
         array = values.to_numpy()
     elif hasattr(values, "toarray"):  # a sparse matrix of SciPy
         array = values.toarray()
-    elif (
-        hasattr(values, "__len__") and hasattr(values, "__getitem__") and not isinstance(values, (str, bytes, Mapping))
+    elif isinstance(values, (str, bytes, Mapping)) or not (
+        hasattr(values, "__len__") and hasattr(values, "__getitem__")
     ):
-        array = values
-    else:
         raise TaskError(f"Inputs and labels must be arrays or lists; {type(values).__name__} came.")
     if isinstance(array, np.ndarray) and array.ndim == 0:
         raise TaskError("Inputs and labels must have one row per sample; a single value came.")

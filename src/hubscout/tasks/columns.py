@@ -107,6 +107,12 @@ def as_columns(value: str | Sequence[str], table: Table) -> tuple[str, ...]:
     return names
 
 
+def usual_name(columns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """The column that has the first of these names, in any case; none where no column has one."""
+    lower = {column.lower(): column for column in columns}
+    return next(((lower[name],) for name in names if name in lower), ())
+
+
 def _quoted(names: Iterable[str]) -> str:
     listed = list(names)
     return f"column{'s' if len(listed) > 1 else ''} {', '.join(repr(name) for name in listed)}"
@@ -126,8 +132,7 @@ def _find_split(table: Table, split: str | bool | None, split_by_file: bool) -> 
         return split
     if split is False or split_by_file:
         return None
-    lower = {name.lower(): name for name in table.columns}
-    return next((lower[name] for name in SPLIT_COLUMNS if name in lower), None)
+    return next(iter(usual_name(table.columns, SPLIT_COLUMNS)), None)
 
 
 def _sample(table: Table, name: str) -> list[Any]:
@@ -219,10 +224,8 @@ def _names_splits(table: Table, name: str) -> bool:
 def guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
     """The column with a usual name for labels, or the only one that is left."""
     free = [name for name in table.columns if name not in taken]
-    lower = {name.lower(): name for name in free}
-    for name in TAG_NAMES if modality == "tokens" else TARGET_NAMES:
-        if name in lower:
-            return (lower[name],)
+    if usual := usual_name(free, TAG_NAMES if modality == "tokens" else TARGET_NAMES):
+        return usual
     left = [name for name in free if name.strip().lower() not in _NAMING_COLUMNS and not _names_splits(table, name)]
     if len(left) == 1:
         return (left[0],)

@@ -8,11 +8,10 @@ from typing import Any
 
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import assemble, opened_by
-from hubscout.tasks.image_folders import existing_path
+from hubscout.tasks.image_folders import name_of
 from hubscout.tasks.labels import encode_tags
 from hubscout.tasks.reading import read_text
-from hubscout.tasks.splitting import check_split
-from hubscout.tasks.tables import split_files
+from hubscout.tasks.tables import files_by_split
 from hubscout.tasks.task import Split, Task
 
 ENDINGS = (".txt", ".conll", ".conll2003", ".iob", ".iob2", ".bio", ".bioes", ".tags")
@@ -64,8 +63,9 @@ def from_conll(
         raise TaskError(f"scheme must be one of {', '.join(SCHEMES)}; it was {scheme!r}.")
     if isinstance(column, bool) or not isinstance(column, int):
         raise TaskError(f"column must be the number of a column, from 0, or negative from the end; it was {column!r}.")
-    files = conll_files(source)
-    name = name or _name(source)
+    found = files_by_split(source, _token_files, f"token files ({', '.join(ENDINGS)})")
+    files = {split or "train": paths for split, paths in found.items()}
+    name = name or (not isinstance(source, Mapping) and name_of(source)) or "conll"
     notes: list[str] = []
     sentences = {
         split: [one for path in paths for one in read_sentences(path, column=column, encoding=encoding)]
@@ -96,33 +96,13 @@ def from_conll(
     )
 
 
-def conll_files(source: str | Path | Mapping[str, Any]) -> dict[str, list[Path]]:
-    """The files of each split."""
-    if isinstance(source, Mapping):
-        files: dict[str, list[Path]] = {}
-        for part, ones in source.items():
-            listed = [ones] if isinstance(ones, (str, Path)) else list(ones)
-            files.setdefault(check_split(part), []).extend(existing_path(one) for one in listed)
-        return files
-    path = existing_path(source)
-    if path.is_file():
-        return {"train": [path]}
-    candidates = [entry for entry in path.iterdir() if entry.is_file() and is_conll_name(entry)]
-    found = split_files(candidates)
-    if found:
-        return found
-    if len(candidates) == 1:
-        return {"train": candidates}
-    there = ", ".join(sorted(entry.name for entry in candidates)[:8]) or "none"
-    raise TaskError(
-        f"The folder {str(path)!r} has no token file named for train. Token files there "
-        f"({', '.join(ENDINGS)}): {there}."
-    )
-
-
 def is_conll_name(path: Path) -> bool:
     """Whether a file's ending is one of token files."""
     return path.name.lower().removesuffix(".gz").endswith(ENDINGS)
+
+
+def _token_files(folder: Path) -> list[Path]:
+    return [entry for entry in folder.iterdir() if entry.is_file() and is_conll_name(entry)]
 
 
 def read_sentences(path: Path, *, column: int = -1, encoding: str = "utf-8") -> list[Sentence]:
@@ -209,9 +189,3 @@ def to_types(tags: Sequence[str]) -> list[str]:
     ['PER', 'O', 'NN']
     """
     return [tag[2:] if tag[:2] in {"B-", "I-", "E-", "S-", "L-", "U-"} else tag for tag in tags]
-
-
-def _name(source: Any) -> str:
-    if isinstance(source, Mapping):
-        return "conll"
-    return Path(source).expanduser().absolute().name.partition(".")[0] or "conll"

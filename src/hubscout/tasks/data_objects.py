@@ -12,7 +12,7 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.tasks.array_tasks import from_arrays
-from hubscout.tasks.images import as_array, is_array
+from hubscout.tasks.images import as_array, is_array, is_pillow
 from hubscout.tasks.sequences import Mapped, Rows
 from hubscout.tasks.splitting import check_split
 from hubscout.tasks.task import Task
@@ -140,7 +140,7 @@ def _read_pairs(dataset: Any) -> tuple[Any, list[Any]]:
     if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
         known = [dataset[row][places[1]] for row in range(len(dataset))]
     inputs = Mapped(dataset, partial(_input_at, places[0]))
-    is_image = hasattr(inputs[0], "convert") or is_array(inputs[0])
+    is_image = is_pillow(inputs[0]) or is_array(inputs[0])
     return inputs if is_image else list(inputs), [_plain(label) for label in known]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from hubscout.errors import TaskError, did_you_mean
 from hubscout.tasks.assembly import assemble, opened_by
 from hubscout.tasks.images import EXTENSIONS, PLUG_INS, Images, is_image_name, readable_endings
 from hubscout.tasks.labels import encode_classes
-from hubscout.tasks.splitting import canonical_split
+from hubscout.tasks.splitting import canonical_split, split_in_name
 from hubscout.tasks.task import Split, Task
 
 
@@ -106,6 +105,11 @@ def existing_path(path: str | Path) -> Path:
     return full
 
 
+def name_of(path: str | Path) -> str:
+    """What data in a file or folder is called: its name without endings."""
+    return Path(path).expanduser().absolute().name.partition(".")[0]
+
+
 def missing_path(path: Path) -> str:
     """What to say of a path that does not exist: the nearest name beside it, or the part of it that exists."""
     parent = path.parent
@@ -190,18 +194,12 @@ def _see_through(folder: Path, notes: list[str]) -> Path:
     return inner
 
 
-def _split_of(name: str) -> str | None:
-    """The split that the name of a folder means, or one word of it."""
-    words = {split for word in re.split(r"[^a-z]+", name.lower()) if (split := canonical_split(word)) is not None}
-    return canonical_split(name) or (words.pop() if len(words) == 1 else None)
-
-
 def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None:
     """The folders of each split, if `root` is laid out by splits: it has one for train, with folders in it."""
     folders = _visible_folders(root)
     found: dict[str, list[Path]] = {}
     for folder in folders:
-        split = _split_of(folder.name)
+        split = canonical_split(folder.name) or split_in_name(folder.name)
         if split is not None and _visible_folders(folder):
             found.setdefault(split, []).append(folder)
     if "train" not in found:

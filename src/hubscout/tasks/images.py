@@ -145,7 +145,7 @@ class Images(LazyRows):
         if _is_encoded(value):
             return decode(*self._read(value, row))
         try:
-            image = to_rgb(value if _is_pillow(value) else self._from_array(value, row))
+            image = to_rgb(value if is_pillow(value) else self._from_array(value, row))
         except (OSError, ValueError, SyntaxError) as error:
             if isinstance(error, TaskError):
                 raise
@@ -159,7 +159,7 @@ class Images(LazyRows):
         if _is_encoded(value):
             return hashlib.sha256(self._read(value, row)[0]).digest()
         # Of a Pillow image the pixels as they are seen: its own may be places in a palette, or lie on their side.
-        return content_digest(self[row] if _is_pillow(value) else value)
+        return content_digest(self[row] if is_pillow(value) else value)
 
     def _where(self, row: int) -> str:
         return f"{self.origin or 'in memory'}, row {row}"
@@ -178,22 +178,20 @@ class Images(LazyRows):
 
     def _from_array(self, value: Any, row: int) -> Image:
         pixels = np.asarray(value)
-        if (
-            pixels.dtype != np.uint8
-            or pixels.ndim not in (2, 3)
-            or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4))
-        ):
+        channels = pixels.shape[2] if pixels.ndim == 3 else 1
+        if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or channels not in _CHANNELS:
             raise TaskError(
                 f"Image {row} must be uint8 of shape (height, width) or (height, width, 1, 3 or 4); it is "
                 f"{pixels.dtype} of shape {pixels.shape}."
             )
-        if pixels.ndim == 3 and pixels.shape[2] == 1:
-            pixels = pixels[:, :, 0]
+        if channels == 1:
+            pixels = pixels.reshape(pixels.shape[:2])
         image_module = require("PIL.Image", extra="vision", purpose="Images from arrays")
         return image_module.fromarray(np.ascontiguousarray(pixels))
 
 
-def _is_pillow(value: Any) -> bool:
+def is_pillow(value: Any) -> bool:
+    """Whether a value is a Pillow image."""
     return hasattr(value, "mode") and hasattr(value, "convert")
 
 

@@ -36,19 +36,14 @@ def is_missing(value: Any) -> bool:
 
 def as_number(value: Any) -> float | None:
     """A float, or None for what is not a number. A blank or NaN is NaN."""
-    if isinstance(value, (bool, np.bool_, int, float, np.number)):
-        try:
-            return float(value)
-        except (OverflowError, TypeError):
-            return None
     if is_missing(value):
         return math.nan
-    if isinstance(value, str):
-        try:
-            return float(value) if "_" not in value else None
-        except ValueError:
-            return None
-    return None
+    if not isinstance(value, (str, bool, np.bool_, int, float, np.number)) or (isinstance(value, str) and "_" in value):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
@@ -232,14 +227,13 @@ def _indicator_width(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def _label_list(value: Any, separator: str, part: str, row: int) -> list[Any]:
-    if value is None or isinstance(value, (float, np.floating)):
-        if is_missing(value):
-            return []
-    elif isinstance(value, str):
+    if isinstance(value, str):
         return [label.strip() for label in value.split(separator) if label.strip()]
-    elif isinstance(value, np.ndarray):
+    if is_missing(value):
+        return []
+    if isinstance(value, np.ndarray):
         return value.ravel().tolist()
-    elif isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
     if isinstance(value, (bool, int, float, np.number)):
         return [value]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
-from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets
+from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets, usual_name
 from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import Targets, TaskKind
 from hubscout.tasks.labels import is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
-from hubscout.tasks.sequences import Rows, join
+from hubscout.tasks.sequences import Rows, join, take
 from hubscout.tasks.splitting import canonical_split
 from hubscout.tasks.table_rows import gather, inputs_of
 
@@ -36,8 +36,7 @@ class Inputs:
 
     def take(self, rows: Sequence[int]) -> Inputs:
         """Some of them."""
-        names, labels = ([column[row] for row in rows] for column in (self.names, self.labels))
-        return Inputs(names, Rows(self.values, rows), labels, self.notes)
+        return Inputs(take(self.names, rows), Rows(self.values, rows), take(self.labels, rows), self.notes)
 
     def unreadable(self) -> dict[int, str]:
         """The rows that cannot be decoded, with the reason of each."""
@@ -145,9 +144,7 @@ class Reader:
             return as_columns(self.label, table)
         if all(name in table.columns for name in self.target_names) and self.kind.takes_columns:
             return tuple(self.target_names)
-        lower = {name.lower(): name for name in table.columns}
-        usual = TAG_NAMES if self.kind.rows_are_words else TARGET_NAMES
-        return next(((lower[name],) for name in usual if name in lower), ())
+        return usual_name(table.columns, TAG_NAMES if self.kind.rows_are_words else TARGET_NAMES)
 
     def _only_other_column(self, table: Table, modality: str, inputs: Sequence[str]) -> tuple[str, ...]:
         """A column that a task would take for the labels, if it holds nothing but classes of the model."""

@@ -106,6 +106,13 @@ class Mapped(LazyRows):
         return self.function(self.values[row])
 
 
+def take(values: Any, rows: Sequence[int] | np.ndarray) -> Any:
+    """Some rows, in this order: of a list a list, of an array an array, of what is read later what is read later."""
+    if isinstance(values, list):
+        return [values[row] for row in rows]
+    return values[rows] if isinstance(values, np.ndarray) else Rows(values, rows)
+
+
 def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """One sequence out of several; lists stay lists."""
     if len(parts) == 1:

@@ -7,6 +7,8 @@ so subsets of growing size are nested and work done on a small one is not lost.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from hubscout.errors import TaskError
@@ -36,6 +38,16 @@ def check_split(name: object) -> str:
     if found is None:
         raise TaskError(f"There is no split {name!r}. Known names: {known_split_names()}.")
     return found
+
+
+def split_in_name(name: str) -> str | None:
+    """The split that one word of a name speaks of; None where no word does, or several differ.
+
+    >>> split_in_name("seg_train"), split_in_name("pets-dev"), split_in_name("train_or_test")
+    ('train', 'validation', None)
+    """
+    words = {split for word in re.split(r"[^a-z]+", name.lower()) if (split := canonical_split(word)) is not None}
+    return words.pop() if len(words) == 1 else None
 
 
 def known_split_names() -> str:

@@ -17,7 +17,7 @@ from hubscout.tasks.images import Images
 from hubscout.tasks.kinds import TaskKind, kind_of
 from hubscout.tasks.labels import SEPARATORS, as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
-from hubscout.tasks.sequences import Rows, join
+from hubscout.tasks.sequences import join, take
 from hubscout.tasks.splitting import canonical_split, known_split_names
 from hubscout.tasks.task import Split, Task
 
@@ -113,10 +113,7 @@ def _length(columns: Columns) -> int:
 def _take(columns: Columns, rows: np.ndarray) -> Columns:
     if len(rows) == _length(columns):
         return columns
-    return {
-        name: [values[row] for row in rows] if isinstance(values, list) else Rows(values, rows)
-        for name, values in columns.items()
-    }
+    return {name: take(values, rows) for name, values in columns.items()}
 
 
 def _by_column(tables: Sequence[Table], roles: Roles, notes: list[str]) -> dict[str, Columns]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
 from hubscout.tasks.assembly import opened_by
-from hubscout.tasks.image_folders import check_folder, existing_path
+from hubscout.tasks.image_folders import check_folder, existing_path, name_of
 from hubscout.tasks.reading import Table, frame_table, read_table, table_format
-from hubscout.tasks.splitting import canonical_split, check_split
+from hubscout.tasks.splitting import check_split, split_in_name
 from hubscout.tasks.table_rows import TABLE_OPTIONS, task_from_tables
 from hubscout.tasks.task import Task
 
@@ -96,6 +95,13 @@ _RUN_RECORDS = ("ranking.json", "tuning.json", "race.json")
 
 def table_files(source: Any) -> dict[str | None, list[Any]]:
     """The files or frames of each split; under None where the files do not say."""
+    return files_by_split(source, tables_in, "tables (CSV, TSV, JSONL, Parquet)")
+
+
+def files_by_split(source: Any, found_in: Callable[[Path], list[Path]], what: str) -> dict[str | None, list[Any]]:
+    """The files of a path, of a folder or of a mapping from splits; `found_in` finds those of `what` in a folder."""
+    if is_frame(source):
+        return {None: [source]}
     if isinstance(source, Mapping):
         files: dict[str | None, list[Any]] = {}
         for part, ones in source.items():
@@ -105,27 +111,21 @@ def table_files(source: Any) -> dict[str | None, list[Any]]:
         if not any(files.values()):
             raise TaskError("The mapping from splits to files is empty.")
         return files
-    if is_frame(source):
-        return {None: [source]}
     if not isinstance(source, (str, Path)):
-        raise TaskError(
-            f"A table must be a path, a mapping from splits to paths, or a data frame; it was {source!r:.60}."
-        )
+        raise TaskError(f"Give a path, a mapping from splits to paths, or a data frame; it was {source!r:.60}.")
     path = existing_path(source)
-    if not path.is_dir():
-        return {None: [path]}
-    tables = tables_in(path)
-    if not tables:
-        raise TaskError(f"The folder {str(path)!r} has no tables (CSV, TSV, JSONL, Parquet).")
-    if by_split := split_files(tables):
-        return {part: list(paths) for part, paths in by_split.items()}
-    if len(tables) == 1:
-        return {None: list(tables)}
-    if record := next((table.name for table in tables if table.name in _RUN_RECORDS), None):
+    there = [path] if not path.is_dir() else sorted(found_in(path))
+    if path.is_dir() and (by_split := split_files(there)):
+        return dict(by_split)
+    if len(there) == 1:
+        return {None: there}
+    if not there:
+        raise TaskError(f"The folder {str(path)!r} has no {what}.")
+    if record := next((file.name for file in there if file.name in _RUN_RECORDS), None):
         raise TaskError(f"{str(path)!r} is the folder of a run (it has {record}): give the data first.")
     raise TaskError(
-        f"The folder {str(path)!r} has {len(tables)} tables, and their names do not say which split they are: "
-        f"{', '.join(table.name for table in tables[:8])}. Name one of them, or give a mapping from splits to files."
+        f"The folder {str(path)!r} has {len(there)} {what}, and their names do not say which split they are: "
+        f"{', '.join(file.name for file in there[:8])}. Name one of them, or give a mapping from splits to files."
     )
 
 
@@ -135,19 +135,17 @@ def tables_in(folder: Path) -> list[Path]:
     return tables_in(folder / "data") if not tables and (folder / "data").is_dir() else tables
 
 
-def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
+def split_files(paths: Iterable[Path]) -> dict[str | None, list[Path]]:
     """Files by the split that their names speak of, if one speaks of train; otherwise nothing.
 
     >>> split_files([Path("a-train.csv"), Path("a-dev.csv"), Path("notes.csv")])["validation"][0].name
     'a-dev.csv'
     """
-    found: dict[str, list[Path]] = {}
+    found: dict[str | None, list[Path]] = {}
     endings: Counter[str] = Counter()
     for path in sorted(paths):
-        words = re.split(r"[^a-z]+", path.name.lower().partition(".")[0])
-        splits = {split for word in words if (split := canonical_split(word)) is not None}
-        if len(splits) == 1:
-            found.setdefault(splits.pop(), []).append(path)
+        if (split := split_in_name(path.name.partition(".")[0])) is not None:
+            found.setdefault(split, []).append(path)
             endings[path.suffix] += 1
     if "train" not in found:
         return {}
@@ -170,7 +168,7 @@ def _read(one: Any, root: Path | None, *, encoding: str, delimiter: str | None) 
 
 
 def _name(source: Any, files: Mapping[str | None, Sequence[Any]]) -> str:
-    if isinstance(source, (str, Path)):
-        return Path(source).expanduser().absolute().name.partition(".")[0] or "table"
     first = next((one for ones in files.values() for one in ones), None)
+    if isinstance(source, (str, Path)):
+        return name_of(source) or "table"
     return first.parent.name if isinstance(first, Path) else "table"

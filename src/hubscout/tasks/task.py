@@ -12,7 +12,7 @@ import numpy as np
 from hubscout.amounts import parse_limit
 from hubscout.errors import TaskError
 from hubscout.tasks.kinds import Kind, Targets, kind_of
-from hubscout.tasks.sequences import Rows, content_digest, derived_fingerprint
+from hubscout.tasks.sequences import Rows, content_digest, derived_fingerprint, take
 from hubscout.tasks.splitting import stratified_sample
 
 Modality = Literal["image", "text", "text-pair", "tokens", "audio", "array"]
@@ -51,10 +51,8 @@ class Split:
 
         """
         chosen = np.asarray(rows, dtype=np.int64)
-        targets = self.targets
-        picked = [targets[row] for row in chosen] if isinstance(targets, list) else targets[chosen]
         fingerprint = self.fingerprint and derived_fingerprint(self.fingerprint, rows=content_digest(chosen).hex())
-        return Split(Rows(self.inputs, chosen), picked, fingerprint)
+        return Split(Rows(self.inputs, chosen), take(self.targets, chosen), fingerprint)
 
     def __repr__(self) -> str:
         return f"Split({len(self)} rows)"

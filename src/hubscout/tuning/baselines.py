@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,6 @@ from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import posterior_head
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
     from hubscout.tuning.frozen_features import FrozenFeatures
@@ -64,23 +62,23 @@ def worse_than_guessing(
     )
 
 
-def probe(frozen_features: FrozenFeatures, backbone: Backbone) -> Probe:
-    """What the posterior weights m make of a model's frozen features, on validation and test."""
+def probe(frozen_features: FrozenFeatures, backbone: Backbone, splits: Sequence[str] = ("validation", "test")) -> Probe:
+    """What the posterior weights m make of a model's frozen features."""
     task, posterior, found = frozen_features.task, frozen_features.posterior(backbone), {}
-    for name in ("validation", "test"):
+    for name in splits:
         if len(split := getattr(task, name)):
             features = np.asarray(frozen_features.features(backbone, name), dtype=np.float64)
             found[name] = Outcome.of(task, split, features @ posterior.weights.T + posterior.intercept).values()
     return Probe(model=backbone.card.identifier, metrics=found)
 
 
-def measure_probes(run: SingleRun) -> None:
+def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test")) -> None:
     """Measure the probes of the model and of its teachers; the model's is the best network so far."""
     network, train_state, frozen_features = run.loop.network, run.loop.train_state, run.frozen_features
 
     def measured() -> tuple[Probe, list[Probe], dict[str, torch.Tensor]]:
         head = posterior_head(frozen_features, run.model, run.loop.rows.targets, network.loss)
-        own, *others = (probe(frozen_features, backbone) for backbone in (run.model, *run.teachers))
+        own, *others = (probe(frozen_features, backbone, splits) for backbone in (run.model, *run.teachers))
         return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
 
     own, others, head = run.shared(measured)

@@ -39,6 +39,8 @@ class TrainState:
     rate: float | None = None
     """The learning rate that a search chose, and why."""
     rate_reason: str = ""
+    trade_off: float | None = None
+    """λ of the method, also where it was left to the method."""
     seconds: float = 0.0
     """That the run has taken, all calls together."""
     length: int = 0

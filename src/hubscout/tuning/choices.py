@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,3 +58,12 @@ def _uses_teachers(method: str) -> bool:
     if method not in METHODS:
         raise UnknownMethodError(method, {*USES_TEACHERS, *METHODS})
     return METHODS[method].uses_teachers
+
+
+def check_souped(models: Any) -> None:
+    """Refuse fewer than two models to average, and one that is given twice."""
+    if isinstance(models, str | Path) or not hasattr(models, "__len__") or len(models) < 2:
+        raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
+    folders = [Path(model).resolve() for model in models if isinstance(model, str | Path)]
+    if again := [folder for folder, count in Counter(folders).items() if count > 1]:
+        raise InputError(f"{again[0]} is given twice: a soup averages different runs.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from hubscout.runs.environment import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.baselines import guess_metric, worse_than_guessing
+from hubscout.tuning.choices import check_souped
 from hubscout.tuning.evaluator import details
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
@@ -52,7 +52,7 @@ def soup(
 
     """
     began = time.perf_counter()
-    check_models(models)
+    check_souped(models)
     task = open_task(task)
     if not len(task.validation):
         raise InputError(f"{task.name!r} has no validation split, by which a soup is chosen.")
@@ -103,15 +103,6 @@ def soup(
     if out is not None:
         made.save(out)
     return made
-
-
-def check_models(models: Any) -> None:
-    """Refuse fewer than two models, and one that is given twice."""
-    if isinstance(models, str | Path | Tuned) or len(models) < 2:
-        raise InputError("A soup needs at least two tuned models: give a list of them, or of their folders.")
-    folders = [Path(model).resolve() for model in models if isinstance(model, str | Path)]
-    if again := [folder for folder, count in Counter(folders).items() if count > 1]:
-        raise InputError(f"{again[0]} is given twice: a soup averages different runs.")
 
 
 def average(states: Sequence[State]) -> State:

@@ -14,8 +14,6 @@ from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.hubs.saving import read_description
 from hubscout.tasks import Task
-from hubscout.tasks.kinds import kind_of
-from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.network import head_in_target_units
 from hubscout.tuning.tuned_folder import find_head
 
@@ -66,14 +64,11 @@ def _own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:
     return copy.deepcopy(find_head(backbone, len(task.target_names)))
 
 
-def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, method: str) -> tuple[Backbone, str | None]:
-    """The model to tune, and a note where its features are taken elsewhere than for ranking.
+def open_model_to_tune(model: Any, task: Task) -> Backbone:
+    """The model to tune, with the features that it is ranked by: what a ranking says of a model is where tuning starts.
 
-    A text encoder is ranked by the mean of its tokens, since its class token means little before tuning. A classifier
-    of transformers reads that token, through a layer of its own: a model that is tuned as a whole is tuned so, and
-    the result is an ordinary model of transformers. What trains little of the backbone (`freeze`, `lora_rank`), starts
-    from its frozen features (`head_init`) or mixes it with others (`zoo`) keeps the mean, as does a sentence encoder
-    and any model whose `pooling` the caller named.
+    A text encoder is tuned by the mean of its tokens too, since its class token means little before tuning; with
+    `?pooling=head` it is tuned as the sequence classifier of transformers.
     """
     backbone = open_model(model)
     check_modality(backbone.card, task.modality, called=f"The model {backbone.card.identifier!r}")
@@ -81,24 +76,7 @@ def open_model_to_tune(model: Any, task: Task, arguments: TuningArguments, metho
         raise InputError(
             f"model={backbone.card.identifier!r} is no torch module and cannot be tuned; it can be a teacher."
         )
-    if isinstance(model, Backbone) or kind_of(task.kind).rows_are_words or task.modality not in ("text", "text-pair"):
-        return backbone, None
-    if arguments.freeze or arguments.lora_rank or arguments.head_init != "random" or method == "zoo":
-        return backbone, None
-    identifier = Identifier.parse(backbone.card.identifier)
-    encodes_by_mean = getattr(backbone, "modality", None) == "text" and getattr(backbone, "pooling", None) == "mean"
-    if feature_width(backbone, task) != backbone.card.feature_dim:  # the classifiers of transformers read one text
-        return backbone, None
-    if not encodes_by_mean or {"pooling", "pairs"} & identifier.options.keys():
-        return backbone, None
-    try:
-        reopened = load(str(identifier.with_options(pooling="head")))
-    except InputError:  # no such classifier for this architecture
-        return backbone, None
-    return reopened, (
-        "The model is tuned as transformers' own classifier of its architecture (pooling=head) and saves as a plain "
-        "transformers model; for ranking its features are the mean of the tokens. ?pooling=mean tunes those."
-    )
+    return backbone
 
 
 def feature_width(backbone: Backbone, task: Task) -> int:

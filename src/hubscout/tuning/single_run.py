@@ -94,13 +94,11 @@ class SingleRun:
         self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
-            self.model, note = open_model_to_tune(model, task, arguments, method)
+            self.model = open_model_to_tune(model, task)
             opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
         self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
         if any(fingerprint(teacher) == fingerprint(self.model) for teacher in self.teachers):
             self.note(f"The model {self.model.card.identifier} is among its own teachers.")
-        if note is not None:
-            self.note(note)
         bad = self.shared(lambda: find_unreadable(task))
         self.task = without(task, bad, skip_bad=skip_bad)
         for said in self.task.notes[len(task.notes) :]:
@@ -131,6 +129,9 @@ class SingleRun:
 
     def begin(self, resume: bool = False) -> None:
         """Build the network and its loop, at the first step or where an earlier run stopped."""
+        found = self._last_checkpoint(resume)
+        if found is not None and self.asked.trade_off is None:  # its own, whatever has become of the default since
+            self.arguments = self.arguments.replace(trade_off=found[1]["train_state"].get("trade_off"))
         accelerator, arguments = self.accelerator, self.arguments
         loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
         rows = Rows.of(self.task.train, loss, accelerator.device)
@@ -171,7 +172,7 @@ class SingleRun:
             self.observer,
             began=self.began,
         )
-        self._start(resume)
+        self._start(found)
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, with whatever they want to know of frozen features."""
@@ -236,27 +237,35 @@ class SingleRun:
         }
         return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints)
 
-    def _start(self, resume: bool) -> None:
-        """From the last whole checkpoint, where the run is to be resumed and there is one; else from the first step."""
-        loop, checkpoints, latest = self.loop, self.loop.checkpoints, None
-        if checkpoints is not None and not resume:
+    def _last_checkpoint(self, resume: bool) -> tuple[Path, dict[str, Any]] | None:
+        """The last whole checkpoint with its state; None where there is none. A run from the start removes them."""
+        checkpoints = self.checkpoints()
+        if checkpoints is None:
+            return None
+        if not resume:
             if self.accelerator.is_main_process:
                 checkpoints.clear()
             self.accelerator.wait_for_everyone()
-        elif checkpoints is not None and checkpoints.files():
-            latest, damaged = self.shared(checkpoints.last_whole)
-            for path in damaged:
-                self.note(
-                    f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
-                    f"run goes on from {latest or 'the beginning'}."
-                )
-        if latest is not None and checkpoints is not None:
-            state = checkpoints.read(latest)
+        if not checkpoints.files():
+            return None
+        latest, damaged = self.shared(checkpoints.last_whole)
+        for path in damaged:
+            self.note(
+                f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
+                f"run goes on from {latest or 'the beginning'}."
+            )
+        return None if latest is None else (latest, checkpoints.read(latest))
+
+    def _start(self, found: tuple[Path, dict[str, Any]] | None) -> None:
+        """From a checkpoint, or where there is none from the first step."""
+        loop = self.loop
+        if found is not None:
+            latest, state = found
             loop.resume(state)
             self.restarts = tuple(state["restarts"])
-            found = loop.train_state
-            self._take_rate(RateChoice(found.rate, found.rate_reason) if found.rate is not None else None)
-            self.notes[:0] = [*([found.rate_reason] if found.rate is not None else []), *self.restarts]
+            stood = loop.train_state
+            self._take_rate(RateChoice(stood.rate, stood.rate_reason) if stood.rate is not None else None)
+            self.notes[:0] = [*([stood.rate_reason] if stood.rate is not None else []), *self.restarts]
             loop.arguments = self.arguments
             self.note(f"Resumed after step {loop.train_state.step} from {latest}.")
         elif self.folder is not None and self.accelerator.is_main_process:
@@ -267,6 +276,7 @@ class SingleRun:
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
+        loop.train_state.trade_off = getattr(self.method, "trade_off", None)
         self.announce()
         if self.arguments.trackers:
             names = [teacher.card.identifier for teacher in self.teachers]

@@ -198,6 +198,11 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     if searches and (short := steps_per_rate(loop.steps)):
         run.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
         run.go_on_at(search_rate(run))
+    elif run.rate is None and asked.rate_search:
+        why = "The run is too short to compare some" if len(run.task.validation) else "There is no validation split"
+        run.note(
+            f"No learning rate was given. {why}: the default is taken, learning_rate={run.arguments.learning_rate:g}."
+        )
     if limit is not None:
         fit_to_time(run, *limit)
     loop.run()

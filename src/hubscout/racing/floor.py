@@ -1,0 +1,114 @@
+"""What a race has for sure: the linear probe of a model's frozen features, fitted and saved before the first rung."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubscout.errors import InterruptedRunError
+from hubscout.racing.arms import Runner, evaluate_arm
+from hubscout.racing.race_journal import BEST
+from hubscout.runs.files import write_atomically
+
+if TYPE_CHECKING:
+    from hubscout.tuning.single_run import SingleRun
+
+PROBE = "probe.pt"
+MOST_ROWS = 20_000
+"""Train samples of a probe, at most: more make it hardly better, and take the time for training."""
+TIME_SHARE = 0.5
+"""Of the time that is left: what a probe may take. Training makes a third of its passes over the data in that time."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The probe of a model: what can be used is in `best` of its folder, and its weights for a run are beside that."""
+
+    model: str
+    metric: float
+    """On the first `held_out` of the held-out samples."""
+    held_out: int
+    fitted_on: int
+    """Train samples."""
+    seconds: float
+    folder: Path
+
+    @classmethod
+    def read(cls, folder: Path, model: str) -> Floor | None:
+        """The probe in a folder; None where there is none, or a damaged one."""
+        try:
+            told = _read(folder)
+            return cls(model, told["metric"], told["held_out"], told["fitted_on"], told["seconds"], folder)
+        except (OSError, RuntimeError, KeyError, EOFError):
+            return None
+
+    def told(self) -> dict[str, Any]:
+        """As the first line of a race has it."""
+        return {"model": self.model, "metric": self.metric, "fitted_on": self.fitted_on}
+
+    def reached_by(self, run: SingleRun) -> bool:
+        """Whether a trained network is at least as good; where it is not, the probe becomes the best of its run."""
+        with run.loop.averaged():
+            reached, _ = evaluate_arm(run, self.held_out)
+        if reached < self.metric:
+            self.give_to(run, reached)
+        return reached >= self.metric
+
+    def give_to(self, run: SingleRun, reached: float) -> None:
+        """Make the probe the best of a run that has `reached` less."""
+        told, state = _read(self.folder), run.loop.train_state
+        state.best, state.floor, state.probes = reached, self.metric, told["probes"]
+        state.best_step, state.best_state = 0, told["state"]
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    import torch
+
+    found: dict[str, Any] = torch.load(folder / PROBE, map_location="cpu", weights_only=True)
+    return found
+
+
+@dataclass(frozen=True)
+class FitProbe:
+    """Fit the probe of a model and save it: a job."""
+
+    runner: Runner
+    rows: int
+    """Train samples that there is time for."""
+
+    def __call__(self) -> Floor | None:
+        try:
+            return self._fitted()
+        except InterruptedRunError as error:
+            raise KeyboardInterrupt from error
+        except Exception:  # a model that cannot be run shows that in the race, where it is said
+            return None
+
+    def _fitted(self) -> Floor | None:
+        import torch
+
+        from hubscout.tuning.baselines import measure_probes
+        from hubscout.tuning.tuning_run import snapshot
+
+        began, folder = time.perf_counter(), self.runner.folder
+        # Without its teachers: their frozen features take time, and only the model's own probe is wanted.
+        arguments = self.runner.arguments.replace(keep_best=True)
+        run = replace(self.runner, teachers=(), arguments=arguments).begin(None, self.rows)
+        measure_probes(run, splits=("validation",))
+        state = run.loop.train_state
+        if state.best_state is None:
+            return None
+        run.loop.end()
+        snapshot(run).save(folder / BEST)
+        told = {
+            "metric": state.floor,
+            "held_out": len(run.task.validation),
+            "fitted_on": len(run.task.train),
+            "seconds": time.perf_counter() - began,
+            "state": state.best_state,
+            "probes": state.probes,
+        }
+        write_atomically(folder / PROBE, lambda path: torch.save(told, path))
+        return Floor.read(folder, self.runner.arm.model)

@@ -1,0 +1,117 @@
+"""A race does not end below the linear probe of the first model by evidence, however short its time is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from racing_networks import QUICK, names
+
+from hubscout.engines.job_context import forget
+from hubscout.errors import InterruptedRunError
+from hubscout.racing import Race, race
+from hubscout.racing.floor import FitProbe
+from hubscout.racing.held_out_samples import for_race
+from hubscout.runs.events import Finished, Raced
+from hubscout.tasks import Task
+from hubscout.tuning import Tuned
+
+SLOW = ("width=32&pace=0.3", "width=48&pace=0.3&seed=1", "width=2&pace=0.3")
+"""Networks that take 0.3 seconds for a batch."""
+
+
+def probed(folder: Path, found: Race) -> float:
+    """The held-out metric of the probe, by the first line of the race."""
+    line = json.loads((folder / "race.jsonl").open().readline())
+    assert line["probe"]["model"] == found.ranking.best.identifier
+    return float(line["probe"]["metric"])
+
+
+@pytest.mark.parametrize("budget", [0.001, 1.0, 5.0])
+def test_a_race_without_time_gives_the_probe_of_the_first_by_evidence(
+    task: Task, networks: Path, tmp_path: Path, budget: float
+) -> None:
+    models = names(networks, *SLOW)
+    found = race(task, models, out=tmp_path / "run", budget=budget, learning_rate=0.05, **QUICK)
+    assert found.tuned is not None
+    assert found.tuned.metric("validation").value >= probed(tmp_path / "run", found) - 0.011  # one sample of 96
+    assert found.tuned.metric("test").value > 0.55
+    saved = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
+    assert saved.metric("test") == found.tuned.metric("test")
+    assert len(saved.predict(list(task.test.inputs))) == len(task.test)
+    if budget < 1:
+        missing = len(models) - len(found.ranking)
+        assert f"{missing} of 3 models have no evidence: the budget is too short" in found.notes
+        assert not found.looks
+        assert found.tuned.steps == 0
+        assert "there was no time to compare them by training" in found.answer
+        assert ". The result is the linear probe of its frozen features, with accuracy" in found.answer
+    again = race(task, models, out=tmp_path / "run", budget=budget, learning_rate=0.05, **QUICK)
+    assert again.tuned is not None
+    assert again.tuned.metric("test") == found.tuned.metric("test")
+    assert again.answer == found.answer
+
+
+def test_the_winner_is_not_below_the_probe_of_another_model(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first by evidence cannot be trained, and the other one does not learn at this rate."""
+    good, other = names(networks, "width=64&broken=true", "width=2")
+    found = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 1e-7})
+    assert found.winner.model == good
+    assert found.tuned is not None
+    assert found.tuned.best_step == 0
+    assert found.tuned.metric("validation").value == pytest.approx(probed(tmp_path / "run", found), abs=0.02)
+    assert [line["stage"] for line in _lines(tmp_path / "run", "stage")] == ["winner", "probe"]
+    again = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 1e-7})
+    assert again.winner == found.winner
+    assert again.notes == found.notes
+
+
+def test_a_race_that_is_stopped_before_its_first_look_has_a_model_that_can_be_used(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    def stop(event: Any) -> None:
+        if isinstance(event, Raced) and event.line["event"] == "race":
+            raise KeyboardInterrupt
+
+    models = names(networks, "width=8", "width=48")
+    with pytest.raises(InterruptedRunError, match="Stopped after 0 looks at arms. The best so far"):
+        race(task, models, out=tmp_path / "run", observer=stop, **QUICK)
+    usable = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
+    right = usable.predict(list(task.test.inputs)).values.argmax(axis=1) == np.asarray(task.test.targets)
+    assert right.mean() > 0.55
+    forget()
+    assert race(task, models, out=tmp_path / "run", **QUICK).tuned is not None
+    assert not (tmp_path / "run" / "probes").exists()
+
+
+def test_ctrl_c_while_the_probe_is_fitted_stops_the_race(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: FitProbe) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FitProbe, "_fitted", stop)
+        with pytest.raises(InterruptedRunError, match="Run the same command again to resume"):
+            race(task, names(networks, "width=8"), out=tmp_path / "run", **QUICK)
+    assert race(task, names(networks, "width=8"), out=tmp_path / "run", **QUICK).tuned is not None
+
+
+def test_the_probe_is_fitted_on_what_there_is_time_for(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubscout.racing.contest.MOST_ROWS", 120)
+    heard: list[Any] = []
+    race(task, names(networks, "width=8"), out=tmp_path / "run", observer=heard.append, **QUICK)
+    line = json.loads((tmp_path / "run" / "race.jsonl").open().readline())
+    assert line["probe"]["fitted_on"] == 120 < len(for_race(task).train)
+    assert any(isinstance(event, Finished) for event in heard)
+
+
+def _lines(folder: Path, event: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, (folder / "race.jsonl").open()) if line["event"] == event]
