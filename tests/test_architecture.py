@@ -114,6 +114,7 @@ LONG = 130
 TESTED_BY = {
     "checking/samples.py": "checking/test_check_data.py",
     "cli/tune.py": "tuning/test_commands.py",
+    "engines/job.py": "engines/test_engine.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
     "engines/worker_pool.py": "engines/test_engine.py",
     "evidence/block.py": "evidence/test_statistics.py",
@@ -128,7 +129,6 @@ TESTED_BY = {
     "racing/outcome.py": "racing/test_race_models.py",
     "ranking/assessor.py": "ranking/test_rank_models.py",
     "report/sections/evaluation_sections.py": "report/test_tuning_page.py",
-    "report/sections/tuning.py": "report/test_tuning_runs.py",
     "runs/row.py": "runs/test_ranking.py",
     "serve/compare.py": "serve/test_application.py",
     "tasks/prediction_inputs.py": "cli/test_tuned_models.py",

@@ -45,7 +45,7 @@ def doctor(as_json: JsonOption = False) -> None:
         *check_hubs(),
     ]
     if as_json:
-        from hubscout.runs.environment import describe_environment
+        from hubscout.runs.run_folder import describe_environment
 
         print_json({"checks": [asdict(check) for check in checks], "environment": describe_environment()})
     else:
@@ -79,7 +79,7 @@ def check_extras() -> list[Check]:
 
 def check_devices() -> list[Check]:
     """Whether torch loads, and what it can run on."""
-    from hubscout.runs.environment import processor, usable_cores
+    from hubscout.runs.run_folder import processor, usable_cores
 
     checks = [Check("processor", "ok", f"{processor()}, {usable_cores()} cores for this process")]
     try:

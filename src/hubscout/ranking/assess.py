@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from hubscout.engines.job_context import remembered
+from hubscout.engines.job import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.engines.job_context import Held, remembered, report
+from hubscout.engines.job import Held, remembered, report
 from hubscout.errors import NothingReadableError
 from hubscout.ranking.assess import Assessment, Model, Settings, assess, resources
 from hubscout.ranking.candidates import Candidate

@@ -17,11 +17,11 @@ from hubscout.ranking.assess import Assessment, Settings
 from hubscout.ranking.candidates import Candidate, still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.latency import same_machine, with_better_latency
-from hubscout.runs.environment import describe_environment
 from hubscout.runs.profiler import Profiler, together
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
+from hubscout.runs.run_folder import describe_environment
 
 if TYPE_CHECKING:
     from hubscout.ranking.assessor import Assessor

@@ -9,11 +9,9 @@ from hubscout.errors import InputError, UnknownNameError
 from hubscout.report.charts.chart import Chart
 from hubscout.report.saved_run import Run, View
 from hubscout.report.sections.agreement_section import agreement_chart, reference_chart
-from hubscout.report.sections.cost_section import cost_chart, scores_chart
 from hubscout.report.sections.logme_curves import convergence_charts, layers_chart
-from hubscout.report.sections.targets import targets_chart
-from hubscout.report.sections.tuning import validation_chart
-from hubscout.report.tuning_runs import by_method
+from hubscout.report.sections.score_sections import cost_chart, scores_chart, targets_chart
+from hubscout.report.sections.tuning_sections import by_method, validation_chart
 
 
 class UnknownPictureError(UnknownNameError):

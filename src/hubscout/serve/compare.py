@@ -12,7 +12,7 @@ from hubscout.report.charts.chart import Chart, Frame, drawing
 from hubscout.report.charts.label_placement import text_width
 from hubscout.report.markup import TAU, Markup, Section, join, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.tuning import tuning_section
+from hubscout.report.sections.tuning_sections import tuning_section
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.texts import listing, short_names, shorten

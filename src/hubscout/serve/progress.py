@@ -13,7 +13,7 @@ from hubscout.report.charts.chart import WIDE, Chart
 from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.markup import Markup, breakable, definitions, join, scrolling, tag
 from hubscout.report.sections.race_sections import race_panel
-from hubscout.report.tuning_runs import coloured, loss_curves, validation_curve
+from hubscout.report.sections.tuning_sections import coloured, loss_curves, validation_curve
 from hubscout.runs.race_record import RaceRecord, race_status
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES

@@ -6,9 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.chart import (
+    Format,
+    Frame,
+    Keys,
+    Scale,
+    axes,
+    drawing,
+    legend,
+    linear,
+    logarithmic,
+    significant,
+    with_room,
+)
 from hubscout.report.charts.label_placement import spread, text_width
-from hubscout.report.charts.scale import Scale, linear, logarithmic, significant
 from hubscout.report.markup import Markup, tag
 from hubscout.runs.texts import shorten
 

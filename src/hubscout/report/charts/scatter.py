@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.chart import (
+    Format,
+    Frame,
+    Keys,
+    Scale,
+    axes,
+    drawing,
+    legend,
+    linear,
+    logarithmic,
+    reach,
+    significant,
+    with_room,
+)
 from hubscout.report.charts.label_placement import Box, Wish, place, text_width
-from hubscout.report.charts.scale import Scale, linear, logarithmic, reach, significant
 from hubscout.report.markup import Markup, tag
 from hubscout.runs.texts import shorten
 

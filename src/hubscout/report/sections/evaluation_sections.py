@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hubscout.report.charts.chart import Chart, Frame, axes, drawing, legend, with_room
-from hubscout.report.charts.scale import linear
+from hubscout.report.charts.chart import Chart, Frame, axes, drawing, legend, linear, with_room
 from hubscout.report.markup import Markup, Section, details, fill, join, scrolling, selector, table, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.tuning_runs import evaluated, whose
+from hubscout.report.sections.tuning_sections import evaluated, whose
 from hubscout.runs.data_check import TRUSTED, Sample
 from hubscout.runs.evaluation_record import EvaluationRecord, TargetOutcome
 from hubscout.runs.texts import shorten

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.chart import Chart, significant
 from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
-from hubscout.report.charts.scale import significant
 from hubscout.report.markup import Section, details, join, scrolling, selector, table, tag
 from hubscout.report.saved_run import View
 from hubscout.runs.row import Convergence, Row

@@ -1,4 +1,4 @@
-"""`hubscout cache`: what the feature cache holds, how much, and removing it."""
+"""`hubscout models` and `hubscout cache`: what hubs have, and what is cached of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,78 @@ import typer
 
 from hubscout.amounts import parse_seconds
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, print_json, print_result, say
+from hubscout.cli.output import JsonOption, Output, print_json, print_result, print_table, say
 from hubscout.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Look at the cache of features and make room.")
+app = typer.Typer(add_completion=False)
+
+MODELS_EXAMPLES = """Examples:
+
+hubscout models 'timm/mobilenet*' --max-params 10M
+
+hubscout models 'hf/*bert*' --max-params 30M --limit 1k
+
+hubscout models 'pypi/*' --json
+
+hubscout models '*' --local"""
+
+
+@app.command(epilog=MODELS_EXAMPLES)
+@options.described
+def models(
+    *,
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", autocompletion=options.complete_models)] = "*",
+    max_params: str | None = None,
+    limit: str | None = None,
+    local: bool = False,
+    output: Output,
+) -> None:
+    """List the models of a hub with size, FLOPs where known, source data, licence and downloads.
+
+    Where a hub cannot be reached the list holds what is on this machine, and says so.
+
+    Args:
+        pattern: hub/NAME with shell wildcards.
+        max_params: At most so many parameters, such as 10M.
+        limit: Of the Hugging Face Hub, look at so many of the most downloaded. [200]
+        local: Only models whose weights are on this machine.
+
+    """
+    from hubscout.hubs import list_models
+
+    found = list_models(pattern, max_params=max_params, limit=limit)
+    entries = [entry for entry in found if entry.on_this_machine or not local]
+    output.say(*found.notes)
+    if output.as_json:
+        print_json({"models": [asdict(entry) for entry in entries], "notes": list(found.notes)})
+        return
+    if not entries:
+        bounds = f" with at most {max_params} parameters" if max_params else ""
+        output.say(f"No model matches {pattern!r}{bounds}.")
+        return
+    from hubscout.runs.texts import human_count
+
+    heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
+    rows: list[tuple[str, ...]] = [
+        (
+            entry.identifier,
+            human_count(entry.params),
+            human_count(entry.flops),
+            entry.source_data or "–",
+            entry.licence or "–",
+            human_count(entry.downloads),
+            "yes" if entry.on_this_machine else "",
+        )
+        for entry in entries
+    ]
+    # Columns of which nothing is known would only take the room that the names need.
+    shown = [place for place, _ in enumerate(heads) if any(row[place] not in ("–", "") for row in rows)]
+    cells = ([row[place] for place in shown] for row in rows)
+    print_table([heads[place] for place in shown], cells, right=("params", "FLOPs", "downloads"))
+
+
+cache = typer.Typer(no_args_is_help=True, help="Look at the cache of features and make room.")
+app.add_typer(cache, name="cache")
 
 RootOption = Annotated[
     str | None,
@@ -22,7 +90,7 @@ RootOption = Annotated[
 _UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "min": 60.0}
 
 
-@app.command("ls")
+@cache.command("ls")
 def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
     """List what is cached: model, task, layer, samples, size, age.
 
@@ -31,13 +99,13 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
     from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.storage import megabytes
 
-    cache = FeatureCache(root)
-    entries = cache.entries()
+    kept = FeatureCache(root)
+    entries = kept.entries()
     if as_json:
         print_json([asdict(entry) for entry in entries])
         return
     if not entries:
-        print_result(f"The cache at {cache} is empty.")
+        print_result(f"The cache at {kept} is empty.")
         return
     from rich.table import Table
     from rich.text import Text
@@ -63,24 +131,24 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
         )
         table.add_row(*map(Text, texts))
     total = sum(entry.bytes for entry in entries)
-    print_result(table, f"{len(entries)} entries, {megabytes(total)} at {cache}")
+    print_result(table, f"{len(entries)} entries, {megabytes(total)} at {kept}")
 
 
-@app.command("size")
+@cache.command("size")
 def show_size(root: RootOption = None, as_json: JsonOption = False) -> None:
     """Print how much disk space the cache takes, and where it is."""
     from hubscout.features.feature_cache import FeatureCache
     from hubscout.features.storage import megabytes
 
-    cache = FeatureCache(root)
-    size = cache.size_bytes()
+    kept = FeatureCache(root)
+    size = kept.size_bytes()
     if as_json:
-        print_json({"folder": str(cache), "bytes": size, "entries": len(cache.entries())})
+        print_json({"folder": str(kept), "bytes": size, "entries": len(kept.entries())})
     else:
-        print_result(f"{megabytes(size)} at {cache}")
+        print_result(f"{megabytes(size)} at {kept}")
 
 
-@app.command("rm")
+@cache.command("rm")
 @options.described
 def remove(
     patterns: Annotated[list[str] | None, typer.Argument(metavar="[PATTERN]...")] = None,
@@ -106,17 +174,15 @@ def remove(
 
     if not patterns and not everything and older_than is None:
         raise InputError("Say what to remove: a PATTERN, --older-than TIME, or --all.")
-    cache = FeatureCache(root)
+    kept = FeatureCache(root)
     oldest = 0.0 if older_than is None else parse_seconds(older_than, "--older-than")
     chosen = [
-        entry
-        for entry in cache.entries()
-        if entry.age_seconds >= oldest and (not patterns or _matches(entry, patterns))
+        entry for entry in kept.entries() if entry.age_seconds >= oldest and (not patterns or _matches(entry, patterns))
     ]
     if patterns and not chosen:
-        raise InputError(f"Nothing in the cache at {cache} matches {', '.join(patterns)}.")
+        raise InputError(f"Nothing in the cache at {kept} matches {', '.join(patterns)}.")
     names = [entry.name for entry in chosen]
-    busy = [] if dry_run else cache.remove(names)
+    busy = [] if dry_run else kept.remove(names)
     gone = [entry for entry in chosen if entry.name not in busy]
     freed = sum(entry.bytes for entry in gone)
     if as_json:
