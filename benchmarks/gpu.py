@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py layouts        # first and later passes by number format and layout, a process each
     python benchmarks/gpu.py decoding       # JPEG files by Pillow and by nvJPEG, and how far their pixels are apart
+    python benchmarks/gpu.py resizing       # 256 images of 32 pixels to 224, on the device and by Pillow
     python benchmarks/gpu.py passes         # `rank` of a ResNet-50 on 50,000 small images beside bare forward passes
     python benchmarks/gpu.py hub            # `rank --profile` of seventeen networks on 2,936 JPEG files of 128 pixels
 
@@ -140,6 +141,32 @@ def small_images(samples: int) -> Any:
     return Task("small", "classification", "image", tuple("abcdefghij"), {"train": split}, f"small {samples}")
 
 
+def resizing(samples: int, device: str) -> None:
+    """By the size of the pieces, in MiB of sums; the last line is Pillow in one thread."""
+    import torch
+    from PIL import Image
+
+    from hubscout.hubs import device_resizing
+    from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
+
+    images = np.random.default_rng(0).integers(0, 256, (samples, 32, 32, 3), dtype=np.uint8)
+    steps = ImagePreprocessing(ImageConfig(crop_pct=0.95))
+    found = device_resizing.resizing_on(device, steps, images.shape[1:])
+    assert found is not None, "the device does not give Pillow's pixels"
+    batch = {name: value.to(device) for name, value in found.collate(images).items()}
+    for mebibytes in (16, 32, 64, 128, 256, 512, 1024):
+        device_resizing.MOST_BYTES = mebibytes << 20
+        resized = found.resize(batch)
+        took = min(timed(lambda: found.resize(batch), device) for _ in range(10))
+        launched = min(timed(lambda: found.resize(batch), "cpu") for _ in range(10))
+        print(f"{mebibytes:5} MiB: {1000 * took:8.2f} ms for {samples} images, {1000 * launched:.2f} ms to begin")
+    began = time.perf_counter()
+    expected = [steps(Image.fromarray(image)) for image in images]
+    print(f"   Pillow: {1000 * (time.perf_counter() - began):8.2f} ms")
+    pixels = next(iter(resized.values())).cpu()
+    print(f"pixels that differ: {int((pixels != torch.from_numpy(np.stack(expected))).sum())} of {pixels.numel():,}")
+
+
 def passes(samples: int, device: str) -> None:
     import torch
 
@@ -187,7 +214,7 @@ def hub(samples: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["layouts", "decoding", "passes", "hub"])
+    parser.add_argument("part", choices=["layouts", "decoding", "resizing", "passes", "hub"])
     parser.add_argument("--samples", type=int)
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
@@ -195,6 +222,8 @@ def main() -> None:
         layouts(given.samples or 256, given.device)
     elif given.part == "decoding":
         decoding(given.samples or 2048)
+    elif given.part == "resizing":
+        resizing(given.samples or 256, given.device)
     elif given.part == "passes":
         passes(given.samples or 50_000, given.device)
     else:

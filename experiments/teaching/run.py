@@ -1,6 +1,7 @@
 """What a sceptic would try in place of B-Tuning, on equal terms.
 
     python experiments/teaching/run.py --workers 16 --seconds 480 --out results/runs.jsonl   # goes on where it stopped
+    python experiments/teaching/run.py --plan explore --workers 16 --out results/runs.jsonl  # chooses the default
     python experiments/teaching/run.py --try --out scratch/try.jsonl # one short run of each method on each case
     python experiments/teaching/table.py                                                     # table.md, figure.png
 
@@ -8,8 +9,10 @@ For each case (a set, how many of its train samples, a student, its teachers by 
 judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
 have four learning rates, methods with teachers two rates and two strengths. What only varies a method (`same_as`), and
 every method on a medium number of samples, takes over the setting that was found for it and has no search of its own.
-`WORTH` says what is run, and in which order. Every finished run is a line of JSON. Teachers that are tuned themselves
-are tuned once per case, at two rates, and the better one by validation is kept in the cache.
+`WORTH` says what is run, and in which order. "the default" is what `explore.py` chose, by validation, on cases and
+seeds of its own; without knobs it has its strengths, and the learning rate that `tune` finds. Every finished run is a
+line of JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better one by validation
+is kept in the cache.
 """
 
 from __future__ import annotations
@@ -32,10 +35,11 @@ from typing import Any
 from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 import shared_hub  # noqa: E402
 from data_sets import MODEL_OPTIONS, REGRESSION, open_set, smaller  # noqa: E402
 from data_sets import TEXT as TEXT_SETS  # noqa: E402
+from explore import choose  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TEACHER = "tuned teacher: "
@@ -84,6 +88,10 @@ CASES = {
         Case("cifar10", None, MOBILENET, CIFAR, GENTLE),
         Case("pets", 1110, MOBILENET, LARGE, GENTLE),
         Case("cifar10", 1500, MOBILENET, CIFAR, GENTLE),
+        Case("pets", 740, MOBILENET, LARGE, GENTLE),
+        Case("cifar10", 1000, MOBILENET, CIFAR, GENTLE),
+        Case("sign-digits", 500, LITE0, LARGE, GENTLE),
+        Case("fashion-mnist", 1000, "cifar10_resnet20", LARGE, STEEP),
         Case("sick-siamese", 1000, "paraphrase-MiniLM-L3-v2", SENTENCES, TEXT, None),
     )
 }
@@ -187,11 +195,44 @@ METHODS: dict[str, dict[str, Any]] = {
         "mixup": 0.2,
         "ema": 0.99,
     },
-    "mixup": {"method": "fine-tune", "mixup": 0.2},
-    "ema": {"method": "fine-tune", "ema": 0.99},
+    "mixup": {"method": "fine-tune", "same_as": "fine-tune", "mixup": 0.2},
+    "ema": {"method": "fine-tune", "same_as": "fine-tune", "ema": 0.99},
     "soup of four runs": {"method": "fine-tune", "soup": 4},
     "lora": {"method": "fine-tune", "lora_rank": 8, "rate_factor": 10.0},
     "the best teacher itself, tuned": {"method": "fine-tune", "of_teacher": True},
+    "feature kd, default": {"method": "kd", "teachers": 3},
+}
+EXPLORED: dict[str, tuple[str, float | None, dict[str, Any]]] = {
+    "fine-tune": ("fine-tune", None, {}),
+    "b-tuning, C": ("b-tuning", 1.0, {}),
+    "b-tuning, 3C": ("b-tuning", 3.0, {}),
+    "b-tuning, 10C": ("b-tuning", 10.0, {}),
+    "b-tuning, C, features 1": ("b-tuning", 1.0, {"feature_trade_off": 1.0}),
+    "b-tuning, 3C, features 1": ("b-tuning", 3.0, {"feature_trade_off": 1.0}),
+    "b-tuning, 3C, features 3": ("b-tuning", 3.0, {"feature_trade_off": 3.0}),
+    "features 1": ("b-tuning", 0.0, {"feature_trade_off": 1.0}),
+    "features 3": ("b-tuning", 0.0, {"feature_trade_off": 3.0}),
+    "logit-kd, 0.3": ("logit-kd, weak", 0.3, {}),
+    "logit-kd, 0.3, features 1": ("logit-kd, weak", 0.3, {"feature_trade_off": 1.0}),
+    "feature kd, default": ("feature kd, default", None, {}),
+    "b-tuning, 3C, views": ("b-tuning, views", 3.0, {}),
+}
+"""What could be the default: a method of the above, its strength and options."""
+EXPLORATION = {
+    "pets-740/mobilenetv2_coral_in1k": 0.0004,
+    "cifar10-1000/mobilenetv2_coral_in1k": 0.0004,
+    "sign-digits-500/tf_efficientnet_lite0_in1k": 0.0015,
+    "fashion-mnist-1000/cifar10_resnet20": 0.03,
+}
+"""Cases on which the default is chosen, and their learning rate; nothing is judged on them."""
+EXPLORATION_SEEDS = (11, 12, 13)
+METHODS |= {
+    name: {**METHODS[base], "fixed": strength, **options} for name, (base, strength, options) in EXPLORED.items()
+} | {
+    "the default": {"chosen": True},
+    "the default, no knobs": {"chosen": True, "no_knobs": True},
+    "fine-tune, no knobs": {"method": "fine-tune", "no_knobs": True},
+    "b-tuning, no knobs": {"method": "b-tuning", "teachers": 3, "no_knobs": True},
 }
 UNFIT: dict[str, set[str]] = {
     "text": {"b-tuning, views", "logit-kd, views", "mixup", "b-tuning with mixup and ema"},
@@ -207,26 +248,30 @@ UPPER = "the best teacher itself, tuned"
 FEW = ("pets-370/mobilenetv2_coral_in1k", "cifar10-500/mobilenetv2_coral_in1k")
 MEDIUM = {"pets-1110/mobilenetv2_coral_in1k": FEW[0], "cifar10-1500/mobilenetv2_coral_in1k": FEW[1]}
 """Cases without a search of their own, and the one whose settings they take over."""
+ALL = ("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k")
+OTHERS = ("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20")
+FAR, TEXTS = "omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-L3-v2"
+HEADS, SICK = "pet-heads-500/mobilenetv2_coral_in1k", "sick-siamese-1000/paraphrase-MiniLM-L3-v2"
+NO_KNOBS = ("fine-tune, no knobs", "the default, no knobs")
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k"), CORE),
-    (
-        ("pets-all/mobilenetv2_coral_in1k", "pets-370/tf_efficientnet_lite0_in1k", *FEW),
-        ("fine-tune, rate of b-tuning",),
-    ),
-    (FEW, ("logit-kd, weak", UPPER)),
-    (("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20"), CORE),
-    (("pet-heads-500/mobilenetv2_coral_in1k",), ("fine-tune", "b-tuning", "feature kd")),
-    (FEW, ("untrained teachers", "logit-kd, tuned teachers", "b-tuning, views")),
-    (tuple(MEDIUM), CORE),
-    (("omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-L3-v2"), (*CORE, UPPER)),
-    (("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k"), (UPPER,)),
-    (("fashion-mnist-500/cifar10_resnet20", "pet-heads-500/mobilenetv2_coral_in1k"), (UPPER,)),
-    (FEW, ("distill-weighted", "ema", "mixup", "untrained b-tuning teachers", "b-tuning, uniform")),
-    (FEW, ("b-tuning, left out", "b-tuning, precision", "logit-kd, views", "b-tuning with mixup and ema")),
-    (FEW, ("logit-kd, one tuned teacher", "distill-weighted, uniform", "soup of four runs")),
-    (FEW, ("b-tuning, one teacher", "b-tuning, one tuned teacher", "b-tuning, tuned teachers")),
-    (("sick-siamese-1000/paraphrase-MiniLM-L3-v2",), ("fine-tune", "b-tuning", "feature kd")),
-    (tuple(CASES), tuple(METHODS)),
+    ((*FEW, *OTHERS), ("the default",)),
+    (OTHERS, CORE),
+    ((*FEW, *OTHERS), NO_KNOBS),
+    (ALL, ("the default", "fine-tune, rate of b-tuning")),
+    ((FAR, TEXTS), ("the default",)),
+    ((HEADS,), ("fine-tune", "b-tuning", "the default")),
+    (FEW, ("b-tuning, views", "untrained teachers", "logit-kd, tuned teachers")),
+    (ALL, (UPPER,)),
+    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "the default")),
+    ((*ALL, FAR, TEXTS), NO_KNOBS),
+    (FEW, ("fine-tune, rate of b-tuning", "distill-weighted", "ema", "mixup", "b-tuning, uniform")),
+    ((FAR,), ("feature kd", "logit-kd, weak")),
+    (FEW, ("untrained b-tuning teachers", "b-tuning, left out", "soup of four runs", "lora")),
+    ((SICK,), ("fine-tune", "b-tuning", "the default")),
+    ((HEADS,), ("feature kd",)),
+    ((FAR, TEXTS, "fashion-mnist-500/cifar10_resnet20", HEADS), (UPPER,)),
+    (tuple(MEDIUM), ("logit-kd, weak",)),
+    (FEW, ("b-tuning, precision", "b-tuning with mixup and ema", "b-tuning, one teacher", "b-tuning, tuned teachers")),
 )
 """What is run, cases and their methods, what answers most first."""
 
@@ -259,8 +304,10 @@ def rates_of_teacher(case: Case) -> tuple[float, float, float, float]:
 
 
 def search(case: str, method: str) -> list[Setting]:
-    """The four settings that validation chooses from."""
+    """The four settings that validation chooses from; one without knobs has none, which is a learning rate of 0."""
     options = METHODS[method]
+    if options.get("no_knobs"):
+        return [Setting(case, method, 0.0, None, SEARCH_SEED)]
     rates = rates_of_teacher(CASES[case]) if options.get("of_teacher") else CASES[case].rates
     rates = tuple(rate * options.get("rate_factor", 1.0) for rate in rates)
     strengths = options.get("strengths")
@@ -299,15 +346,19 @@ def opened(name: str, case: Case, *, trained: bool = True) -> str:
 def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
 
-    case, options = CASES[setting.case], dict(METHODS[setting.method])
+    case, options, strength = CASES[setting.case], dict(METHODS[setting.method]), setting.strength
+    if options.pop("chosen", False):
+        options = {**METHODS[chosen_default()], **options}
+        strength = options.get("fixed")
     method, taught_by = options.pop("method"), options.pop("teachers", None)
-    for name in ("strengths", "rate_factor", "same_as"):
+    for name in ("strengths", "rate_factor", "same_as", "fixed"):
         options.pop(name, None)
     task = open_task(case.set_name, case.train_samples)
     student = case.teachers[0] if options.pop("of_teacher", False) else case.student
     names: tuple[str, ...] = () if taught_by is None else case.teachers[:taught_by] or (case.student,)
-    if setting.strength is not None:
-        options["trade_off"] = setting.strength * (len(task.target_names) if options.pop("per_target", False) else 1)
+    per_target = options.pop("per_target", False)
+    if strength is not None:
+        options["trade_off"] = strength * (len(task.target_names) if per_target else 1)
     start = time.perf_counter()
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
     answers = shuffled_answers() if options.pop("shuffled", False) else nullcontext()
@@ -330,6 +381,7 @@ def run_one(setting: Setting) -> dict[str, Any]:
         **result,
         **values,
         "metric": next(iter(tuned.metrics["test"])),
+        **({"found_rate": tuned.arguments.learning_rate} if METHODS[setting.method].get("no_knobs") else {}),
         "seconds": round(time.perf_counter() - start, 1),
     }
 
@@ -343,18 +395,20 @@ def tuned_run(
 
     task = open_task(case.set_name, case.train_samples)
     texts = task.modality in ("text", "text-pair")
+    knobs = {
+        "batch_size": 64,
+        "learning_rate": learning_rate,
+        "restarts": 0,
+        "frozen_norm_statistics": not student.startswith("cifar10_"),
+        "optimizer": "adamw" if texts else "sgd",
+    }
     return tune(
         task,
         opened(student, case),
         teachers,
         method,
-        **{"steps": STEPS, **options},
-        batch_size=64,
-        learning_rate=learning_rate,
-        restarts=0,
+        **{"steps": STEPS, **({} if options.pop("no_knobs", False) else knobs), **options},
         seed=seed,
-        frozen_norm_statistics=not student.startswith("cifar10_"),
-        optimizer="adamw" if texts else "sgd",
         augment="none" if task.kind == "regression" else "standard",
         cache=FeatureCache(CACHE / "features"),
         data_in_memory=not texts,
@@ -363,6 +417,11 @@ def tuned_run(
         bootstrap_resamples=2,
         validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
     )
+
+
+def chosen_default() -> str:
+    """The name in `EXPLORED` that the exploration chose."""
+    return json.loads(Path(os.environ["HUBSCOUT_EXPERIMENT_CHOICE"]).read_text())["default"]
 
 
 def teacher_folder(case: Case, name: str, rate: float) -> Path:
@@ -424,16 +483,35 @@ def work(setting: Setting) -> dict[str, Any]:
         return {"key": setting.key, **asdict(setting), "failed": f"{type(error).__name__}: {error}"[:300]}
 
 
+def explored() -> list[Setting]:
+    """The runs of the exploration, a seed of everything before the next."""
+    return [
+        Setting(case, name, rate, strength, seed)
+        for seed in EXPLORATION_SEEDS
+        for case, rate in EXPLORATION.items()
+        for name, (_, strength, _) in EXPLORED.items()
+    ]
+
+
 class Plan:
     """What is to be run next: the searches, then the fresh seeds of each method that is searched."""
 
-    def __init__(self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str]) -> None:
-        self.done, self.begun = done, set(done)
+    def __init__(
+        self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str], *, explores: bool = False
+    ) -> None:
+        self.done, self.begun, self.explores = done, set(done), explores
         pairs = [(case, method) for many, worth in WORTH for case in many for method in worth if fits(case, method)]
         self.pairs = [(c, m) for c, m in dict.fromkeys(pairs) if c in cases and m in methods]
 
     def ready(self) -> Iterator[Setting]:
+        if self.explores:
+            yield from (s for s in explored() if s.key not in self.begun)
+            return
         for case, method in self.pairs:
+            if METHODS[method].get("no_knobs") and ROWS is None:
+                fresh = [Setting(case, method, 0.0, None, seed) for seed in SEEDS]
+                yield from (s for s in fresh if s.key not in self.begun)
+                continue
             if (waiting := self._teachers(case, method)) is not None:
                 yield from waiting
                 continue
@@ -468,6 +546,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so long.")
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--plan", choices=["table", "explore"], default="table")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
     parser.add_argument("--try", dest="tried", action="store_true", help="One run of two steps on 48 rows for each.")
     given = parser.parse_args()
@@ -476,7 +555,11 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **settings})
     lines = given.out.read_text().splitlines() if given.out.is_file() else []
     lines = [line for line in lines if '"failed"' not in line]  # is tried again
-    plan = Plan({r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods)
+    plan = Plan(
+        {r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods, explores=given.plan == "explore"
+    )
+    choice = given.out.parent / "choice.json"
+    os.environ["HUBSCOUT_EXPERIMENT_CHOICE"] = str(choice)  # the workers' too
     end = time.monotonic() + given.seconds
     pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))
     running: set[Future[dict[str, Any]]] = set()
@@ -502,6 +585,10 @@ def main() -> None:
                     record.get("test", record.get("failed")),
                     flush=True,
                 )
+    if given.plan == "explore":
+        found = choose(plan.done.values())
+        choice.write_text(json.dumps(found, indent=1) + "\n")
+        print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from hubscout.errors import TaskError
 from hubscout.features import PreparedPool, device_batches, extract, extractor
 from hubscout.features.device_batches import DeviceBatches, HeldSamples
+from hubscout.hubs.image_preprocessing import ImagePreprocessing
+from hubscout.hubs.model_objects import register
 from hubscout.tasks import Split, Task
+from hubscout.tasks.images import Images
 
 KEY = ("task", "train", "preprocessing", "cpu")
 
@@ -107,3 +111,100 @@ def test_only_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert batches.clear()
     assert not batches.clear()
     assert len(HeldSamples({"pixels": torch.zeros(5)})[1:3]) == 2
+
+
+class PixelNet(torch.nn.Module):
+    """Its features are its pixels, coarsely: a pixel that differs shows."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.pretrained_cfg = {"input_size": (3, side, side), "crop_pct": 0.9, "num_classes": 0}
+        self.num_features = 48
+        self.scale = torch.nn.Conv2d(3, 3, 1)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.adaptive_max_pool2d(self.scale(pixels), 4).flatten(1)
+
+
+def images_of(*shapes: tuple[int, int]) -> Task:
+    rng = np.random.default_rng(0)
+    inputs = Images(Counted(rng.integers(0, 256, (*shape, 3), dtype=np.uint8) for shape in shapes))
+    split = Split(inputs, np.arange(len(shapes)) % 2)
+    return Task("pixels", "classification", "image", ("a", "b"), {"train": split}, f"pixels {shapes}")
+
+
+def features_of(task: Task, pool: PreparedPool | None = None, **options: Any) -> list[np.ndarray]:
+    """Of two networks that take images of different sizes."""
+    found = []
+    for side in (40, 24):
+        torch.manual_seed(side)
+        network = PixelNet(side)
+        found.append(extract(register(network), task, batch_size=16, prepared=pool, **options).features())
+    return found
+
+
+def test_small_images_are_resized_on_the_device_and_sent_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, pool = images_of(*[(32, 32)] * 50), PreparedPool(0)
+    alone = features_of(task)
+    for module in (device_batches, extractor):
+        monkeypatch.setattr(module, "free_on", lambda device: 1 << 30)
+    resized, pillow = [], ImagePreprocessing.__call__
+    monkeypatch.setattr(
+        ImagePreprocessing, "__call__", lambda self, image: resized.append(image) or pillow(self, image)
+    )
+    reads = task.train.inputs.encoded.reads
+    found = features_of(task, pool)
+    assert pool.on_device.bytes == 50 * 32 * 32 * 3
+    assert task.train.inputs.encoded.reads - reads == 50 + 2 * 8  # each model looks at eight of them
+    assert len(resized) == 2  # an image of noise, to see that both ways give the same
+    for one, other in zip(found, alone, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(32, 32)] * 20 + [(30, 32)] + [(32, 32)] * 29,  # one among many: its batch is resized by Pillow
+        [(30 + row % 5, 32) for row in range(50)],
+        [(300, 300)] * 50,
+    ],
+)
+def test_images_of_other_sizes_give_what_they_give_without(
+    shapes: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, pool = images_of(*shapes), PreparedPool()
+    found = features_of(task, pool)
+    again = features_of(task, pool)
+    monkeypatch.setattr(device_batches, "free_on", lambda device: 0)
+    monkeypatch.setattr(extractor, "free_on", lambda device: 0)
+    for one, two, expected in zip(found, again, features_of(task), strict=True):
+        assert np.array_equal(one, expected)
+        assert np.array_equal(two, expected)
+
+
+@pytest.mark.usefixtures("room")
+def test_memory_that_runs_out_while_images_are_resized_makes_batches_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hubscout.hubs import device_resizing
+
+    task, real = images_of(*[(32, 32)] * 50), device_resizing.resample
+    expected = features_of(task)
+
+    def takes_eight(pixels: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if len(pixels) > 8:
+            raise RuntimeError("CUDA out of memory")
+        return real(pixels, *rest)
+
+    monkeypatch.setattr(device_resizing, "resample", takes_eight)
+    for one, other in zip(features_of(task, PreparedPool(0)), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("room")
+def test_an_image_that_cannot_be_read_is_named_or_left_out() -> None:
+    task = images_of(*[(32, 32)] * 50)
+    task.train.inputs.encoded[49] = b"no image"
+    with pytest.raises(TaskError, match="Sample 49 of split 'train'"):
+        features_of(task)
+    for features in features_of(task, skip_bad=True):
+        assert len(features) == 49

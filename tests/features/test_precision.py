@@ -18,6 +18,7 @@ from hubscout.features.precision import (
     pick_device,
     pick_precision,
     relative_error,
+    warm_up,
 )
 from hubscout.hubs import Batch, Output
 from hubscout.tasks import Task
@@ -78,6 +79,18 @@ def test_a_device_that_is_not_there_is_said() -> None:
     assert pick_device("auto") in ("cpu", "mps")
     with pytest.raises(InputError, match="no CUDA device"):
         pick_device("cuda:0")
+
+
+def test_a_device_is_warmed_up_once_whatever_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[torch.Tensor] = []
+    solve = torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda square: used.append(square) or solve(square))
+    warm_up.cache_clear()
+    for _ in range(2):
+        warm_up("cpu").join(60)
+    assert [square.dtype for square in used] == [torch.float64]  # it came to the end
+    warm_up("meta").join(60)  # which has no eigenproblems
+    warm_up.cache_clear()
 
 
 def test_relative_error() -> None:

@@ -114,6 +114,7 @@ def test_known_samples_are_not_prepared_again_and_fresh_ones_are_kept() -> None:
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="a memory of Linux")
 def test_whole_chunks_come_through_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_memory, "_SLOTS", 2)
+    monkeypatch.setattr(InProcesses, "chunk", 32)
     used = []
     read = SharedMemory.read
     monkeypatch.setattr(

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from hubscout import Task, rank
 from hubscout.errors import ModelError
-from hubscout.hubs import Identifier, load, prepare_torchvision
+from hubscout.hubs import Identifier, cost, load, prepare_torchvision
 from hubscout.hubs.cost import fingerprint
 from hubscout.hubs.python_callable import wrap
 
@@ -185,3 +185,39 @@ def test_the_fingerprint_is_that_of_the_content():
     assert len({fingerprint(s) for s in (state, {"b": state["a"]}, {"a": torch.zeros(3, 2)})}) == 3
     assert fingerprint({"a": torch.zeros(2).bfloat16()}) != fingerprint({"a": torch.zeros(2).half()})
     assert len(fingerprint({"empty": torch.zeros(0), "scalar": torch.tensor(1)})) == 32
+
+
+class Stacked(Attention):
+    """With what has no matrix products: normalisations, activations, also one that the network looks into."""
+
+    looks = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU6())
+        self.last = nn.LayerNorm(WIDTH)
+
+    def forward(self, x):
+        found = self.last(super().forward(self.norm(x)))
+        return found * self.last.weight if self.looks else found
+
+
+class LooksIntoItsNorm(Stacked):
+    looks = True
+
+
+@pytest.mark.parametrize("kind", [Stacked, LooksIntoItsNorm])
+def test_normalisations_and_activations_make_no_difference(kind):
+    backbone = open_network(kind)
+    assert (backbone.card.flops, backbone.card.feature_dim) == (FLOPS, WIDTH)
+    assert isinstance(backbone.module.norm[0], nn.BatchNorm2d)
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224", "efficientnet_b0"])
+def test_operations_are_those_of_the_whole_network(name):
+    import timm
+
+    network = timm.create_model(name)
+    backbone = wrap(network, Identifier.parse(f"python:timm:create_model?model_name={name}"))
+    example = {"pixel_values": torch.zeros(1, *backbone.config.input_size)}
+    assert (backbone.card.feature_dim, backbone.card.flops) == cost._count_on_meta(backbone, example)

@@ -11,10 +11,11 @@ from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import tune
-from hubscout.tuning.rates import FACTORS, SHARE, rates_of, round_rate, steps_per_rate, why_not_ahead
+from hubscout.tuning.rates import SHARE, TRIALS, rates_of, round_rate, steps_per_rate, why_not_ahead
 
 DEFAULT = rates_of("sgd", "array").default
-FASTER = round_rate(3 * DEFAULT)
+FIRST = rates_of("sgd", "array").first
+FASTER = round_rate(4 * FIRST)
 LONG = {"method": "fine-tune", "steps": 240, "batch_size": 16, "optimizer": "sgd"}
 
 
@@ -35,15 +36,23 @@ def same_weights(one, other) -> bool:
 def test_the_run_goes_on_with_the_best_rate_as_if_it_had_been_given():
     task, heard = large_task(), []
     found = tune(task, perceptron(0), observer=heard.append, **LONG)
-    assert found.arguments.learning_rate == FASTER  # short runs from a random head: the default is far too slow here
+    assert found.arguments.learning_rate == FASTER  # short runs from a random head: the first is far too slow here
     (note,) = [note for note in found.notes if "Short runs" in note]
-    assert all(f"at {rate}" in note for rate in (f"{DEFAULT / 3:.3g}", f"{DEFAULT:g}", f"{FASTER:g}"))
+    assert all(f"at {rate}" in note for rate in (f"{FIRST / 4:g}", f"{FIRST:g}", f"{FASTER:g}"))
     assert f"continues with the best, learning_rate={FASTER:g}" in note
     assert note in {event.text for event in heard if isinstance(event, Message)}
     assert [line["text"] for line in found.curves if line["event"] == "note"] == [note]
     given = tune(task, perceptron(0), learning_rate=FASTER, **LONG)
     assert same_weights(found, given)
     assert not [note for note in given.notes if "Short runs" in note]
+
+
+@pytest.mark.parametrize(("steps", "rates"), [(240, (FIRST / 4, FIRST, FASTER)), (800, (FIRST, FASTER, 4 * FASTER))])
+def test_a_rate_is_raised_twice_only_by_runs_that_are_long_enough(steps, rates):
+    tuned = tune(large_task(), perceptron(0), **{**LONG, "steps": steps})
+    (note,) = [note for note in tuned.notes if "Short runs" in note]
+    assert all(f" at {rate:g}" in note for rate in rates), note
+    assert tuned.arguments.learning_rate == round_rate(rates[-1])
 
 
 @pytest.mark.slow
@@ -56,8 +65,8 @@ def test_a_network_with_dropout_and_norms_is_left_by_the_search_as_it_was():
 
 def test_the_search_is_cheap():
     for steps in (200, 240, 1000, 12345):
-        assert 0 < len(FACTORS) * steps_per_rate(steps) <= 0.15 * steps + 1e-9
-    assert pytest.approx(0.15) == len(FACTORS) * SHARE
+        assert 0 < TRIALS * steps_per_rate(steps) <= 0.15 * steps + 1e-9
+    assert pytest.approx(0.15) == TRIALS * SHARE
 
 
 @pytest.mark.parametrize(
@@ -137,14 +146,14 @@ def test_the_error_of_a_difference_is_that_of_paired_samples():
     assert one.difference_error(other, resamples=2000) == pytest.approx(wanted, rel=0.1)
 
 
-def test_a_lead_within_the_noise_does_not_unseat_the_default():
+def test_a_lead_within_the_noise_does_not_unseat_the_first_rate():
     task = large_task()
     few = Task(
         "few", task.kind, "array", task.target_names, {**task.splits, "validation": task.test.take([0, 1])}, "few"
     )
     tuned = tune(few, perceptron(0), **LONG)
     (note,) = [note for note in tuned.notes if "Short runs" in note]
-    assert tuned.arguments.learning_rate == DEFAULT, note
+    assert tuned.arguments.learning_rate == FIRST, note
 
 
 def test_a_lead_must_be_one_of_the_metric_and_of_the_log_likelihood():

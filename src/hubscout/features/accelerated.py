@@ -88,7 +88,7 @@ def open_graph(job: ExtractionPlan, runner: Runner, reader: Reader, cache: Featu
     name = ""
     try:
         rows, samples = _samples(job, reader)
-        about = _describe(job, collate(reader.preprocessing, samples[:1]))
+        about = _describe(job, collate(job.backbone.preprocessing, samples[:1]))
         name = str(sorted({**about, "data": job.split.fingerprint or job.task.fingerprint}.items()))
         known, graph = _graphs.get(job.backbone, ("", None))
         if known != name:

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.hubs.device_resizing import decoded, resizing_on
+
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedSamples
-    from hubscout.hubs import Batch
+    from hubscout.features.extraction_plan import ExtractionPlan
+    from hubscout.hubs import Batch, Preprocessing
 
 _SHARE = 0.25
 """Of the device's memory that is free when a batch comes; the rest is for the networks."""
+_LOOKED_AT = 8
+"""Images from all over the split: what they have in common, the others are taken to have too."""
 
 Key = tuple[str, str, str, str]
 """Task, split, preprocessing and device."""
@@ -105,3 +110,21 @@ def free_on(device: str) -> int:
     import torch
 
     return torch.cuda.mem_get_info(device)[0]
+
+
+def preprocessing_on(device: str, job: ExtractionPlan) -> Preprocessing:
+    """The model's own preprocessing; for small images of one size and a GPU, one that resizes them there."""
+    own = job.backbone.preprocessing
+    if job.task.modality != "image" or job.backbone.module is None or not free_on(device):
+        return own
+    found = shape = None
+    for place in np.unique(np.linspace(0, len(job.rows) - 1, _LOOKED_AT).astype(int)):
+        try:
+            seen = decoded(job.split.inputs[int(job.rows[place])]).shape
+        except Exception:  # the reader meets the same error, and names the sample
+            continue
+        if shape is None:
+            found, shape = resizing_on(device, own, seen), seen
+        if found is None or seen != shape:
+            return own
+    return found or own

@@ -13,7 +13,7 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, NothingReadableError, TaskError
 from hubscout.features.accelerated import open_graph
-from hubscout.features.device_batches import HeldBatches, free_on
+from hubscout.features.device_batches import HeldBatches, free_on, preprocessing_on
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.feature_keys import Probe, places_to_try
 from hubscout.features.forward import Runner
@@ -22,15 +22,8 @@ from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedB
 from hubscout.features.precision import BatchSize, Precision, memory_kept, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
 from hubscout.features.result import BlockAccumulator, Extraction, LayerStatistics
-from hubscout.features.shards import (
-    FINAL,
-    BatchResult,
-    Collector,
-    MemoryStore,
-    ShardData,
-    Store,
-    WithFallback,
-)
+from hubscout.features.shards import FINAL, BatchResult, Collector, MemoryStore, ShardData, Store, WithFallback
+from hubscout.hubs.device_resizing import DECODED, DeviceResizing, decoded
 from hubscout.runs.events import Advanced, Log, Started
 from hubscout.runs.profiler import step
 
@@ -73,6 +66,7 @@ class Extractor:
         self.keep_features = keep_features
         self.prepared = prepared
         self.workers = workers
+        self.preprocessing = preprocessing_on(device, job) if backend == TORCH else job.backbone.preprocessing
         self.spare: Store = MemoryStore(keep=keep_features)
         self.accumulators: dict[str, BlockAccumulator] = {}
         self.rows: dict[int, np.ndarray] = {}
@@ -94,7 +88,7 @@ class Extractor:
             exact = Precision("float32", self.precision.device_type)
             runner = self._runner(exact, BatchSize(self.size.size), lambda text: None)
             with runner:
-                batch = collate(reader.preprocessing, samples)
+                batch = collate(self.preprocessing, samples)
                 return Probe(rows, runner.run(batch, samples, job.counts(rows)))
         except HubscoutError:
             return None
@@ -136,7 +130,6 @@ class Extractor:
 
         collector = Collector(pending, finish)
         runner = self._runner(self.precision, self.size, log.tell)
-        preprocessing = job.backbone.preprocessing
         held = self._held()
         reader = replace(self._reader(), keeps=held is None)
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
@@ -154,7 +147,7 @@ class Extractor:
                 Feed(
                     iter(planned),
                     self._preparing(reader, _missing(planned, reader, held)),
-                    preprocessing,
+                    self.preprocessing,
                     pin_memory=pin,
                     held=None if held is None else held.get,
                 ) as feed,
@@ -170,6 +163,7 @@ class Extractor:
         job = self.job
         return Runner(
             job.backbone,
+            preprocessing=self.preprocessing,
             device=self.device,
             precision=precision,
             layers=job.layers,
@@ -179,9 +173,11 @@ class Extractor:
         )
 
     def _reader(self) -> Reader:
-        job, preprocessing = self.job, self.job.backbone.preprocessing
+        job = self.job
+        # Processes that only decode start quickly: they need neither torch nor timm.
+        prepare = decoded if isinstance(self.preprocessing, DeviceResizing) else self.preprocessing
         place = f"split {job.split_name!r} of task {job.task.name!r}"
-        return Reader(job.split.inputs, preprocessing, place, self.options.skip_bad, self._known())
+        return Reader(job.split.inputs, prepare, place, self.options.skip_bad, self._known())
 
     def _known(self) -> PreparedSamples | None:
         if self.prepared is None:
@@ -199,8 +195,8 @@ class Extractor:
 
     def _preprocessing_name(self) -> str:
         """A key of somebody's own class says nothing about another class that happens to choose the same."""
-        kind = type(self.job.backbone.preprocessing)
-        return f"{kind.__module__}.{kind.__qualname__} {self.job.backbone.preprocessing.key}"
+        kind = type(self.preprocessing)
+        return f"{kind.__module__}.{kind.__qualname__} {self.preprocessing.key}"
 
     def _preparing(self, reader: Reader, missing: int) -> Preparing:
         """Threads, or processes where that is quicker and the `missing` samples can be sent to them."""
@@ -218,7 +214,9 @@ class Extractor:
         ahead = 1 if runner.device.startswith("cuda") else 0
         under_way: deque[Callable[[], BatchResult]] = deque()
         for batch in feed:
-            runner.keep = None if held is None else partial(held.put, batch.rows, batch.samples)
+            # Where Pillow has resized a batch for this model, others have no use for it.
+            shared = not isinstance(self.preprocessing, DeviceResizing) or DECODED in (batch.batch or ())
+            runner.keep = partial(held.put, batch.rows, batch.samples) if held is not None and shared else None
             under_way.append(self._launch(runner, batch))
             if len(under_way) > ahead:
                 yield under_way.popleft()()

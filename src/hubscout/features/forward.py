@@ -23,11 +23,12 @@ from hubscout.features.precision import (
 from hubscout.features.shards import FINAL, LOGITS
 from hubscout.features.transfers import cut, filled_up, move, on_its_way
 from hubscout.hubs.cost import switches_of_torch
+from hubscout.hubs.device_resizing import DeviceResizing
 from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
     from hubscout.features.accelerated import Graph
-    from hubscout.hubs import Backbone, Batch, Output
+    from hubscout.hubs import Backbone, Batch, Output, Preprocessing
 
 T = TypeVar("T")
 Fetched = Callable[[], dict[str, np.ndarray]]
@@ -45,6 +46,7 @@ class Runner:
         backbone: Backbone,
         *,
         device: str,
+        preprocessing: Preprocessing | None = None,
         precision: Precision,
         layers: Sequence[str],
         size: BatchSize,
@@ -52,6 +54,7 @@ class Runner:
         tell: Callable[[str], None],
     ) -> None:
         self.backbone = backbone
+        self.preprocessing = preprocessing or backbone.preprocessing
         # A network that torch does not run takes its batches from main memory.
         self.device = device if backbone.module is not None else "cpu"
         self.precision = precision if backbone.module is not None else Precision("float32", "cpu")
@@ -154,7 +157,7 @@ class Runner:
         start = 0
         while start < len(samples):
             piece = slice(start, start + self.size.size)
-            batch = collate(self.backbone.preprocessing, samples[piece])
+            batch = collate(self.preprocessing, samples[piece])
             pieces.append(self.run(batch, samples[piece], counts[piece]))
             start = piece.stop
         return {name: np.concatenate([arrays[name] for arrays in pieces]) for name in pieces[0]}
@@ -170,9 +173,14 @@ class Runner:
         import torch
 
         with torch.inference_mode():
-            on_device = self._moved(batch, channels_last=self._channels_last and self.graph is None)
+            channels_last = self._channels_last and self.graph is None
+            on_device = self._moved(batch, channels_last=channels_last)
             if self.keep is not None:
                 self.keep(on_device)
+            if isinstance(self.preprocessing, DeviceResizing):
+                with step("resize"):
+                    on_device = move(self.preprocessing.resize(on_device), self.device, channels_last=channels_last)
+                    self._wait()
             output = self._output(on_device)
             if self.precision.checked:
                 output = self._check_precision(on_device, output)

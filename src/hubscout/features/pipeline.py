@@ -77,7 +77,7 @@ class Feed:
         preparing: Preparing,
         preprocessing: Preprocessing,
         *,
-        batches_ahead: int = 3,
+        batches_ahead: int = 4,
         pin_memory: bool = False,
         held: Callable[[np.ndarray], Batch | None] | None = None,
     ) -> None:

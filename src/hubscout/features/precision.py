@@ -7,8 +7,9 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,29 @@ def pick_device(device: str = "auto") -> str:
     if kind == "mps" and not torch.backends.mps.is_available():
         raise InputError(f"device={device!r}: no MPS device is available here. Use 'cpu' or 'auto'.")
     return device
+
+
+@lru_cache(maxsize=8)
+def warm_up(device: str) -> threading.Thread:
+    """Start a device's libraries in a thread, once in a process.
+
+    On a GPU the first convolution, matrix product and eigenproblem each open a library, which takes up to a second; in
+    that time the first model can be opened.
+    """
+    thread = threading.Thread(target=_use, args=(device,), name="hubscout-warm-up")
+    thread.start()
+    return thread
+
+
+def _use(device: str) -> None:
+    import torch
+
+    with suppress(RuntimeError):  # who needs the device meets the same error
+        for number in (torch.float32, torch.float16):
+            images = torch.zeros(8, 8, 8, 8, dtype=number, device=device)
+            torch.nn.functional.conv2d(images, images).flatten(1) @ images[:, 0, 0]
+        square = torch.eye(8, dtype=torch.float64, device=device)
+        torch.linalg.eigh(square @ square)
 
 
 def check_device(device: str) -> None:

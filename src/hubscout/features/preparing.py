@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -28,9 +28,8 @@ from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedSamples
-    from hubscout.hubs import Preprocessing
 
-_THREAD_CHUNK, _PROCESS_CHUNK = 8, 32
+_THREAD_CHUNK, _PROCESS_CHUNK = 8, 64
 _MOST_THREADS, _MOST_PROCESSES = 8, 16
 _CORES_FOR_OTHERS = 2
 _FEWEST_CORES = 4
@@ -79,7 +78,7 @@ class Reader:
     """From a row number to a prepared sample, or None where the sample is bad and may be left out."""
 
     inputs: Sequence[Any]
-    preprocessing: Preprocessing
+    preprocessing: Callable[[Any], Any]
     place: str
     skip_bad: bool = False
     prepared: PreparedSamples | None = None
@@ -187,7 +186,7 @@ class InProcesses:
         """Done when the first process has started."""
 
     def submit(self, rows: list[int]) -> Answer:
-        missing = [row for row in rows if self.reader.known(row) is None]
+        missing = [row for row in rows if self.reader.known(row) is None] if self.reader.prepared else rows
         if not missing or not self.ready.done() or self.ready.exception() is not None:
             return self._threads.submit(rows)
         slot = None if self._memory is None else self._memory.take()
@@ -233,6 +232,8 @@ class _Sent:
         reader = self.processes.reader
         try:
             received = self.processes.receive(self.future.result(), self.slot)
+            if self.missing is self.rows and not (reader.keeps and reader.prepared is not None):
+                return list(received)
             fresh = dict(zip(self.missing, received, strict=True))
         except BrokenProcessPool:  # a process was killed: its rows are prepared here
             fresh = {row: reader(row) for row in self.missing}

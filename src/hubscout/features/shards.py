@@ -76,10 +76,10 @@ def word_positions(counts: Sequence[int] | np.ndarray, order: np.ndarray) -> np.
     >>> word_positions([2, 1, 3], np.array([2, 0, 1]))
     array([3, 4, 5, 0, 1, 2])
     """
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    if len(order) == 0:
-        return np.zeros(0, dtype=np.int64)
-    return np.concatenate([np.arange(starts[place], starts[place + 1]) for place in order])
+    counts = np.asarray(counts, dtype=np.int64)
+    starts, taken = (np.cumsum(counts) - counts)[order], counts[order]
+    # Each sentence counts from its start on: 0, 1, ... less what came before it.
+    return np.repeat(starts - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
 
 
 class WithFallback:
@@ -145,12 +145,14 @@ def _assemble(part: int, planned: np.ndarray, results: list[BatchResult]) -> Sha
         return ShardData(part, np.zeros(0, dtype=np.int64), {}, skipped)
     rows = np.concatenate([result.rows for result in full])
     counts = np.concatenate([result.counts for result in full])
+    whole = {
+        name: full[0].arrays[name] if len(full) == 1 else np.concatenate([result.arrays[name] for result in full])
+        for name in full[0].arrays
+    }
+    if np.array_equal(rows, planned):
+        return ShardData(part, rows, {name: np.ascontiguousarray(array) for name, array in whole.items()}, skipped)
     # The place of each planned row among those that came, in planned order.
     came = {int(row): place for place, row in enumerate(rows)}
     order = np.array([came[int(row)] for row in planned if int(row) in came], dtype=np.int64)
     positions = word_positions(counts, order)
-    arrays = {
-        name: np.ascontiguousarray(np.concatenate([result.arrays[name] for result in full])[positions])
-        for name in full[0].arrays
-    }
-    return ShardData(part, rows[order], arrays, skipped)
+    return ShardData(part, rows[order], {name: array[positions] for name, array in whole.items()}, skipped)

@@ -18,7 +18,7 @@ import numpy as np
 
 from hubscout.features.decoded import free_bytes
 
-_SLOTS = 64
+_SLOTS = 32
 _SHARE_OF_FREE_MEMORY = 0.1
 
 

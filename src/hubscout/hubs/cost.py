@@ -83,7 +83,7 @@ def measure(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
     """
     import torch
 
-    for count in (_count_on_meta, _count_in_a_real_pass):
+    for count in (_count_without_norms, _count_on_meta, _count_in_a_real_pass):
         try:
             return count(backbone, batch)
         except Exception:  # What a network may do that a counter cannot follow has no end.
@@ -92,8 +92,32 @@ def measure(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
         return backbone.forward(batch).features.shape[-1], None
 
 
+def _count_without_norms(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
+    """Runs a copy without weights, normalisations and activations.
+
+    These have no matrix products and leave shapes as they are, but take most of the time: on the meta device they are
+    Python. It is a quarter of the time for a MobileNetV2.
+    """
+    import torch
+    from torch import nn
+
+    norms = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
+    activations = (nn.ReLU, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.SiLU, nn.GELU, nn.Sigmoid)
+    twin = _on_meta(backbone)
+    assert twin.module is not None
+    for part in list(twin.module.modules()):
+        for name, child in list(part.named_children()):
+            if isinstance(child, (*norms, *activations)):
+                setattr(part, name, torch.nn.Identity())
+    return _count(twin, {name: tensor.to("meta") for name, tensor in batch.items()})
+
+
 def _count_on_meta(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
-    """Runs a copy without weights.
+    return _count(_on_meta(backbone), {name: tensor.to("meta") for name, tensor in batch.items()})
+
+
+def _on_meta(backbone: Backbone) -> Backbone:
+    """A copy without weights.
 
     Networks keep tables from one pass to the next, and one from the meta device would spoil those that follow.
     """
@@ -105,7 +129,7 @@ def _count_on_meta(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
         kept[id(parameter)] = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=False)
     for buffer in backbone.module.buffers():
         kept[id(buffer)] = buffer.detach().to("meta")
-    return _count(copy.deepcopy(backbone, kept), {name: tensor.to("meta") for name, tensor in batch.items()})
+    return copy.deepcopy(backbone, kept)
 
 
 def _count_in_a_real_pass(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:

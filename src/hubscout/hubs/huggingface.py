@@ -71,7 +71,7 @@ def open_model(
     transformers = import_transformers()
     # How hubscout tuned a model is what it wrote beside the weights: its head fits no other features.
     described = read_description(folder)
-    saved = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
+    saved: dict[str, Any] = {name: described[name] for name in ("pooling", "words", "pairs") if name in described}
     options: dict[str, Any] = {"pairs": default_pairs, **saved, **identifier.options}
     identifier.check_options(_OPTIONS)
     source = str(folder)

@@ -140,7 +140,7 @@ class ImagePreprocessing:
         self.training = training
         prepare_torchvision()
         data = require("timm.data", extra="vision", purpose="Image preprocessing")
-        self._transform = data.create_transform(
+        self.transform = data.create_transform(
             input_size=config.input_size,
             interpolation=config.interpolation,
             crop_pct=config.crop_pct,
@@ -157,7 +157,7 @@ class ImagePreprocessing:
 
     def __call__(self, sample: Any) -> np.ndarray:
         """An RGB Pillow image, or an array (height, width, 3) of uint8."""
-        return np.asarray(self._transform(check_image(sample, channels=self.config.input_size[0])))
+        return np.asarray(self.transform(check_image(sample, channels=self.config.input_size[0])))
 
     def collate(self, samples: Sequence[np.ndarray]) -> Batch:
         import torch

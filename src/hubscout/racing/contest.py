@@ -114,7 +114,7 @@ class Contest:
     def rate(self, factor: float) -> float:
         """A learning rate: the default of the data and the optimiser, or what was asked for, times a factor."""
         optimizer = self.asked.settled(self.task.modality, self.task.kind).optimizer
-        first = self.asked.learning_rate or rates_of(optimizer, self.task.modality).raced
+        first = self.asked.learning_rate or rates_of(optimizer, self.task.modality).first
         return float(f"{factor * first:.3g}")
 
     def leaders(self) -> list[Arm]:

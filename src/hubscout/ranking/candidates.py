@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,14 +186,16 @@ def _exists(name: str) -> bool:
 _LEAST_BYTES = 1 << 29
 _COPIES = 3
 """While a model is opened there are its file, its weights and the network."""
+_AHEAD = 3
+"""One is not enough before a large model: opening it takes longer than running the small one before it."""
 
 
 class LoadAhead:
-    """Opens models one ahead, in the order in which they will run, in a thread.
+    """Opens the next three models in the order in which they will run, one after the other, in a thread.
 
     On a GPU most of a small model's time is reading its weights. A model that cannot be opened fails when its turn
     comes. Where memory may not hold the next model beside this one, it is opened when its turn comes too. Leaving the
-    context waits for the thread.
+    context waits for the one that is being opened.
 
     Args:
         candidates: the models in the order in which they will run.
@@ -203,7 +204,7 @@ class LoadAhead:
     """
 
     def __init__(self, candidates: Sequence[Candidate], observer: Observer | None = None) -> None:
-        self._following = {one.identifier: two for one, two in pairwise(candidates)}
+        self._candidates = list(candidates)
         self._observer = observer
         self._largest = _LEAST_BYTES
         self._opening: dict[str, Future[Backbone]] = {}
@@ -213,24 +214,25 @@ class LoadAhead:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._thread.shutdown()
+        self._thread.shutdown(cancel_futures=True)
         self._opening.clear()
 
     def open(self, candidate: Candidate, observer: Observer | None = None) -> Backbone:
-        """The backbone, which may be there already; then the next one is begun with."""
+        """The backbone, which may be there already; then those after it are begun with."""
         opening = self._opening.pop(candidate.identifier, None)
         backbone = candidate.open(observer) if opening is None else opening.result()
         self._largest = max(self._largest, backbone.card.bytes)
-        following, free = self._following.get(candidate.identifier), free_bytes()
-        # A model as large as the largest so far must fit beside this one.
-        if (
-            following is not None
-            and following.backbone is None
-            and free is not None
-            and free >= _COPIES * self._largest
-        ):
-            self._opening[following.identifier] = self._thread.submit(self._open_ahead, following)
+        names = [one.identifier for one in self._candidates]
+        place = names.index(candidate.identifier) + 1 if candidate.identifier in names else len(names)
+        for following in self._candidates[place : place + _AHEAD]:
+            if following.backbone is None and following.identifier not in self._opening and self._has_room():
+                self._opening[following.identifier] = self._thread.submit(self._open_ahead, following)
         return backbone
+
+    def _has_room(self) -> bool:
+        """Whether one more model, as large as the largest so far, fits beside those that are being opened."""
+        free, coming = free_bytes(), sum(not opening.done() for opening in self._opening.values())
+        return free is not None and free >= (_COPIES + coming) * self._largest
 
     def _open_ahead(self, candidate: Candidate) -> Backbone:
         def tell(event: Event) -> None:

@@ -127,7 +127,7 @@ def rank(
 
     """
     from hubscout.features.decoded import PreparedPool
-    from hubscout.features.precision import pick_device
+    from hubscout.features.precision import pick_device, warm_up
     from hubscout.tasks import open_task
 
     started = time.perf_counter()
@@ -194,6 +194,9 @@ def rank(
         if run.over:
             return run.finish()
         runner = _open_engine(engine, engine_options or {}, stack, observer)
+        device = "cpu" if runner.elsewhere else pick_device(chosen.device)
+        if device.startswith("cuda"):
+            warm_up(device)
         run.assessor = Assessor(
             runner,
             subset,
@@ -201,7 +204,7 @@ def rank(
             shared_cache=not isinstance(cache, bool) or runner.shares_files(),
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
-            load_ahead=pick_device(chosen.device) != "cpu" if load_ahead is None else load_ahead,
+            load_ahead=device != "cpu" if load_ahead is None else load_ahead,
         )
         try:
             if growing:

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
 
 
-STEPS = ("start", "load", "export", "decode", "transfer", "forward", "statistics", "latency", "score", "write")
+STEPS = (
+    "start",
+    "load",
+    "export",
+    "decode",
+    "transfer",
+    "resize",
+    "forward",
+    "statistics",
+    "latency",
+    "score",
+    "write",
+)
 """In the order in which they happen. "start" is what comes before the first model; "decode" in the main thread is
 waiting for samples that others prepare."""
 OTHER = "other"

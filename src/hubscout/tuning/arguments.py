@@ -93,8 +93,9 @@ class TuningArguments:
     head_learning_rate: Positive | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
-    """Where neither rate is given: try a third, once and three times the default in short runs of 5% of the steps each,
-    and go on with the best on validation. Without a validation split, or below 200 steps, there is no search."""
+    """Where neither rate is given: try three in short runs of 5% of the steps each, from a low one (0.0005 for `sgd`)
+    up by factors of four as long as validation is clearly better. Without a validation split, or below 200 steps, there
+    is no search."""
     momentum: NonNegative = 0.9
     """Of `sgd`."""
     weight_decay: NonNegative = 1e-4
@@ -139,6 +140,9 @@ class TuningArguments:
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
     C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
     fine-tuning, bit for bit."""
+    feature_trade_off: NonNegative = 0.0
+    """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
+    features that a linear map of the model's does not explain. 0: none."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).

@@ -14,6 +14,7 @@ from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
+    from hubscout.tasks.task_metrics import Outcome
     from hubscout.tuning.single_run import SingleRun
 
 
@@ -61,9 +62,9 @@ class Rates:
     """Learning rates of the backbone that suit an optimiser and a kind of input; a new head has ten times them."""
 
     default: float
-    raced: float
-    """The lower of a race's rates, which stay constant: many networks break down at what is right for the top of a
-    cosine."""
+    first: float
+    """What a race or a search tries first. Their rates stay constant for most of the steps: many networks break down at
+    what is right for the top of a cosine."""
     grid: Grid
     """What a search tries."""
 
@@ -136,12 +137,16 @@ def cooled(step: int, steps: int) -> float:
     return 1.0 if step < 0 else round(1 - (step + 1) / (steps + 1), 12)
 
 
-FACTORS = (1.0, 1 / 3, 3.0)
-"""Rates that are tried, in units of the default, which comes first."""
+FACTOR = 4.0
+"""Between two rates that are tried, as in a race."""
+TRIALS = 3
+"""Rates that are tried."""
 SHARE = 0.05
 """Of the steps of the run, for each rate."""
 FEWEST_STEPS = 10
 """A shorter run says nothing about its rate: then there is no search."""
+ENOUGH_STEPS = 40
+"""A shorter run may raise the rate once, not twice: short runs flatter high rates. See `experiments/default_tuning`."""
 
 
 @dataclass(frozen=True)
@@ -163,39 +168,51 @@ def steps_per_rate(steps: int) -> int:
 
 
 def search_rate(run: SingleRun) -> RateChoice:
-    """Try the rates from the first step of a run, which stands there again afterwards.
+    """Try three rates from the first step of a run, which stands there again afterwards.
 
-    The default is left only for a rate that is ahead by more than a standard error, in the metric and in the
-    log-likelihood of the same samples: a small validation split cannot tell the rates apart, and short runs flatter
-    high ones.
+    It climbs from a low rate: a rate four times as high takes its place only if it is ahead by more than a standard
+    error, in the metric and in the log-likelihood of the same samples. A small validation split cannot tell the rates
+    apart, and a rate that is too high costs far more than one that is too low.
     """
     loop, arguments = run.loop, run.arguments
     steps = steps_per_rate(loop.steps)
     assert arguments.learning_rate is not None
     shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
     name = task_metrics.primary(run.task.kind, run.task.target_names)
-    found, told = {}, []
-    for factor in FACTORS:
-        rate = round_rate(factor * arguments.learning_rate)
-        with loop.branch([factor * height for height in shape]):
+    rate = chosen = rates_of(arguments.optimizer, run.task.modality).first
+    found: dict[float, Outcome] = {}
+    told: dict[float, str] = {}
+    doubts: dict[float, str] = {}
+    for _ in range(TRIALS):
+        with loop.branch([rate / arguments.learning_rate * height for height in shape]):
             outcome = run.outcome(run.validation, run.task.validation)
-        if np.isfinite(outcome.predicted).all():
+        finite = bool(np.isfinite(outcome.predicted).all())
+        told[rate] = f"{outcome.primary:.4f} at {rate:g}" if finite else f"divergence at {rate:g}"
+        if finite and chosen in found:
+            doubts[rate] = _doubt(outcome, found[chosen], loop.network.loss.scale)
+        climbs = finite and not doubts.get(rate)
+        if finite:
             found[rate] = outcome
-        told.append((rate, f"{outcome.primary:.4f} at {rate:g}" if rate in found else f"divergence at {rate:g}"))
-    tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(text for _, text in sorted(told))}."
-    default = round_rate(arguments.learning_rate)
+        if climbs:
+            chosen = rate
+        higher = round_rate(FACTOR * rate)
+        rises = climbs and higher not in told and (len(told) == 1 or steps >= ENOUGH_STEPS)
+        rate = higher if rises else round_rate(min(told) / FACTOR)
+    tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(told[r] for r in sorted(told))}."
     if not found:
-        lowest = min(rate for rate, _ in told)
-        return RateChoice(lowest, f"{tried} The run continues with the lowest.")
-    best = max(found, key=lambda rate: found[rate].primary)  # the default, where it is as good as the best
-    if best != default and default in found:
-        one, other, scale = found[best], found[default], loop.network.loss.scale
-        gains = one.log_likelihoods(scale) - other.log_likelihoods(scale)
-        doubt = why_not_ahead(one.primary - other.primary, one.difference_error(other), gains)
-        if doubt:
-            text = f"{tried} {best:g} is {doubt}: the run continues with the default, learning_rate={default:g}."
-            return RateChoice(default, text)
-    return RateChoice(best, f"{tried} The run continues with the best, learning_rate={best:g}.")
+        return RateChoice(min(told), f"{tried} The run continues with the lowest.")
+    best = max(found, key=lambda rate: (found[rate].primary, rate == chosen))
+    if best != chosen:
+        return RateChoice(
+            chosen, f"{tried} {best:g} is {doubts[best]}: the run continues with learning_rate={chosen:g}."
+        )
+    return RateChoice(chosen, f"{tried} The run continues with the best, learning_rate={chosen:g}.")
+
+
+def _doubt(one: Outcome, other: Outcome, scale: np.ndarray | None) -> str:
+    """Why the first is not clearly ahead of the other; empty if it is."""
+    gains = one.log_likelihoods(scale) - other.log_likelihoods(scale)
+    return why_not_ahead(one.primary - other.primary, one.difference_error(other), gains)
 
 
 def why_not_ahead(lead: float, error: float, gains: np.ndarray) -> str:

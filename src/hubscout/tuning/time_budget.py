@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.rates import FACTORS, SHARE, cooldown_steps, steps_per_rate
+from hubscout.tuning.rates import SHARE, TRIALS, cooldown_steps, steps_per_rate
 
 if TYPE_CHECKING:
     from hubscout.tuning.single_run import SingleRun
@@ -35,7 +35,7 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool) -> tuple[float, 
     reserve += SLACK * budget
     if not state.falling:
         left = int((budget - reserve - now) / pace)
-        fewer = int(left / (1 + len(FACTORS) * SHARE))
+        fewer = int(left / (1 + TRIALS * SHARE))
         loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     run.note(

@@ -30,7 +30,7 @@ from hubscout.tuning.evaluator import details
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run
-from hubscout.tuning.rates import FACTORS, search_rate, steps_per_rate
+from hubscout.tuning.rates import TRIALS, search_rate, steps_per_rate
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.time_budget import fit_to_time, plan_time
 from hubscout.tuning.tuned import Tuned
@@ -196,7 +196,7 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     elif asked.budget is not None:
         limit = plan_time(run, float(asked.budget), searches=searches)
     if searches and (short := steps_per_rate(loop.steps)):
-        run.observer(Message("", f"No learning rate was given: {len(FACTORS)} are tried for {short} steps each."))
+        run.observer(Message("", f"No learning rate was given: {TRIALS} are tried for {short} steps each."))
         run.go_on_at(search_rate(run))
     elif run.rate is None and asked.rate_search:
         why = "The run is too short to compare some" if len(run.task.validation) else "There is no validation split"

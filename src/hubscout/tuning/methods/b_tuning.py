@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hubscout.hubs import Batch
 from hubscout.tuning.losses import TaskLoss
@@ -70,11 +70,9 @@ class BTuning(TaughtMethod):
     def _live(self, views: Mapping[str, Batch]) -> Tensor:
         return self.panel.live_predictions(views) * self.scale - self.intercept
 
-    def terms(
-        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def distance(self, features: Tensor, outputs: Tensor, answers: Tensor) -> Tensor:
         """λ times the mean squared difference over the targets."""
-        return {"teachers": self.trade_off * b_tuning_loss(features, self.target_weights, references["teachers"])}
+        return self.trade_off * b_tuning_loss(features, self.target_weights, answers)
 
 
 def b_tuning_loss(features: Tensor, target_weights: Tensor, teacher_predictions: Tensor) -> Tensor:

@@ -139,12 +139,9 @@ class LogitDistillation(TaughtMethod):
         kind = SeparateAnswers if any(preparation.teacher_heads) else JointAnswers
         return kind(preparation, self.panel, self.loss)
 
-    def terms(
-        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def distance(self, features: Tensor, outputs: Tensor, answers: Tensor) -> Tensor:
         """λ·T² times the divergence of the model's answer from the teachers'."""
-        divergence = answer_divergence(outputs, references["teachers"], self.loss, self.kd_temperature)
-        return {"teachers": self.trade_off * divergence}
+        return self.trade_off * answer_divergence(outputs, answers, self.loss, self.kd_temperature)
 
 
 def answer_divergence(outputs: Tensor, teacher_outputs: Tensor, loss: TaskLoss, temperature: float) -> Tensor:

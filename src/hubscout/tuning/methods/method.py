@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from hubscout.tuning.choices import METHODS
+from hubscout.tuning.methods.feature_term import FeatureTerm
 
 if TYPE_CHECKING:
     import torch
@@ -145,6 +146,7 @@ class TaughtMethod(Method):
     uses_teachers = True
     panel: TeacherPanel
     cached: Tensor | None = None
+    feature_term: FeatureTerm | None = None
 
     def take_answers(
         self, preparation: Preparation, live: Callable[[Mapping[str, Batch]], Tensor], cached: Callable[[], Tensor]
@@ -156,6 +158,9 @@ class TaughtMethod(Method):
             self.cached = preparation.answers_of_views(self.panel.by_view, live)
         elif arguments.teacher_targets != "live":
             self.cached = cached()
+        if arguments.feature_trade_off:
+            self.feature_term = FeatureTerm(preparation)
+            self.extra = self.feature_term.maps
         self.notes.append(self.panel.summary())
 
     def live_teachers(self) -> Mapping[str, Backbone]:
@@ -164,7 +169,31 @@ class TaughtMethod(Method):
 
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
         """The teachers' mixed answer for each row."""
-        return {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
+        answers = {"teachers": self.cached[rows] if self.cached is not None else self.live(views)}
+        return answers if self.feature_term is None else {**answers, **self.feature_term.references(rows)}
+
+    def terms(
+        self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """How far the model is from the teachers' answers, and from their features where those are asked for."""
+        found = {"teachers": self.distance(features, outputs, references["teachers"])}
+        if self.feature_term is not None:
+            found["features"] = self.feature_term.of(extra, features, references)
+        return found
+
+    def distance(self, features: Tensor, outputs: Tensor, answers: Tensor) -> Tensor:
+        """(rows,) how far the model is from the teachers' answers, already weighted.
+
+        Args:
+            features: the model's, (rows, D).
+            outputs: what its head makes of them, (rows, C).
+            answers: the teachers', one row for each.
+
+        Returns:
+            One number per row.
+
+        """
+        raise NotImplementedError
 
 
 @METHODS.register("fine-tune")
