@@ -11,7 +11,7 @@ from typing import Any
 from hubscout.errors import RunError
 from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
 from hubscout.runs.files import append_line, read_json, read_lines, write_lines
-from hubscout.runs.record_types import check_types, in_version, is_number, record_of, write_record
+from hubscout.runs.record_types import converted, in_version, is_number, record_of, write_record
 from hubscout.runs.run_folder import CURVES, TRIALS, TUNING
 
 FORM = "hubscout-tuning"
@@ -234,8 +234,7 @@ def tuning_run(
         losses=tuple(line for line in lines if line.get("event") == "step" and _drawable(line, "parts")),
         probes={of: probe for of, told_of in probes.items() if (probe := _probe(told_of)) is not None},
     )
-    check_types(run, origin)
-    return run
+    return converted(TuningRun, run, origin)
 
 
 def read_trials(path: Path) -> list[TuningRun]:
