@@ -111,8 +111,9 @@ class RaceRecord:
         """Count one line of `race.jsonl` in; a `RunError` where it is none of ours."""
         try:
             self._take(line)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(f"{RACE_LINES} has a line that is no part of a race: {error!r}.") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RunError) as error:
+            told = error if isinstance(error, RunError) else f"{error!r}."
+            raise RunError(f"{RACE_LINES} has a line that is no part of a race: {told}") from error
 
     def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
