@@ -270,10 +270,10 @@ def _drawable(line: Mapping[str, Any], values: str) -> bool:
 
 def _probe(told: Any) -> Probe | None:
     """A probe as a line has it; None where it makes no sense."""
-    metrics = told.get("metrics") if isinstance(told, Mapping) else None
-    if not isinstance(metrics, Mapping) or not all(_numbers(found) for found in metrics.values()):
+    try:
+        return record_of(Probe, told, "probe")
+    except (RunError, AttributeError):
         return None
-    return Probe(model=str(told.get("model") or ""), metrics=metrics)
 
 
 def _texts(values: Any) -> tuple[str, ...]:
