@@ -54,7 +54,7 @@ test-lowest:
 	uv pip install --python .venv-lowest --resolution lowest-direct -e '.[all]' \
 	    'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'httpx>=0.27'
 	$(TEST_ENV) .venv-lowest/bin/python -m pytest -q -m 'not ray and not browser and not slow' \
-	    tests/evidence tests/metrics tests/tasks tests/features tests/ranking tests/hubs tests/evaluation
+	    tests/evidence tests/metrics tests/tasks tests/features tests/ranking tests/hubs tests/evaluation tests/cli tests/runs
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/evidence.py

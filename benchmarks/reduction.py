@@ -22,7 +22,7 @@ from rich.table import Table
 from scipy.linalg import blas, eigvals_banded, lapack
 
 from evidence import best_of
-from hubscout.evidence.tridiagonal import Tridiagonal
+from hubscout.evidence.eigenvectors import Tridiagonal
 
 TARGETS, GRID = (100, 1000), 66
 FLOPS = 4 / 3

@@ -57,7 +57,9 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
     budget = share * brute_force_seconds(set_name)
     task = run.fold(set_name, fold)  # opened before: a user's clock starts with the race
     # Brute force's runs were counted in processes that had begun long before: imports, the device, its first kernels.
-    hs.rank(task, [vision_identifier("cifar10_resnet20")], cache=False, limit=64, measure_latency=False)
+    known = [vision_identifier(name) for name in ("cifar10_resnet20", "tf_efficientnet_lite0_in1k")]
+    hs.rank(task, known, cache=False, limit=64, measure_latency=False)
+    hs.tune(task.subset(64), known[0], **{**run.OPTIONS, "steps": 2, "learning_rate": 0.0005}, bootstrap_resamples=1)
     limit = FEW_ROWS if share < SMALL_SHARE else None
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch, patch.dict(os.environ), ExitStack() as stack:
@@ -79,6 +81,7 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
     for one in record["order"]:
         one["model"] = _models()[one["model"]]
     record["winner"]["model"] = _models()[record["winner"]["model"]]
+    record["probe"] = outcome.told.probe_metric
     record["evidence"] = {_models()[row.identifier]: row.score for row in outcome.ranking}
     record["looks"] = [
         {

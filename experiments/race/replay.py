@@ -237,9 +237,9 @@ def _look(kept: Kept, arm: Arm, rung: int, rows: int, score: str) -> Look:
     )
 
 
-def has_races(fold: int, by: str) -> bool:
-    """Whether all races on a fold were run."""
-    return all(f"race-{name}-fold{fold}-{share:g}-{by}" in product() for name in SETS for share in (0.03, 0.1))
+def has_races(fold: int, by: str, share: float) -> bool:
+    """Whether the races on a fold were run on all sets."""
+    return all(f"race-{name}-fold{fold}-{share:g}-{by}" in product() for name in SETS)
 
 
 def whole_race(on: Measured, share: float, by: str, *, fold: int = 3, folds: Sequence[int] = ()) -> Outcome:
@@ -262,7 +262,9 @@ def whole_race(on: Measured, share: float, by: str, *, fold: int = 3, folds: Seq
         arm, rung = (look["model"], look["rate"]), rungs[look["steps"]]
         steps += rung.steps - reached.get(arm, 0) + min(on.held_out, rung.rows(BATCH)) / BATCH / 3
         reached[arm] = rung.stable
-    steps += on.evidence_cost(share) + STEPS - max(reached.values())
+    steps += on.evidence_cost(share) + STEPS - max(reached.values(), default=0)
+    if record.get("probe") is not None:  # that of the first model by evidence, on train and held-out samples
+        steps += (on.train + on.held_out) / BATCH / 3
     return Outcome(tau, lost, (steps + extra) / on.whole, tested)
 
 

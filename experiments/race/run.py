@@ -240,12 +240,20 @@ def best_rate(set_name: str, model: str, schedule: str) -> float:
 
 
 def places(
-    what: Sequence[str], sets: Sequence[str], models: Sequence[str], until: float, by: Sequence[str] = RACED_BY
+    what: Sequence[str],
+    sets: Sequence[str],
+    models: Sequence[str],
+    until: float,
+    by: Sequence[str] = RACED_BY,
+    raced: Sequence[int] = (),
 ) -> list[Place]:
     """In the order given, and by model: a process that has compiled the kernels of an architecture uses them again."""
     found: list[Place] = []
     for kind in what:
-        for folds in ((0,),) if kind in ("arms", "truth") else FOLD_GROUPS[kind]:
+        groups = ((0,),) if kind in ("arms", "truth") else FOLD_GROUPS[kind]
+        if kind == "races" and raced:
+            groups = tuple(group for group in groups if set(group) & set(raced))
+        for folds in groups:
             for share in SHARES if kind == "races" else (0.0,):
                 for model in {"races": tuple(by), "evidence": ("",)}.get(kind, tuple(reversed(models))):
                     found += [Place(kind, name, model, fold, share, until) for fold in folds for name in sets]
@@ -302,12 +310,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so many")
     parser.add_argument("--by", nargs="*", default=RACED_BY, choices=RACED_BY, help="what races are counted by")
+    parser.add_argument("--folds", nargs="*", type=int, default=(), help="folds of races; all unless told")
     parser.add_argument("--anew", action="store_true", help="run races again that are in `--out`")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     until = time.time() + given.seconds
     scatter(given.out, given.by if given.anew else ())
-    for _ in run_jobs(work, places(given.what, given.sets, given.models, until, given.by), given.workers):
+    for _ in run_jobs(work, places(given.what, given.sets, given.models, until, given.by, given.folds), given.workers):
         pass
     gather(given.out)
 

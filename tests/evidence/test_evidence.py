@@ -8,7 +8,8 @@ from rich.console import Console
 
 from hubscout.errors import InputError
 from hubscout.evidence import Statistics, logme, maximize_evidence
-from hubscout.evidence.evidence import SHOWN, kept_spectrum, statistics_of
+from hubscout.evidence.evidence import SHOWN, statistics_of
+from hubscout.evidence.spectrum import kept
 
 
 def test_names_are_text_in_the_terminal_and_in_a_notebook(generator):
@@ -42,7 +43,7 @@ def test_the_sums_of_a_fit_give_the_fit_again(generator, center):
     again = maximize_evidence(statistics_of(found), center=center, jackknife="none")
     np.testing.assert_allclose(again.per_target, found.per_target, rtol=1e-10)
     with pytest.raises(InputError, match="no spectrum: fit with keep_spectrum=True"):
-        kept_spectrum(found.without_spectrum())
+        kept(found.without_spectrum().spectrum)
 
 
 def test_a_notebook_shows_one_short_line() -> None:

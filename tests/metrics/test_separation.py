@@ -1,4 +1,4 @@
-"""GBC and TransRate."""
+"""GBC, TransRate and PARC."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import norm, spearmanr
 
 from hubscout.errors import InputError
-from hubscout.metrics.separation import gbc, transrate
+from hubscout.metrics.separation import gbc, parc, transrate
 
 
 def overlap(first, second):
@@ -51,7 +51,7 @@ def test_bad_covariance(data):
         gbc(data.features, data.classes, covariance="full")
 
 
-def by_definition(features, ids, distortion):
+def rates_by_definition(features, ids, distortion):
     def rate(rows):
         return 0.5 * np.linalg.slogdet(np.eye(rows.shape[1]) + rows.T @ rows / (len(rows) * distortion))[1]
 
@@ -60,10 +60,10 @@ def by_definition(features, ids, distortion):
 
 
 @pytest.mark.parametrize("shape", ["data", "wide"])
-def test_agrees_with_the_definition(shape, request):
+def test_transrate_agrees_with_the_definition(shape, request):
     data = request.getfixturevalue(shape)
     found = transrate(data.features, data.classes, normalise=False)
-    assert found == pytest.approx(by_definition(data.features, data.classes, 1e-4), rel=1e-7)
+    assert found == pytest.approx(rates_by_definition(data.features, data.classes, 1e-4), rel=1e-7)
 
 
 @settings(max_examples=40, deadline=None)
@@ -74,7 +74,7 @@ def test_never_negative(seed, width):
     rows = generator.normal(size=(18, width))
     assert transrate(rows, ids) >= 0.0
     centred = rows - rows.mean(axis=0)
-    assert by_definition(centred / np.sqrt((centred**2).sum(axis=1).mean()), ids, 1e-4) >= -1e-9
+    assert rates_by_definition(centred / np.sqrt((centred**2).sum(axis=1).mean()), ids, 1e-4) >= -1e-9
 
 
 def test_two_balanced_classes_are_told_apart_only_with_centred_classes():
@@ -94,3 +94,47 @@ def test_columns_of_zeros_and_shifts_do_not_matter(data):
 def test_bad_distortion(data):
     with pytest.raises(InputError, match="distortion"):
         transrate(data.features, data.classes, distortion=0.0)
+
+
+def correlation_by_definition(features, labels):
+    standard = (features - features.mean(axis=0)) / features.std(axis=0)
+    pairs = np.triu_indices(len(features), 1)
+    # Rounded, or equal distances would be ranked by their last bit.
+    first, second = (np.round(1 - np.corrcoef(rows), 10)[pairs] for rows in (standard, labels))
+    return 100 * spearmanr(first, second).statistic
+
+
+def test_parc_agrees_with_the_definition(data):
+    found = parc(data.features, data.classes, components=None)
+    assert found == pytest.approx(correlation_by_definition(data.features, np.eye(4)[data.classes]), abs=1e-6)
+
+
+def test_agrees_with_the_definition_for_several_labels(make_data):
+    data = make_data()
+    labels = np.column_stack([data.labels, 1 - data.labels[:, 0]])
+    found = parc(data.features, labels, "multilabel", components=None)
+    assert found == pytest.approx(correlation_by_definition(data.features, labels), abs=1e-6)
+
+
+def test_bounds_and_extremes(data):
+    assert -100 <= parc(data.features, data.classes) <= 100
+    balanced = np.arange(40) % 4
+    assert parc(np.eye(4)[balanced], balanced) == pytest.approx(100)
+    assert parc(np.ones((90, 3)), data.classes) == 0.0
+
+
+def test_large_data_is_sampled_with_a_seed(make_data):
+    data = make_data(n=400)
+    small = parc(data.features, data.classes, max_samples=100)
+    assert small == parc(data.features, data.classes, max_samples=100)
+    assert small != parc(data.features, data.classes, max_samples=100, seed=1)
+    assert small == pytest.approx(parc(data.features, data.classes), abs=10)
+
+
+def test_shift_does_not_matter_to_parc(data):
+    assert parc(data.features + 50, data.classes) == pytest.approx(parc(data.features, data.classes), abs=1e-6)
+
+
+def test_two_samples_have_no_distances_to_rank():
+    with pytest.raises(InputError, match="three rows"):
+        parc(np.eye(2), np.array([0, 1]))

@@ -47,7 +47,7 @@ def test_a_race_without_time_gives_the_probe_of_the_first_by_evidence(
         assert f"{missing} of 3 models have no evidence: the budget is too short" in found.notes
         assert not found.looks
         assert found.tuned.steps == 0
-        assert "there was no time to compare them by training" in found.answer
+        assert "won, the only model with evidence of 3: there was no time to compare by training." in found.answer
         assert ". The result is the linear probe of its frozen features, with accuracy" in found.answer
     again = race(task, models, out=tmp_path / "run", budget=budget, learning_rate=0.05, **QUICK)
     assert again.tuned is not None

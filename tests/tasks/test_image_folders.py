@@ -61,7 +61,7 @@ def test_hidden_and_other_files_are_left_out(image_folder: Maker) -> None:
     (folder / "a" / ".DS_Store").write_bytes(b"x")
     task = Task.from_image_folder(folder)
     assert sum(map(len, task.splits.values())) == 8
-    assert any("1 files" in note and "not images" in note for note in task.notes)
+    assert any("1 file in the class folders is not an image" in note for note in task.notes)
 
 
 def test_a_class_with_one_image_stays_in_train_and_is_noted(image_folder: Maker) -> None:
@@ -200,7 +200,7 @@ def test_files_that_need_a_plug_in_are_named(image_folder: Maker) -> None:
     (folder / "a" / "notes.txt").write_text("x")
     if importlib.util.find_spec("pillow_heif") is None:
         notes = Task.from_image_folder(folder).notes
-        assert any("1 .heic files are left out: they need the package pillow-heif" in note for note in notes)
+        assert any("1 .heic file is left out: reading it takes the package pillow-heif" in note for note in notes)
         assert any("(.txt)" in note for note in notes)
     else:
         assert len(Images([folder / "a" / "photo.heic"])) == 1

@@ -42,6 +42,13 @@ def test_tune_ends_with_a_sentence_against_the_probes(folder, tmp_path):
     assert ". Guessing gives 0." in sentence
 
 
+def test_messages_of_a_run_speak_of_options(folder, tmp_path):
+    loud = [word for word in QUICK if word != "--quiet"]
+    told = run("tune", folder, "--model", MODEL, *loud, "--out", tmp_path).stderr
+    assert "the default is taken, --learning-rate 0.001." in told
+    assert "learning_rate=" not in told
+
+
 def test_tune_then_predict(folder, tmp_path):
     out = tmp_path / "model"
     told = json.loads(run("tune", folder, *TAUGHT, "--out", out, "--json", *QUICK).stdout)

@@ -32,7 +32,9 @@ def spoil(folder, part):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_an_unreadable_file_of_any_split_is_named_before_the_first_step(folder, part, in_memory):
     bad, heard = spoil(folder, part), []
-    with pytest.raises(TaskError, match=rf"1 of \d+ {part} samples: .*--skip-bad") as caught:
+    with pytest.raises(
+        TaskError, match=rf"^1 of \d+ {part} samples of 'colours' cannot be read\. .*--skip-bad"
+    ) as caught:
         tune(
             Task.from_image_folder(folder),
             MODEL,

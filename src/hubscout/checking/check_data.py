@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hubscout.checking.mislabelled import mislabelled
 from hubscout.checking.samples import Looked, Samples, wrong_ending
-from hubscout.runs.data_check import DataCheck, Finding, Sample
+from hubscout.runs.data_check import DataCheck, Finding
 from hubscout.tasks import Task, open_task
 from hubscout.tasks.assembly import IMBALANCE
 from hubscout.tasks.image_folders import walk
@@ -82,22 +82,19 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
 
 def _inputs_alone(samples: Samples, looked: Looked) -> Iterator[Finding]:
     if count := len(looked.problems):
-        bad = list(looked.problems.items())[:MOST_SHOWN]
-        described = (samples.describe(number, reason, thumbnail=False) for number, reason in bad)
-        shown = tuple((replace(sample, note=_without_name(sample)),) for sample in described)
+        shown = []
+        for number, problem in list(looked.problems.items())[:MOST_SHOWN]:
+            sample = samples.describe(number, thumbnail=False)
+            reason = problem.partition(". ")[0]  # in one sentence, which need not name the sample again
+            shown.append((replace(sample, note=reason.partition(f"{sample.name} ")[2] or reason),))
         words = f"{_count(count, 'input')} cannot be read: replace or remove {'it' if count == 1 else 'them'}."
-        yield Finding(name="unreadable", words=words, count=count, groups=shown)
+        yield Finding(name="unreadable", words=words, count=count, groups=tuple(shown))
     if count := len(looked.empty):
-        shown = tuple((samples.describe(number),) for number in looked.empty[:MOST_SHOWN])
-        are = "is" if count == 1 else "are"
-        words = f"{_count(count, 'input')} {are} empty: no model can tell a label from nothing."
-        yield Finding(name="empty", words=words, count=count, groups=shown)
-
-
-def _without_name(sample: Sample) -> str:
-    """Why a sample cannot be read, in one sentence that does not name it again."""
-    reason = sample.note.partition(". ")[0]
-    return reason.partition(f"{sample.name} ")[2] or reason
+        words = (
+            f"{_count(count, 'input')} {'is' if count == 1 else 'are'} empty: no model can tell a label from nothing."
+        )
+        groups = tuple((samples.describe(number),) for number in looked.empty[:MOST_SHOWN])
+        yield Finding(name="empty", words=words, count=count, groups=groups)
 
 
 def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:
@@ -113,13 +110,15 @@ def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:
     ):
         if not groups:
             continue
-        crossing = [group for group in groups if len({samples.places[number][0] for number in group}) > 1]
+        splits = {tuple(group): {samples.places[number][0] for number in group} for group in groups}
+        crossing = [group for group in groups if len(splits[tuple(group)]) > 1]
         count = sum(map(len, groups))
         words = f"{_count(count, 'input')} in {_count(len(groups), 'group')} {what}"
         if crossing:
+            judged = sorted(set().union(*(splits[tuple(group)] for group in crossing)) - {"train"}, reverse=True)
             words += (
                 f"; {_count(len(crossing), 'group')} of them {'are' if len(crossing) > 1 else 'is'} in more than one "
-                "split, so that a score on test is too good"
+                f"split, so that scores on {' and '.join(judged)} are too good"
             )
         # Those across splits first: they do the most harm.
         chosen = [*crossing, *(group for group in groups if group not in set(crossing))][:MOST_SHOWN]

@@ -9,15 +9,18 @@ import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError
+
+if TYPE_CHECKING:
+    from hubscout.runs.events import Observer
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
@@ -94,6 +97,23 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 @contextmanager
+def progress(ctx: typer.Context, models: int = 0, *, title: str = "", quiet: bool) -> Iterator[Observer]:
+    """What `hubscout.runs.display.display` shows, with messages that speak of options and not of arguments."""
+    from hubscout.cli.app import in_options
+    from hubscout.runs.display import display
+    from hubscout.runs.events import Event, Message
+
+    with display(models, title=title, quiet=quiet) as observer:
+
+        def translated(event: Event) -> None:
+            if isinstance(event, Message):
+                event = replace(event, text=in_options(event.text, ctx.command.params))
+            observer(event)
+
+        yield translated
+
+
+@contextmanager
 def run_folder(out: Path | None, name: str, *, quiet: bool) -> Iterator[Path]:
     """The folder of a run: `out`, or one of its own in runs/, numbered so that nothing is overwritten."""
     if out is not None:
@@ -122,11 +142,11 @@ def _make(stem: str) -> Path:
     raise AssertionError("unreachable")
 
 
-def warn_and_exit(warnings: list[str]) -> None:
+def warn_and_exit(ctx: typer.Context, warnings: list[str]) -> None:
     """Say what is worse than guessing, even to those who want to hear nothing, and end with a status that shows it."""
-    from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING
+    from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING, in_options
 
-    found = [warning for warning in warnings if warning]
+    found = [in_options(warning, ctx.command.params) for warning in warnings if warning]
     for warning in found:
         say(f"Warning: {warning}")
     if found:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import Output, run_folder, say_saved
+from hubscout.cli.output import Output, progress, run_folder, say_saved
 from hubscout.cli.values import read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -72,7 +72,6 @@ def race(
     from hubscout.racing import race as run
     from hubscout.racing.race_models import TRACES, arguments_of, check_wishes
     from hubscout.ranking.candidates import find_candidates
-    from hubscout.runs.display import display
     from hubscout.runs.ranking import check_limits
     from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
 
@@ -91,7 +90,7 @@ def race(
     output.say(*candidates.notes)
     with (
         run_folder(out, f"{task.name}-race", quiet=output.quiet) as place,
-        display(len(candidates.models), quiet=output.quiet, title="race") as observer,
+        progress(ctx, len(candidates.models), quiet=output.quiet, title="race") as observer,
     ):
         found = run(
             task,

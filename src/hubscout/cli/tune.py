@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import Output, run_folder, say, say_saved, warn_and_exit
+from hubscout.cli.output import Output, progress, run_folder, say, say_saved, warn_and_exit
 from hubscout.cli.values import list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -144,25 +144,32 @@ def tune(
         chosen["out"] = place
         if method == "all":
             chosen |= {"seeds": range(seeds or 3), "engine": where.engine, "engine_options": engine_options}
-            warnings = _compare(task, model, taught_by, chosen, output)
+            warnings = _compare(ctx, task, model, taught_by, chosen, output)
         else:
             chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
-            warnings = _tune(task, model, taught_by, method, chosen, output, onnx=onnx)
-    warn_and_exit(warnings)
+            warnings = _tune(ctx, task, model, taught_by, method, chosen, output, onnx=onnx)
+    warn_and_exit(ctx, warnings)
 
 
 def _tune(
-    task: Any, model: str, teachers: list[str], method: str, chosen: dict[str, Any], output: Output, *, onnx: bool
+    ctx: typer.Context,
+    task: Any,
+    model: str,
+    teachers: list[str],
+    method: str,
+    chosen: dict[str, Any],
+    output: Output,
+    *,
+    onnx: bool,
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.errors import TuningError
-    from hubscout.runs.display import display
     from hubscout.runs.evaluation_record import conclusion
     from hubscout.tuning import tune as run
     from hubscout.tuning.tuned_folder import opens_by_code
 
     out: Path = chosen["out"]
-    with display(quiet=output.quiet, title=method) as observer:
+    with progress(ctx, quiet=output.quiet, title=method) as observer:
         tuned = run(task, model, teachers, method, observer=observer, **chosen)
     if not _is_main():
         return []
@@ -180,13 +187,14 @@ def _tune(
     return [tuned.warning]
 
 
-def _compare(task: Any, model: str, teachers: list[str], chosen: dict[str, Any], output: Output) -> list[str]:
+def _compare(
+    ctx: typer.Context, task: Any, model: str, teachers: list[str], chosen: dict[str, Any], output: Output
+) -> list[str]:
     """Compare and tell; gives the warnings."""
-    from hubscout.runs.display import display
     from hubscout.tuning.method_comparison import compare
 
     out: Path = chosen["out"]
-    with display(quiet=output.quiet, title="compare") as observer:
+    with progress(ctx, quiet=output.quiet, title="compare") as observer:
         found = compare(task, model, teachers, observer=observer, **chosen)
     output.show(lambda: {**found.record(), "out": out}, found.table())
     output.say(f"The models are in {out}, by method and seed, such as {out / found.trials[0].folder}")

@@ -279,6 +279,7 @@ hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
 def soup(
     *,
     data: options.Data,
+    ctx: typer.Context,
     models: Annotated[list[Path], typer.Argument(metavar="MODELS")],
     out: options.Out = None,
     limit: options.Limit = None,
@@ -319,4 +320,4 @@ def soup(
     output.say(*made.notes)
     output.show(lambda: {**made.record(), "out": place}, str(made))
     say_saved(place, place, by_code=opens_by_code(made, place), quiet=output.quiet)
-    warn_and_exit([made.warning])
+    warn_and_exit(ctx, [made.warning])

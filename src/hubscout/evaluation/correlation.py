@@ -43,25 +43,23 @@ def pair(scores: Values, reference: Values, *, better: Better = "higher", score_
             raise InputError(f"{argument} must be 'higher' or 'lower'; got {value!r}.")
     if isinstance(scores, Mapping) != isinstance(reference, Mapping):
         raise InputError("scores and reference must both be mappings from names, or both sequences in one order.")
-    left_out: tuple[str, ...] = ()
-    if isinstance(scores, Mapping) and isinstance(reference, Mapping):
-        names = tuple(name for name in scores if name in reference)
-        left_out = tuple(sorted(set(scores) ^ set(reference)))
-        if len(names) < 2:
-            raise InputError(
-                f"scores and reference must share at least two models; they share {len(names)} "
-                f"of {len(scores)} and {len(reference)}."
-            )
-        first, second = [scores[name] for name in names], [reference[name] for name in names]
-    else:
-        first, second = list(scores), list(reference)
-        if len(first) != len(second):
-            raise InputError(f"scores has {len(first)} models, reference has {len(second)}: they must be equal.")
-        if len(first) < 2:
-            raise InputError(f"at least two models are needed to compare rankings; got {len(first)}.")
-        names = tuple(str(place) for place in range(len(first)))
+    if not isinstance(scores, Mapping) and len(scores) != len(reference):
+        raise InputError(f"scores has {len(scores)} models, reference has {len(reference)}: they must be equal.")
+    first, second = (
+        values if isinstance(values, Mapping) else {str(place): value for place, value in enumerate(values)}
+        for values in (scores, reference)
+    )
+    names = tuple(name for name in first if name in second)
+    if len(names) < 2:
+        raise InputError(
+            f"at least two models are needed to compare rankings; scores and reference share {len(names)} of "
+            f"{len(first)} and {len(second)}."
+        )
     return Pairs(
-        names, _numbers(first, "scores", score_better), _numbers(second, "reference", better), left_out=left_out
+        names,
+        _numbers([first[name] for name in names], "scores", score_better),
+        _numbers([second[name] for name in names], "reference", better),
+        left_out=tuple(sorted(set(first) ^ set(second))),
     )
 
 

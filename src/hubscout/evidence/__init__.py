@@ -6,10 +6,10 @@ Arrays in, dataclasses out: no files of models, no tasks, no torch modules.
 from typing import TYPE_CHECKING, Any
 
 from hubscout.evidence.array_logme import logme
-from hubscout.evidence.convergence import convergence_guaranteed, convergence_margin, fixed_point_map
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.maximize import maximize_evidence
 from hubscout.evidence.posterior import Neighbour, nearest
+from hubscout.evidence.profile import convergence_guaranteed, convergence_margin, fixed_point_map
 from hubscout.evidence.solvers import SOLVERS
 from hubscout.evidence.statistics import Block, Statistics
 

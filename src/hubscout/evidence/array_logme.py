@@ -24,13 +24,13 @@ from hubscout.evidence.array_backend import (
 from hubscout.evidence.block import check_scored, observations
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.eigenvectors import Deferred
-from hubscout.evidence.evidence import Evidence, kept_spectrum
+from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.jackknife import assign_blocks, contributions_from_rows, error_from_contributions
 from hubscout.evidence.maximize import Jackknife, Settings, assemble, fit, warned
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
 from hubscout.evidence.solvers import SOLVERS
-from hubscout.evidence.spectrum import Spectrum, dual_spectrum, score_rounding, score_without, singular_spectra
+from hubscout.evidence.spectrum import Spectrum, dual_spectrum, kept, score_rounding, score_without, singular_spectra
 from hubscout.evidence.statistics import may_be_rounded, sums_of_rows
 
 ROUNDING_TOLERANCE = 1e-9
@@ -132,7 +132,7 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
             return namespace(weights).concat([less(rows[part], shift) @ weights for part in chunks(*rows.shape)])
 
         rounding = fitted.rounding
-        if kept_spectrum(fitted).cut:
+        if kept(fitted.spectrum).cut:
             rounding = _looked_into(fitted, labels, product)
         if rounding > ROUNDING_TOLERANCE or fitted.unbounded:
             return _decomposed(rows, labels, block_of_row, settings)
@@ -146,9 +146,9 @@ def _looked_into(fitted: Evidence, labels: Targets, product: Callable[[Array], A
     From squares nobody can say whether they hold anything. The `product` of the features with random vectors in them
     can, since it is not made of squares: it has the sum of their σ² on average, and it shows if they explain targets.
     """
-    spectrum = kept_spectrum(fitted)
+    spectrum = kept(fitted.spectrum)
     xp, vectors = namespace(spectrum.squared_singular_values), spectrum.vectors
-    scored = np.array([name not in fitted.unscored for name in fitted.targets])
+    scored = fitted.scored
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
     drawn = np.random.default_rng(0).normal(size=(min(PROBES, fitted.feature_dim - fitted.rank), fitted.feature_dim))
     drawn = to_device_of(drawn, spectrum.squared_singular_values)

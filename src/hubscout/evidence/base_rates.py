@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_device_of, to_host
+from hubscout.evidence.eigenvectors import Tridiagonal
 from hubscout.evidence.profile import PART_NUMBERS
 from hubscout.evidence.solvers import GRID_STEP, LARGEST_RATIO, TIE
 from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum
-from hubscout.evidence.tridiagonal import Tridiagonal
 
 TINY = float(np.finfo(np.float64).tiny)
 SMALLEST_RATIO = 1e-12

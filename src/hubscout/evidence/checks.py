@@ -100,8 +100,7 @@ def check_targets(
     shape = tuple(array.shape)
     if len(shape) not in (1, 2) or 0 in shape:
         raise InputError(f"targets must be a vector or a matrix with a row per sample; got an array of shape {shape}.")
-    if shape[0] != n:
-        raise InputError(f"features have {n} rows but targets have {shape[0]}.")
+    check_rows(n, shape[0])
     if kind == "auto":
         kind = guess_kind(array)
     check_kind(kind)
@@ -128,6 +127,12 @@ def guess_kind(targets: Array) -> str:
         f"targets of shape {tuple(targets.shape)} and type {targets.dtype} are ambiguous. Say kind='regression' for "
         "columns of numbers, or pass a matrix of 0 and 1 for several labels per sample, or a vector of classes."
     )
+
+
+def check_rows(features: int, targets: int) -> None:
+    """Features and targets have as many rows."""
+    if features != targets:
+        raise InputError(f"features have {features} rows but targets have {targets}.")
 
 
 def check_target_matrix(targets: Array, kind: str, *, columns: int | None = None) -> Array:
@@ -174,8 +179,7 @@ def check_class_ids(ids: object, n: int, count: int) -> np.ndarray:
         raise InputError(
             f"targets must be a vector of class ids (whole numbers); got {array.dtype} of shape {array.shape}."
         )
-    if len(array) != n:
-        raise InputError(f"features have {n} rows but targets have {len(array)}.")
+    check_rows(n, len(array))
     if n and (array.min() < 0 or array.max() >= count):
         raise InputError(
             f"class ids must lie between 0 and {count - 1} (there are {count} target names); "

@@ -248,7 +248,7 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         evidence = self.evidence_
         means = evidence.predict(self._check_batch(X, reset=False))
         if not self._multilabel:
-            means[:, [name in evidence.unscored for name in evidence.targets]] = -np.inf
+            means[:, ~evidence.scored] = -np.inf
         return means
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -264,8 +264,7 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         evidence = self.evidence_
         X = self._check_batch(X, reset=False)
         means, variances = evidence.predict(X), evidence.predict_variance(X)
-        scored = np.array([name not in evidence.unscored for name in evidence.targets])
-        variances = np.maximum(variances, np.finfo(np.float64).tiny)
+        scored, variances = evidence.scored, np.maximum(variances, np.finfo(np.float64).tiny)
         if self._multilabel:
             return ndtr((means - 0.5) / np.sqrt(variances))
         deviation = np.exp(0.5 * np.log(variances[:, scored]).mean(1, keepdims=True))

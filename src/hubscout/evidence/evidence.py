@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.errors import InputError
 from hubscout.evidence.array_backend import add_product, to_host
 from hubscout.evidence.base_rates import OverBaseRates
 from hubscout.evidence.block import Block
 from hubscout.evidence.checks import Kind
 from hubscout.evidence.posterior import predict_left_out, predict_mean, predict_variance
-from hubscout.evidence.spectrum import Spectrum
+from hubscout.evidence.spectrum import Spectrum, kept
 from hubscout.evidence.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -110,8 +109,12 @@ class Evidence:
         It is not `score` less `null_score`, unless means were taken away: the score of the paper counts for classes
         and labels what a constant explains as well.
         """
-        scored = np.array([name not in self.unscored for name in self.targets])
-        return float(self.per_target_gain[scored].mean())
+        return float(self.per_target_gain[self.scored].mean())
+
+    @property
+    def scored(self) -> np.ndarray:
+        """(C,), which targets have an evidence: all but those in `unscored`."""
+        return np.array([name not in self.unscored for name in self.targets])
 
     @property
     def per_target_gain(self) -> np.ndarray:
@@ -131,7 +134,7 @@ class Evidence:
     @property
     def convergence_guaranteed(self) -> np.ndarray:
         """Theorem 2 for every scored target: whether MacKay's iteration must have a fixed point."""
-        from hubscout.evidence.convergence import convergence_guaranteed
+        from hubscout.evidence.profile import convergence_guaranteed
 
         return convergence_guaranteed(self)
 
@@ -197,22 +200,15 @@ class Evidence:
         return replace(self, spectrum=None, over_base_rates=replace(self.over_base_rates, spectrum=None))
 
 
-def kept_spectrum(evidence: Evidence) -> Spectrum:
-    """The spectrum, or an error that says how to keep it."""
-    if evidence.spectrum is None:
-        raise InputError("This evidence has no spectrum: fit with keep_spectrum=True.")
-    return evidence.spectrum
-
-
 def statistics_of(evidence: Evidence) -> Statistics:
     """The sums that an evidence with a spectrum came from, to rounding, in one block; to add to.
 
     Without centring the sums of features and targets themselves are not known: they are zero here, so that the result
     is only good for another maximisation without centring.
     """
-    spectrum = kept_spectrum(evidence)
+    spectrum = kept(evidence.spectrum)
     values, basis = to_host(spectrum.squared_singular_values), to_host(spectrum.basis)
-    scored = np.array([name not in evidence.unscored for name in evidence.targets])
+    scored = evidence.scored
     statistics = Statistics(evidence.kind, evidence.targets, feature_dim=evidence.feature_dim)
     shifts = (np.zeros(evidence.feature_dim), np.zeros(len(scored)))
     if evidence.feature_mean is not None:
@@ -239,7 +235,7 @@ def title(evidence: Evidence) -> str:
 def cells(evidence: Evidence) -> list[tuple[str, ...]]:
     """One line per target, the best explained first; the middle of many is left out."""
     gains = np.asarray(evidence.per_target_gain)
-    order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.targets[i] not in evidence.unscored]
+    order = [int(i) for i in np.argsort(-gains, kind="stable") if evidence.scored[i]]
     hidden = len(order) - SHOWN if len(order) > SHOWN + 1 else 0
     if hidden:
         order = order[: SHOWN // 2] + order[-(SHOWN // 2) :]

@@ -20,6 +20,7 @@ from hubscout.errors import InputError
 from hubscout.evidence.array_backend import chunks, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features
 from hubscout.evidence.evidence import Evidence
+from hubscout.evidence.spectrum import kept
 
 SPARE = 1e-9
 """What must be left of (K⁻¹)_ii, as a share, for the other rows to say anything of this one."""
@@ -40,8 +41,7 @@ def left_out_predictions(
     [-6.34, 2.17]
     """
     fit = evidence.over_base_rates
-    if fit.spectrum is None:
-        raise InputError("This evidence has no spectrum, which left-out predictions need: fit with keep_spectrum=True.")
+    spectrum, mean = kept(fit.spectrum), fit.feature_mean
     rows = check_features(features, feature_dim=evidence.feature_dim)
     if targets.shape != (rows.shape[0], len(evidence.targets)):
         raise InputError(f"targets must be {(int(rows.shape[0]), len(evidence.targets))}; they are {targets.shape}.")
@@ -51,14 +51,12 @@ def left_out_predictions(
     explained = np.isfinite(fit.ratio)
     if not explained.any():
         return alone
-    spectrum, mean = fit.spectrum, fit.feature_mean
     values = spectrum.squared_singular_values
     xp = namespace(values)
     ratio = to_device_of(fit.ratio[explained], values)[:, None]
     constant = to_device_of(fit.constant, values)[None, :]
-    scored = np.array([name not in evidence.unscored for name in evidence.targets])
     means = to_device_of(fit.target_mean[explained], values)
-    projections = spectrum.projections[np.flatnonzero(explained[scored])] - means[:, None] * constant
+    projections = spectrum.projections[np.flatnonzero(explained[evidence.scored])] - means[:, None] * constant
     shrunk = ratio / (values[None, :] + ratio)
     rest = float(n - (constant**2).sum())
     rest = rest if rest > n * n * np.finfo(np.float64).eps else 0.0

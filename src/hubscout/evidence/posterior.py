@@ -12,7 +12,7 @@ from hubscout.errors import InputError
 from hubscout.evidence.array_backend import Array, chunks, is_torch, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features, check_finite
 from hubscout.evidence.eigenvectors import Reduced
-from hubscout.evidence.spectrum import Spectrum
+from hubscout.evidence.spectrum import Spectrum, kept
 
 if TYPE_CHECKING:
     from hubscout.evidence.evidence import Evidence
@@ -108,16 +108,14 @@ def predict_variance(evidence: Evidence, features: object) -> np.ndarray:
 
     Directions that the features of the fit did not have keep the variance 1/α of the prior.
     """
-    if evidence.spectrum is None:
-        raise InputError("This evidence has no spectrum, which variances need: fit with keep_spectrum=True.")
-    rows = check_features(features, feature_dim=evidence.feature_dim)
-    basis = evidence.spectrum.basis
+    spectrum = kept(evidence.spectrum)
+    rows, basis = check_features(features, feature_dim=evidence.feature_dim), spectrum.basis
     if is_torch(basis) and not is_torch(rows):
         basis = to_host(basis)
     basis = to_device_of(basis, rows)
     inverse_beta = 1 / evidence.beta
     scored = np.isfinite(evidence.beta)
-    values = to_host(evidence.spectrum.squared_singular_values)
+    values = to_host(spectrum.squared_singular_values)
     # Per unit of noise variance, in the directions of the fit and outside them.
     inside = 1 / (values[:, None] + evidence.ratio[scored][None, :])
     outside = 1 / evidence.ratio[scored]

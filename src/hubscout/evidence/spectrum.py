@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hubscout.errors import InputError
 from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_host, upper_times
 from hubscout.evidence.block import Block
 from hubscout.evidence.eigenvectors import Eigenvectors, Reduced, WrittenOut, symmetric_eigh
@@ -67,6 +68,13 @@ class Spectrum:
     def rank(self) -> int:
         """r, the number of directions that the features really have."""
         return int(self.squared_singular_values.shape[0])
+
+
+def kept(spectrum: Spectrum | None) -> Spectrum:
+    """The spectrum of a fit, or an error that says how to keep it."""
+    if spectrum is None:
+        raise InputError("This evidence has no spectrum: fit with keep_spectrum=True.")
+    return spectrum
 
 
 def rank_threshold(n: float, feature_dim: int) -> float:

@@ -37,6 +37,7 @@ from hubscout.evidence.checks import (
     check_features,
     check_finite,
     check_kind,
+    check_rows,
     check_target_matrix,
     check_target_scale,
     check_weights,
@@ -142,8 +143,7 @@ class Statistics:
         else:
             values = check_target_matrix(as_native(targets, "targets"), self.kind, columns=count)
             check_target_scale(values, self.kind, whole=False)
-            if len(values) != n:
-                raise InputError(f"features have {n} rows but targets have {len(values)}.")
+            check_rows(n, len(values))
             values = to_device_of(values, rows)
         counted = None if weights is None else check_weights(weights, n)
         check_finite(rows)  # before anything is added: a bad batch leaves the sums as they were

@@ -15,6 +15,7 @@ import uuid
 import weakref
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,8 @@ def register(model: Any, name: str | None = None, taken: Collection[str] = ()) -
         )
     network, processor = model if isinstance(model, tuple) else (model, None)
     first = f"memory:{(name or _own_name(network)).replace('?', '_')}"
-    chosen, number = first, 1
-    while chosen in taken:
-        number += 1
-        chosen = f"{first}-{number}"
+    names = chain([first], (f"{first}-{number}" for number in count(2)))
+    chosen = next(name for name in names if name not in taken)
     _objects[chosen.removeprefix("memory:")] = (weakref.ref(network), processor)
     return chosen
 

@@ -24,7 +24,7 @@ from hubscout.hubs.image_preprocessing import (
 )
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
 from hubscout.hubs.pooling import Pooling, check_layers, check_pooling, join_pair, pool, select_words
-from hubscout.hubs.processors import check_vocabulary
+from hubscout.hubs.processors import check_vocabulary, tokenize_with
 from hubscout.hubs.text_preprocessing import (
     IDS,
     MASK,
@@ -265,14 +265,7 @@ def _text_preprocessing(path: Path, inputs: Mapping[str, Any], options: Mapping[
     with huggingface.quiet(transformers):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     check_vocabulary(tokenizer, None, [folder], f"onnx:{path}")
-    limit = int(min(tokenizer.model_max_length, _DEFAULT_TEXT_LENGTH))
-    return TextPreprocessing(
-        tokenizer,
-        max_length=options.get("max_length") or limit,
-        pairs=options.get("pairs", "cross"),
-        words=options.get("words", "first"),
-        accepts_types="token_type_ids" in inputs,
-    )
+    return tokenize_with(tokenizer, None, options, usual=_DEFAULT_TEXT_LENGTH, accepts_types="token_type_ids" in inputs)
 
 
 def list_models(pattern: str) -> ModelListing:

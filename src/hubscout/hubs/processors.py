@@ -32,15 +32,14 @@ def open_preprocessing(
     identifier: str,
 ) -> Preprocessing:
     """How inputs are prepared for a network of transformers, as the files at `source` say."""
-    if modality != "text":
-        return preprocessing_with(open_processor(transformers, source, modality, trust), network, modality, options)
     folders = [Path(source)]
     try:
-        tokenizer = open_processor(transformers, source, modality, trust)
+        processor = open_processor(transformers, source, modality, trust)
     except Exception as error:
-        raise missing_vocabulary(folders, identifier) or error from error
-    check_vocabulary(tokenizer, network, folders, identifier)
-    return preprocessing_with(tokenizer, network, modality, options)
+        raise (missing_vocabulary(folders, identifier) if modality == "text" else None) or error from error
+    if modality == "text":
+        check_vocabulary(processor, network, folders, identifier)
+    return preprocessing_with(processor, network, modality, options)
 
 
 def open_processor(transformers: Any, source: str, modality: str, trust: Mapping[str, bool]) -> Any:
@@ -66,10 +65,12 @@ def tokenize_with(
     pairs: Pairs = "cross",
     usual: int | None = None,
     prompt: str = "",
+    accepts_types: bool | None = None,
 ) -> TextPreprocessing:
     """How a network's texts are prepared, as the options `max_length`, `pairs` and `words` say.
 
     Without a `max_length` it is the `usual` length, or what the network takes where that is less or nothing is usual.
+    `network` is None where it cannot be looked into.
     """
     longest, wanted = longest_text(tokenizer, network), options.get("max_length")
     if wanted is not None and wanted > longest:
@@ -78,7 +79,7 @@ def tokenize_with(
         tokenizer,
         max_length=wanted or min(usual or longest, longest),
         pairs=options.get("pairs", pairs),
-        accepts_types="token_type_ids" in tokenizer.model_input_names,
+        accepts_types="token_type_ids" in tokenizer.model_input_names if accepts_types is None else accepts_types,
         words=options.get("words", "first"),
         prompt=prompt,
     )
@@ -242,6 +243,8 @@ def _embedding_rows(network: Any) -> int | None:
 def longest_text(tokenizer: Any, network: Any) -> int:
     """How many tokens the model takes: the lower of what its tokenizer and its position embeddings allow."""
     limits = [tokenizer.model_max_length]
+    if network is None:
+        return int(limits[0])
     for name, part in network.named_modules():
         if name.endswith(("position_embeddings", "wpe")) and hasattr(part, "num_embeddings"):
             # RoBERTa counts positions from after the padding's own.

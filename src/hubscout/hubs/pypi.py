@@ -137,11 +137,9 @@ class PackagedModel:
             files = importlib.metadata.files(self.package) or []
         except importlib.metadata.PackageNotFoundError as error:
             raise NotInstalledError(self) from error
-        for file in files:
-            if fnmatch.fnmatch(str(file), self.file):
-                path = Path(str(file.locate()))
-                if path.is_file():
-                    return path
+        for path in (Path(str(file.locate())) for file in files if fnmatch.fnmatch(str(file), self.file)):
+            if path.is_file():
+                return path
         raise CheckpointError(f"The package {self.package} is installed without its weights ({self.file}).")
 
     @property

@@ -72,18 +72,16 @@ class Repository:
         download.start()
         for name in wanted:
             path = self._download(download, name) if name in missing else folder / name
+            if not is_intact(path) and self.silence is None and name not in missing:
+                _remove(path)
+                tell(f"{name} in the local cache is not what the hub has; it is fetched again")
+                self._download(Download(self.sizes[name] or 0), name)
             if is_intact(path):
                 continue
+            remedy = f"Remove {path} and connect once."
             if self.silence is None:
                 _remove(path)
-                if name not in missing:
-                    tell(f"{name} in the local cache is not what the hub has; it is fetched again")
-                    if is_intact(self._download(Download(self.sizes[name] or 0), name)):
-                        continue
-                    _remove(path)
-            remedy = (
-                "Nothing of it was kept: try again." if self.silence is None else f"Remove {path} and connect once."
-            )
+                remedy = "Nothing of it was kept: try again."
             raise CheckpointError(
                 f"{name} of {self.identifier} is not what the hub announced: its bytes have another hash. {remedy}"
             )

@@ -83,13 +83,11 @@ class TorchBackbone(Backbone):
             "source_classes": source_classes,
             **(facts or {}),
         }
-        if config:
-            example = {PIXELS: torch.zeros(1, *config.input_size)}
-            self.card = describe(self, example, config.mean, config.std, **facts)
-        elif input_size:
-            self.card = describe(self, {ARRAYS: torch.zeros(1, *input_size)}, **facts)
-        else:
-            self.card = describe(self, None, feature_dim=self._stated_feature_dim(), **facts)
+        size = config.input_size if config else input_size
+        example = {PIXELS if config else ARRAYS: torch.zeros(1, *size)} if size else None
+        if example is None:
+            facts["feature_dim"] = self._stated_feature_dim()
+        self.card = describe(self, example, *((config.mean, config.std) if config else ()), **facts)
 
     def run(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features and source logits of normalised inputs."""

@@ -4,7 +4,7 @@ A metric sees arrays (features, source logits, targets) and knows nothing of mod
 """
 
 # Importing the module of a metric registers it.
-from hubscout.metrics import discriminant, head_evidence, held_out, leep, logme, parc, separation, static, zoo_relative  # noqa: F401
+from hubscout.metrics import discriminant, head_evidence, held_out, leep, logme, separation, static, zoo_relative  # noqa: F401
 from hubscout.metrics.metric_registry import (
     METRICS,
     Metric,

@@ -112,8 +112,7 @@ def h_score(features: Any, targets: Any) -> Score:
     """
     from sklearn.covariance import ledoit_wolf
 
-    features = inputs.real_matrix(features, "features")
-    ids, _ = inputs.class_ids(targets, len(features))
+    features, ids, _ = inputs.with_classes(features, targets)
     centred = features - features.mean(axis=0)
     scale = np.sqrt(np.mean(centred**2))
     if scale <= np.finfo(np.float64).eps * np.abs(features).max():
@@ -169,8 +168,7 @@ def sfda(features: Any, targets: Any, *, shrinkage: float | None = None) -> Scor
         True
 
     """
-    features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
+    features, ids, classes = inputs.with_classes(features, targets)
     if shrinkage is not None and not 0 < shrinkage <= 1:
         raise InputError(f"shrinkage must be greater than 0 and at most 1; got {shrinkage!r}.")
     dimension = features.shape[1]

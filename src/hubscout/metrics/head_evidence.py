@@ -215,8 +215,7 @@ def pactran(features: Any, targets: Any, *, regularisation: float = 1.0, prior_v
         True
 
     """
-    features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
+    features, ids, classes = inputs.with_classes(features, targets)
     n, dimension = features.shape
     if not regularisation > 0:
         raise InputError(f"regularisation must be greater than 0; got {regularisation!r}.")

@@ -34,6 +34,12 @@ def class_ids(targets: Any, rows: int) -> tuple[np.ndarray, int]:
     return found.values, len(found.names)
 
 
+def with_classes(value: Any, targets: Any, argument: str = "features") -> tuple[np.ndarray, np.ndarray, int]:
+    """Both of these: a matrix, and the class of each of its rows."""
+    array = real_matrix(value, argument)
+    return array, *class_ids(targets, len(array))
+
+
 def label_matrix(targets: Any, rows: int) -> np.ndarray:
     """A float64 matrix of 0 and 1, one column per label, of which at least one varies."""
     return _matrix(targets, rows, "multilabel")

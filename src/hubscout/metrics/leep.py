@@ -46,8 +46,7 @@ def leep(logits: Any, targets: Any) -> Score:
         -0.0002
 
     """
-    logits = inputs.real_matrix(logits, "logits")
-    ids, _ = inputs.class_ids(targets, len(logits))
+    logits, ids, _ = inputs.with_classes(logits, targets, "logits")
     return log_expected_prediction(scipy.special.softmax(logits, axis=1), ids)
 
 
@@ -96,8 +95,7 @@ def nce(logits: Any, targets: Any) -> Score:
         0.0
 
     """
-    logits = inputs.real_matrix(logits, "logits")
-    ids, classes = inputs.class_ids(targets, len(logits))
+    logits, ids, classes = inputs.with_classes(logits, targets, "logits")
     predicted = logits.argmax(axis=1)
     joint = np.zeros((classes, logits.shape[1]))
     np.add.at(joint, (ids, predicted), 1.0)
@@ -156,8 +154,7 @@ def n_leep(
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
-    features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
+    features, ids, classes = inputs.with_classes(features, targets)
     at_most = inputs.whole_number(max_components, "max_components")
     clusters = inputs.whole_number(clusters_per_class, "clusters_per_class") * classes
     clusters = max(1, min(clusters, len(features) // 5))

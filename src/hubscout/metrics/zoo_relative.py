@@ -70,8 +70,7 @@ def ncti(features: Any, targets: Any, *, components: int = 64) -> dict[str, floa
         ['nearest_centre', 'separation', 'variability']
 
     """
-    features = inputs.real_matrix(features, "features")
-    ids, classes = inputs.class_ids(targets, len(features))
+    features, ids, classes = inputs.with_classes(features, targets)
     rows, variances = inputs.principal_components(features, at_most=inputs.whole_number(components, "components"))
     if not len(variances):
         rows, variances = np.zeros((len(ids), 1)), np.zeros(1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import TIED_ABOVE, chances, scores
+from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord
 from hubscout.runs.texts import human_probability, listing, short_names
@@ -118,7 +119,10 @@ class Race:
             sure = f", the only one of {known} models that there was time to tune, so that nothing says it is the best"
         probe = self.tuned is not None and self.tuned.best_step == 0
         if not tried:
-            sure = f", the first of {known} by evidence: there was no time to compare them by training"
+            all_of_them = known + sum(one.error == BUDGET_SPENT for one in self.ranking.failures)
+            sure = f", the first of {known} models by evidence" if known > 1 else ", the only model with evidence"
+            sure += f" of {all_of_them}" if known < all_of_them else ""
+            sure += ": there was no time to compare by training"
         rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
         text = f"{names[first.model]} won{rate}{sure}"
         if tied:

@@ -145,7 +145,7 @@ MARGIN = 30.0
 
 def convergence_of(evidence: Evidence) -> Convergence | None:
     """Look at the best and the worst explained target and some between; None where no target has a finite t."""
-    from hubscout.evidence.convergence import fixed_point_map
+    from hubscout.evidence import fixed_point_map
 
     if evidence.spectrum is None:
         return None

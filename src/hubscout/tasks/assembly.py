@@ -220,4 +220,5 @@ def _say_duplicates(seen: Mapping[bytes, Counter[str]], notes: list[str]) -> Non
     crossing = sum(counts["test"] for counts in seen.values() if counts["train"])
     if again:
         across = f", and {crossing:,} of test {'is' if crossing == 1 else 'are'} in train too" if crossing else ""
-        notes.append(f"{again:,} inputs occur again, exactly the same{across} (hubscout check names them)")
+        told = "input occurs" if again == 1 else "inputs occur"
+        notes.append(f"{again:,} {told} again, exactly the same{across} (hubscout check names them)")

@@ -195,8 +195,9 @@ def _plain(label: Any) -> Any:
     return array.item() if array.size == 1 else array.tolist()
 
 
-def _is_of(package: str, value: Any) -> bool:
-    return any(kind.__module__.partition(".")[0] == package for kind in type(value).__mro__)
+def _is_of(package: str, value: Any, *names: str) -> bool:
+    kinds = (kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] == package)
+    return any(not names or kind.__name__ in names for kind in kinds)
 
 
 def _is_loader(value: Any) -> bool:
@@ -204,9 +205,7 @@ def _is_loader(value: Any) -> bool:
 
 
 def _is_torch_dataset(value: Any) -> bool:
-    return _is_loader(value) or any(
-        kind.__name__ == "Dataset" and kind.__module__.startswith("torch.") for kind in type(value).__mro__
-    )
+    return _is_loader(value) or _is_of("torch", value, "Dataset")
 
 
 def _is_pair(value: Any) -> bool:

@@ -171,14 +171,19 @@ def _visible_folders(folder: Path) -> list[Path]:
 def _left_out(endings: Mapping[str, int]) -> list[str]:
     """What is said of files that are not read, by their endings."""
     notes = [
-        f"{count:,} {ending} files are left out: they need the package {package} (pip install {package})"
+        f"{count:,} {ending} {'file is' if count == 1 else 'files are'} left out: reading "
+        f"{'it' if count == 1 else 'them'} takes the package {package} (pip install {package})"
         for ending, package in PLUG_INS.items()
         if (count := endings.get(ending, 0))
     ]
     others = {ending: count for ending, count in endings.items() if ending not in PLUG_INS}
     if others:
         listed = ", ".join(ending or "no ending" for ending in sorted(others)[:5])
-        notes.append(f"{sum(others.values()):,} files in class folders are not images and are left out ({listed})")
+        count = sum(others.values())
+        told = (
+            "file in the class folders is not an image" if count == 1 else "files in the class folders are not images"
+        )
+        notes.append(f"{count:,} {told} ({listed}); left out")
     return notes
 
 

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qsl
@@ -124,27 +125,18 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
     entries = sorted(path.iterdir())
     if not entries:
         raise TaskError(f"The folder {str(path)!r} is empty.")
-    has_tables = bool(tables_in(path))
     # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
-    names_columns = any(option in (options or {}) for option in _COLUMN_OPTIONS)
-    if has_tables and (names_columns or not _has_class_folders(path)):
-        return "from_table"
-    if (
-        not has_tables
-        and any(entry.is_file() and is_conll_name(entry) for entry in entries)
-        and not _has_class_folders(path)
-    ):
-        return "from_conll"
+    has_tables, names_columns = bool(tables_in(path)), any(option in (options or {}) for option in _COLUMN_OPTIONS)
+    if (has_tables and names_columns) or not _has_class_folders(path):
+        if has_tables:
+            return "from_table"
+        if any(entry.is_file() and is_conll_name(entry) for entry in entries):
+            return "from_conll"
     return "from_image_folder"
 
 
 def _has_class_folders(path: Path) -> bool:
-    for number, file in enumerate(walk(path)):
-        if file.parent != path and is_image_name(file):
-            return True
-        if number > _FILES_LOOKED_AT:
-            break
-    return False
+    return any(file.parent != path and is_image_name(file) for file in islice(walk(path), _FILES_LOOKED_AT))
 
 
 def reopen(source: Mapping[str, Any]) -> Task:

@@ -36,7 +36,7 @@ def read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
         limit.check(sum(part.num_values * _POINTER_BYTES for part in _chunks(file)))
         sizes: Counter[str] = Counter()
         for part in _chunks(file):
-            sizes[part.path_in_schema.partition(".")[0]] += part.total_uncompressed_size
+            sizes[_column(part)] += part.total_uncompressed_size
         limit.check(sizes.total())
         encoded = {name for name in schema.names if holds_bytes(pyarrow, schema.field(name).type)}
         large = {name for name in encoded if sizes[name] > _LARGEST_IN_MEMORY_BYTES}
@@ -61,17 +61,16 @@ class _Limit:
     """What all columns of a file together may unpack to."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.packed = path, path.stat().st_size
+        self.path, self.packed, self.used = path, path.stat().st_size, 0
         self.bytes = unpacked_limit_bytes(self.packed)
-        self.used = 0
 
     def check(self, count: int) -> None:
-        if count > self.bytes:
+        if self.used + count > self.bytes:
             raise too_large(self.path, self.packed, self.bytes)
 
     def use(self, count: int) -> None:
+        self.check(count)
         self.used += count
-        self.check(self.used)
 
 
 def holds_bytes(pyarrow: Any, kind: Any) -> bool:
@@ -92,18 +91,19 @@ def _chunks(file: Any) -> Iterator[Any]:
             yield meta.column(column)
 
 
+def _column(part: Any) -> str:
+    return part.path_in_schema.partition(".")[0]
+
+
 def _repeating(file: Any) -> list[str]:
     """Columns of text or bytes that name each value once and then refer to it.
 
     They are read as they are stored. Their values written out may take any number of times what the file says, so that
     is counted before it is done. (Arrow takes no dictionary beyond 2 GB; such a one is no small file that pretends.)
     """
-    found: dict[str, bool] = {}
-    for part in _chunks(file):
-        if part.physical_type == "BYTE_ARRAY" and part.has_dictionary_page:
-            small = part.total_uncompressed_size <= _LARGEST_IN_MEMORY_BYTES
-            found[part.path_in_schema] = found.get(part.path_in_schema, True) and small
-    return [path for path, small in found.items() if small]
+    parts = [part for part in _chunks(file) if part.physical_type == "BYTE_ARRAY" and part.has_dictionary_page]
+    large = {part.path_in_schema for part in parts if part.total_uncompressed_size > _LARGEST_IN_MEMORY_BYTES}
+    return list(dict.fromkeys(part.path_in_schema for part in parts if part.path_in_schema not in large))
 
 
 def _read_row_groups(pyarrow: Any, file: Any, names: Sequence[str], limit: _Limit) -> dict[str, Any]:
@@ -126,12 +126,8 @@ def _read_row_groups(pyarrow: Any, file: Any, names: Sequence[str], limit: _Limi
 
 def _repeating_beginnings(file: Any) -> dict[str, int]:
     """Columns whose values repeat the beginning of the one before, with the most bytes that a row group stores."""
-    found: dict[str, int] = {}
-    for part in _chunks(file):
-        if "DELTA_BYTE_ARRAY" in part.encodings:
-            name = part.path_in_schema.partition(".")[0]
-            found[name] = max(found.get(name, 1), part.total_uncompressed_size)
-    return found
+    parts = [part for part in _chunks(file) if "DELTA_BYTE_ARRAY" in part.encodings]
+    return {_column(part): max(1, *(one.total_uncompressed_size for one in parts)) for part in parts}
 
 
 def _written_out_bytes(pyarrow: Any, array: Any) -> int:

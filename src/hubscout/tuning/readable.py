@@ -62,20 +62,20 @@ def without(
     """The task without its unreadable samples, or an error that names them."""
     if not bad:
         return task
-    named = "; ".join(
-        f"{len(rows):,} of {len(task.splits[split]):,} {split} samples: {_listed(list(rows.values()))}"
-        for split, rows in bad.items()
+    counts = " and ".join(
+        f"{len(rows):,} of {len(task.splits[split]):,} {split} samples" for split, rows in bad.items()
     )
+    reasons = [why for rows in bad.values() for why in rows.values()]
     if not skip_bad:
         raise TaskError(
-            f"Of {task.name!r} cannot be read {named} Repair or remove these, or leave them out with skip_bad=True "
-            "(--skip-bad)."
+            f"{counts} of {task.name!r} cannot be read. {_listed(reasons)} To go on without "
+            f"{'it' if len(reasons) == 1 else 'them'}, skip what is bad (skip_bad=True, --skip-bad)."
         )
     splits = {
         name: split.take(np.setdiff1d(np.arange(len(split)), list(bad[name]))) if name in bad else split
         for name, split in task.splits.items()
     }
-    note = f"Left out because they cannot be read: {named}"
+    note = f"{counts} cannot be read and {'is' if len(reasons) == 1 else 'are'} left out. {_listed(reasons)}"
     if observer is not None:
         observer(Message("", note))
     kept = replace(
