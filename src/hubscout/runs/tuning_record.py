@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from hubscout.errors import RunError
 from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
-from hubscout.runs.files import append_line, read_json, read_lines, write_lines
+from hubscout.runs.files import append_line, finite, read_json, read_lines, write_lines
 from hubscout.runs.record_types import converted, in_version, is_number, record_of, write_record
 from hubscout.runs.run_folder import CURVES, TRIALS, TUNING
 
@@ -169,18 +168,10 @@ class Curves:
 
     def add(self, kind: str, **values: Any) -> None:
         """One line."""
-        line = {"event": kind, **{name: _finite(value) for name, value in values.items()}}
+        line = {"event": kind, **finite(values)}
         self.lines.append(line)
         if self.path is not None:
             append_line(self.path, line)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def find_tuning_runs(folder: Path) -> list[TuningRun]:

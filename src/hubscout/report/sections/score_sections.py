@@ -69,7 +69,7 @@ def _priority(row: Row, on_front: bool) -> int:
 
 def cost_chart(view: View, cost: Cost) -> Chart:
     """Score against one cost, with its Pareto front."""
-    found = ((cost.of(row), row) for row in view.ranking.pareto(cost.name))  # type: ignore[arg-type]
+    found = ((cost.of(row), row) for row in view.ranking.pareto(cost.name))
     front = sorted(((price, row.score, row.identifier) for price, row in found if price is not None))
     on_front = {identifier for *_, identifier in front}
     points, numbers = [], []
