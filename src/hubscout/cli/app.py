@@ -22,7 +22,7 @@ from hubscout.runs.texts import listing
 
 COMMANDS = {
     "demo": "demo",
-    "check": "check",
+    "check": "inspections",
     "rank": "rank",
     "race": "race",
     "models": "listings",
@@ -36,7 +36,7 @@ COMMANDS = {
     "report": "run_pages",
     "serve": "run_pages",
     "cache": "listings",
-    "doctor": "doctor",
+    "doctor": "inspections",
 }
 """In the order of the help: the commands, and which module of `hubscout.cli` has each in its typer app called `app`."""
 

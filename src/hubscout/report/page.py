@@ -12,9 +12,13 @@ from hubscout.credentials import strip_credentials
 from hubscout.report.answer import ranking_answer
 from hubscout.report.markup import Markup, Section, asset, fill, style_sheet, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.agreement_section import metrics_section, reference_section
 from hubscout.report.sections.evaluation_sections import evaluation_sections, sample_card
-from hubscout.report.sections.logme_curves import convergence_section, layers_section
+from hubscout.report.sections.metric_sections import (
+    convergence_section,
+    layers_section,
+    metrics_section,
+    reference_section,
+)
 from hubscout.report.sections.provenance import provenance_section
 from hubscout.report.sections.race_sections import race_answer, race_section
 from hubscout.report.sections.ranking_section import ranking_section

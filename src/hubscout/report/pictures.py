@@ -8,8 +8,12 @@ from pathlib import Path
 from hubscout.errors import InputError, UnknownNameError
 from hubscout.report.charts.chart import Chart
 from hubscout.report.saved_run import Run, View
-from hubscout.report.sections.agreement_section import agreement_chart, reference_chart
-from hubscout.report.sections.logme_curves import convergence_charts, layers_chart
+from hubscout.report.sections.metric_sections import (
+    agreement_chart,
+    convergence_charts,
+    layers_chart,
+    reference_chart,
+)
 from hubscout.report.sections.score_sections import cost_chart, scores_chart, targets_chart
 from hubscout.report.sections.tuning_sections import by_method, validation_chart
 

@@ -63,7 +63,7 @@ def converted(kind: Any, value: Any, place: str) -> Any:
     Traceback (most recent call last):
     hubscout.errors.RunError: failure.reason must be str, not 3.
     """
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, inner, has_fields = get_origin(kind), get_args(kind), is_dataclass(kind)
     if kind is Any:
         _check_depth(value, place, DEEPEST)
         return value
@@ -78,15 +78,15 @@ def converted(kind: Any, value: Any, place: str) -> Any:
         if isinstance(value, Mapping):
             keys = {key: converted(inner[0], key, f"{place}, a key") for key in value}
             return {keys[key]: converted(inner[1], one, f"{place}[{key!r}]") for key, one in value.items()}
-    elif is_dataclass(kind):
-        if isinstance(value, kind):  # type: ignore[arg-type]
+    elif has_fields:
+        if isinstance(value, kind):
             for name, wanted in hints(kind).items():
                 converted(wanted, getattr(value, name), f"{place}.{name}")
             return value
         if isinstance(value, dict):
             found = {name: converted(hints(kind).get(name, Any), one, f"{place}.{name}") for name, one in value.items()}
             try:
-                return kind(**found)  # type: ignore[operator]
+                return kind(**found)
             except TypeError as error:
                 raise RunError(
                     f"{place} cannot be read: {error}. It is damaged, or was written by another version of hubscout."
