@@ -172,6 +172,7 @@ def passes(samples: int, device: str) -> None:
 
     from hubscout.hubs import load
     from hubscout.ranking import rank
+    from hubscout.runs.profiler import profile_cells
 
     task, backbone = small_images(samples), load("python:timm:create_model?model_name=resnet50")
     assert backbone.module is not None
@@ -196,6 +197,11 @@ def passes(samples: int, device: str) -> None:
         share = samples / seconds / rate
         print(f"rank {label}: {seconds:.2f} s, {share:.0%} of the bare passes")
         print(f"  extraction alone: {ranking[0].samples_per_second:,.0f} images per second", flush=True)
+    ranking = rank(task, [backbone], cache=False, measure_latency=False, progress=False, accelerate="off", profile=True)
+    heads, lines = profile_cells(ranking)
+    print("where the time goes, waiting for every step:")
+    for line in (heads, *lines):
+        print("  " + "".join(f"{text:>14}" for text in line), flush=True)
 
 
 def hub(samples: int) -> None:

@@ -31,8 +31,7 @@ def pairs_of(records: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], di
     """Runs with norms that keep their statistics and with norms that move, which differ in nothing else."""
     pairs: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = defaultdict(dict)
     for record in records:
-        # In runs of 20 passes over the data norms moved by default.
-        variant = MOVING if record["variant"] == "defaults" and not record["steps"] else record["variant"]
+        variant = record["variant"]
         if "reached" in record and variant in (MOVING, FROZEN):
             key = tuple(record[name] for name in ("model", "set_name", "seed", "steps", "pixels", "rows"))
             pairs[key][variant] = record

@@ -58,16 +58,19 @@ class Cell:
 
 
 def cells(given: argparse.Namespace) -> list[Cell]:
-    """In the order of their worth: a seed of everything before the next, and set by set, so that the long runs of the
-    large models do not come last."""
-    pairs = [(model, name, None) for name in TEXT_SETS for model in shared_hub.TEXT]
-    pairs += [(model, name, given.pixels) for name in CLASSIFICATION for model in reversed(shared_hub.VISION)]
+    """A seed of everything before the next, set by set in the order given, so that the long runs of the large models do
+    not come last."""
+    pairs = [
+        (model, name, None if name in TEXT_SETS else given.pixels)
+        for name in given.sets
+        for model in (shared_hub.TEXT if name in TEXT_SETS else reversed(shared_hub.VISION))
+    ]
     return [
         Cell(model, name, variant, seed, given.steps, pixels, given.rows)
         for seed in given.seeds
         for model, name, pixels in pairs
         for variant, options in VARIANTS.items()
-        if model in given.models and name in given.sets and variant in given.variants
+        if model in given.models and variant in given.variants
         if not (model in NO_NORMS and "frozen_norm_statistics" in options)
     ]
 
@@ -144,7 +147,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=None, help="At most so many of each split.")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--models", nargs="*", default=[*shared_hub.VISION, *shared_hub.TEXT])
-    parser.add_argument("--sets", nargs="*", default=[*CLASSIFICATION, *TEXT_SETS])
+    parser.add_argument("--sets", nargs="*", default=[*TEXT_SETS, *CLASSIFICATION])
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
     given = parser.parse_args()

@@ -14,6 +14,9 @@ sys.path.insert(0, str(HERE.parent))
 import norms  # noqa: E402
 from outcomes import table as markdown  # noqa: E402
 
+EARLIER = "earlier defaults"
+"""Norms move in runs of more than 300 steps; a third, once and three times the default rate are tried."""
+
 
 def main() -> None:
     records = [json.loads(line) for line in (HERE / "results" / "runs.jsonl").read_text().splitlines()]
@@ -31,7 +34,10 @@ def main() -> None:
         length = f"{steps} steps" if steps else "20 passes over the train split, as without `--steps`"
         lines += [f"## {length}, {rows or 'all'} rows, {pixels} px", "", *table(found), ""]
         if not steps:
-            lines += whole_sweep([record for record in found if record["variant"] == "defaults"])
+            for variant in ("defaults", EARLIER):
+                if here := [record for record in found if record["variant"] == variant]:
+                    lines += [f"### {variant.capitalize()}", "", *whole_sweep(here)]
+            lines += changes(found)
             continue
         lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
     lines += ["## Norms that keep the statistics they came with, less norms that move", ""]
@@ -70,6 +76,25 @@ def whole_sweep(records: list[dict[str, Any]]) -> list[str]:
     rates = Counter((record["modality"], record["learning_rate"]) for record in map(with_modality, records) if record)
     chosen = [[modality, f"{rate:g}", str(count)] for (modality, rate), count in sorted(rates.items())]
     return [*lines, "Learning rates that the search chose:", "", *markdown(["data", "rate", "cells"], chosen), ""]
+
+
+def changes(records: list[dict[str, Any]]) -> list[str]:
+    """What the defaults of today give over the earlier ones, on test, cell by cell."""
+    by_variant = {
+        variant: {(r["model"], r["set_name"]): r for r in records if r["variant"] == variant and "reached" in r}
+        for variant in ("defaults", EARLIER)
+    }
+    rows, gains = [], []
+    for cell, now in by_variant["defaults"].items():
+        if before := by_variant[EARLIER].get(cell):
+            gains.append(100 * (now["result"]["test"] - before["result"]["test"]))
+            rates = f"{before['learning_rate']:g} → {now['learning_rate']:g}"
+            values = (f"{100 * r['result']['test']:.1f}" for r in (before, now))
+            rows.append([*cell, *values, f"{gains[-1]:+.1f}", rates])
+    if not rows:
+        return []
+    head = f"Against the earlier defaults: {fmean(gains):+.1f} points of test in the mean of {len(gains)} cells."
+    return [head, "", *markdown(["model", "set", "earlier", "now", "points", "rate"], rows), ""]
 
 
 def result_over_probe(record: dict[str, Any]) -> float | str:

@@ -183,7 +183,8 @@ def differences(found: Found) -> list[list[str]]:
     lines = []
     draw = np.random.default_rng(0).integers(len(SETS), size=(10_000, len(SETS)))
     for name, other in itertools.product(
-        [f"race at {share}%, run on fold {JUDGED_ON}" for share in (10, 3)], ("LogME", "brute force: 5 rates, 300 steps")
+        [f"race at {share}%, run on fold {JUDGED_ON}" for share in (10, 3)],
+        ("LogME", "brute force: 5 rates, 300 steps"),
     ):
         cells = []
         for field in ("tau", "lost"):

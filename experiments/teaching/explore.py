@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 SEEDS = (11, 12, 13)
-MORE_PASSES = ("b-tuning, 3C, views",)
+MORE_PASSES = ("b-tuning, 3C, views", "b-tuning, 3C, 16 views")
 """Several passes of the teachers: told, not chosen."""
 FALLBACK = "b-tuning, C"
 

@@ -216,6 +216,7 @@ EXPLORED: dict[str, tuple[str, float | None, dict[str, Any]]] = {
     "logit-kd, 0.3, features 1": ("logit-kd, weak", 0.3, {"feature_trade_off": 1.0}),
     "feature kd, default": ("feature kd, default", None, {}),
     "b-tuning, 3C, views": ("b-tuning, views", 3.0, {}),
+    "b-tuning, 3C, 16 views": ("b-tuning, views", 3.0, {"teacher_views": 16}),
 }
 """What could be the default: a method of the above, its strength and options."""
 EXPLORATION = {
@@ -347,8 +348,10 @@ def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
 
     case, options, strength = CASES[setting.case], dict(METHODS[setting.method]), setting.strength
+    result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
     if options.pop("chosen", False):
-        options = {**METHODS[chosen_default()], **options}
+        result["chosen"] = chosen_default()
+        options = {**METHODS[result["chosen"]], **options}
         strength = options.get("fixed")
     method, taught_by = options.pop("method"), options.pop("teachers", None)
     for name in ("strengths", "rate_factor", "same_as", "fixed"):
@@ -360,7 +363,6 @@ def run_one(setting: Setting) -> dict[str, Any]:
     if strength is not None:
         options["trade_off"] = strength * (len(task.target_names) if per_target else 1)
     start = time.perf_counter()
-    result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
     answers = shuffled_answers() if options.pop("shuffled", False) else nullcontext()
     try:
         tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)

@@ -19,11 +19,16 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import explore  # noqa: E402
 from outcomes import table as markdown  # noqa: E402
 
 BASE, DEFAULT, UPPER = "fine-tune", "b-tuning", "the best teacher itself, tuned"
+CHOSEN = "the default"
+"""What the exploration chose, with the strengths that it was explored with."""
+NO_KNOBS = ("fine-tune, no knobs", "the default, no knobs")
 LEAST_SEEDS = 5
+FRESH = range(1, 6)
 STUDENTS = {
     "mobilenetv2_coral_in1k": "MobileNetV2",
     "tf_efficientnet_lite0_in1k": "EfficientNet-Lite0",
@@ -34,7 +39,7 @@ SIZES = {
     "Pets, MobileNetV2": {370: "pets-370", 1110: "pets-1110", 3312: "pets-all"},
     "CIFAR-10, MobileNetV2": {500: "cifar10-500", 1500: "cifar10-1500", 4500: "cifar10-all"},
 }
-DRAWN = {DEFAULT: "#0072B2", "feature kd": "#009E73", "logit-kd, weak": "#D55E00", UPPER: "#888888"}
+DRAWN = {CHOSEN: "#CC79A7", DEFAULT: "#0072B2", "feature kd": "#009E73", "logit-kd, weak": "#D55E00", UPPER: "#888888"}
 
 Tests = dict[tuple[str, str], dict[int, float]]
 
@@ -53,6 +58,7 @@ class Method:
 METHODS = {
     "fine-tune": Method(False),
     "fine-tune, rate of b-tuning": Method(False),
+    CHOSEN: Method(True),
     "b-tuning": Method(True),
     "b-tuning, live": Method(True, "1 + teachers at each step"),
     "b-tuning, views": Method(True, "1 + 4 passes of the teachers"),
@@ -95,7 +101,7 @@ def load() -> tuple[Tests, dict[tuple[str, str], dict[str, Any]]]:
     tests: Tests = defaultdict(dict)
     settings: dict[tuple[str, str], dict[str, Any]] = {}
     for record in map(json.loads, (HERE / "results" / "runs.jsonl").read_text().splitlines()):
-        if record["seed"] > 0 and record.get("test") is not None:
+        if record["seed"] in FRESH and record.get("test") is not None:
             tests[record["case"], record["method"]][record["seed"]] = 100 * record["test"]
             settings[record["case"], record["method"]] = record
     whole = {pair: found for pair, found in tests.items() if len(found) >= LEAST_SEEDS}
@@ -198,6 +204,44 @@ def at_equal_rates(methods: Sequence[str]) -> list[list[str]]:
     return sorted(rows)
 
 
+def without_knobs(tests: Tests) -> list[list[str]]:
+    """What a user gets who gives neither a rate nor a strength."""
+    rates: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for record in map(json.loads, (HERE / "results" / "runs.jsonl").read_text().splitlines()):
+        if "found_rate" in record:
+            rates[record["case"], record["method"]].add(record["found_rate"])
+    rows = []
+    for case in dict.fromkeys(case for case, method in tests if method == NO_KNOBS[0]):
+        if (case, NO_KNOBS[1]) in tests:
+            plain, taught = (tests[case, name] for name in NO_KNOBS)
+            found = " / ".join(", ".join(f"{rate:g}" for rate in sorted(rates[case, name])) for name in NO_KNOBS)
+            means = (f"{fmean(values.values()):.2f}" for values in (plain, taught))
+            rows.append([title(case), *means, told(*difference(taught, plain)), found])
+    return rows
+
+
+def exploration() -> list[str]:
+    """What could have become the default: points over fine-tuning on cases of their own."""
+    records = [json.loads(line) for line in (HERE / "results" / "runs.jsonl").read_text().splitlines()]
+    validation, test = (explore.gains(records, part) for part in ("validation", "test"))
+    if not validation:
+        return []
+    cases = list(validation[BASE])
+    rows = [
+        [
+            method,
+            f"{fmean(found.values()):+.1f}",
+            *(f"{found[case]:+.1f}" if case in found else "–" for case in cases),
+            f"{fmean(test[method].values()):+.1f}",
+        ]
+        for method, found in sorted(validation.items(), key=lambda pair: -fmean(pair[1].values()))
+    ]
+    lines = ["## The exploration", "", explore.__doc__.partition("\n\n")[2].strip(), ""]
+    lines += ["Points of validation over fine-tuning, three seeds; the last column, of test, chose nothing.", ""]
+    lines += markdown(["method", "mean", *map(title, cases), "mean on test"], rows)
+    return [*lines, "", f"Chosen: {explore.choose(records)['default']}.", ""]
+
+
 def main() -> None:
     tests, settings = load()
     cases = list(dict.fromkeys(case for case, method in tests if method == BASE))
@@ -213,18 +257,22 @@ def main() -> None:
     lines += ["## The default against the best of the same cost", ""]
     lines += ["The best has the highest mean on test, which is hard on the default: it is chosen after seeing.", ""]
     header = ["case", "over fine-tuning", "best other", "over the best other", "", "others measured"]
-    for method in (DEFAULT, "feature kd", "logit-kd, weak"):
+    for method in (CHOSEN, DEFAULT, "feature kd", "logit-kd, weak"):
         rows, verdicts = against_the_best(tests, cases, method)
         counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("ahead", "not told apart", "behind"))
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
+    lines += ["## Without knobs", ""]
+    lines += ["Strengths as the default has them and the learning rate that `tune` finds; five fresh seeds.", ""]
+    lines += [*markdown(["case", *NO_KNOBS, "difference", "rates found"], without_knobs(tests)), ""]
+    lines += exploration()
     lines += ["## The share of the gap to the tuned teacher", ""]
     lines += ["The best teacher by LogME, fine-tuned with the same search; – where it is not clearly ahead.", ""]
-    shown = [DEFAULT, "b-tuning, live", "feature kd", "logit-kd, weak", "logit-kd, tuned teachers"]
+    shown = [CHOSEN, DEFAULT, "b-tuning, live", "feature kd", "logit-kd, weak", "logit-kd, tuned teachers"]
     rows = shares_of_the_gap(tests, cases, shown)
     lines += [*markdown(["case", "tuned teacher", "over the fine-tuned student", *shown], rows), ""]
     lines += ["## At equal learning rates", ""]
     lines += ["The runs of the searches, one seed, so that no choice of a rate is in it; points of test.", ""]
-    core = [DEFAULT, "feature kd", "logit-kd, weak"]
+    core = [CHOSEN, DEFAULT, "feature kd", "logit-kd, weak"]
     lines += [*markdown(["case", "rate", "fine-tuning", *core], at_equal_rates(core)), ""]
     lines += ["## What validation chose", ""]
     chosen = [

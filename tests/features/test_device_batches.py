@@ -9,20 +9,24 @@ import pytest
 import torch
 
 from hubscout.errors import TaskError
-from hubscout.features import PreparedPool, device_batches, extract, extractor
-from hubscout.features.device_batches import DeviceBatches, HeldSamples
+from hubscout.features import PreparedPool, device_batches, extract
+from hubscout.features.device_batches import HeldSamples
 from hubscout.hubs.image_preprocessing import ImagePreprocessing
 from hubscout.hubs.model_objects import register
 from hubscout.tasks import Split, Task
 from hubscout.tasks.images import Images
 
-KEY = ("task", "train", "preprocessing", "cpu")
+
+def kept(pool: PreparedPool) -> list[int]:
+    """Bytes of the batches on the device."""
+    return [
+        sum(value.nbytes for value in batch.values()) for one in pool._sets.values() for batch in one.batches.values()
+    ]
 
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (device_batches, extractor):
-        monkeypatch.setattr(module, "free_on", lambda device: 1 << 30)
+    monkeypatch.setattr(device_batches, "free_on", lambda device: 1 << 30)
 
 
 class Counted(list):  # type: ignore[type-arg]
@@ -46,8 +50,8 @@ def test_the_next_model_takes_them_from_there(make_backbone: Any, task: Task) ->
     alone = [extract(make_backbone(seed=seed), task, batch_size=16).features() for seed in (0, 1)]
     reads, pool = task.train.inputs.reads, PreparedPool(0)
     first = extract(make_backbone(seed=0), task, batch_size=16, prepared=pool)
-    assert len(pool.on_device) == 4
-    assert pool.on_device.bytes == 50 * 3 * 8 * 8 * 4
+    assert len(kept(pool)) == 4
+    assert sum(kept(pool)) == 50 * 3 * 8 * 8 * 4
     assert task.train.inputs.reads == reads + 50
     second = extract(make_backbone(seed=1), task, batch_size=16, prepared=pool)
     assert task.train.inputs.reads == reads + 50  # nothing was read or sent again
@@ -58,7 +62,7 @@ def test_the_next_model_takes_them_from_there(make_backbone: Any, task: Task) ->
 def test_nothing_is_kept_where_the_device_is_the_cpu(make_backbone: Any, task: Task) -> None:
     pool = PreparedPool(0)
     extract(make_backbone(seed=0), task, batch_size=16, prepared=pool)
-    assert len(pool.on_device) == 0
+    assert not kept(pool)
 
 
 @pytest.mark.usefixtures("room")
@@ -70,7 +74,7 @@ def test_where_memory_runs_out_they_go_before_batches_become_smaller(make_backbo
 
     def runs_out_once(batch: Any, layers: Any = ()) -> Any:
         if not failed:
-            failed.append(len(pool.on_device))
+            failed.append(len(kept(pool)))
             raise RuntimeError("CUDA out of memory")
         return forward(batch, layers)
 
@@ -99,17 +103,26 @@ def test_a_batch_is_cut_without_being_stacked_again(make_backbone: Any, task: Ta
     np.testing.assert_allclose(found.features(), extract(make_backbone(seed=1), task).features(), rtol=1e-5)
 
 
-def test_only_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_finds_no_room_is_kept_in_main_memory(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_batches, "free_on", lambda device: 100)
-    batches = DeviceBatches()
-    batches.put(KEY, np.arange(30), {"pixels": torch.zeros(30, dtype=torch.uint8)})  # more than a quarter
-    batches.put(KEY, np.arange(20), {"pixels": torch.zeros(20, dtype=torch.uint8)})
-    batches.put(KEY, np.arange(2), {"pixels": torch.zeros(3, dtype=torch.uint8)})  # not a row per sample
-    assert len(batches) == 1
-    assert batches.get(KEY, np.arange(20)[::-1]) is None
-    assert batches.get((*KEY[:-1], "cuda:1"), np.arange(20)) is None
-    assert batches.clear()
-    assert not batches.clear()
+    pool = PreparedPool(1000)
+    samples = pool.samples(task, "train", "pixels")
+
+    def put(rows: np.ndarray, values: int) -> None:
+        batch = {"pixels": torch.zeros(values, dtype=torch.uint8)}
+        samples.put_batch("cpu", rows, [np.zeros(1, dtype=np.uint8) for _ in rows], batch)
+
+    put(np.arange(30), 30)  # more than a quarter
+    assert (len(samples), kept(pool)) == (30, [])
+    put(np.arange(30, 50), 20)
+    assert (len(samples), kept(pool)) == (30, [20])
+    put(np.arange(2), 3)  # not a row per sample
+    assert kept(pool) == [20]
+    assert samples.batch("cpu", np.arange(30, 50)) is not None
+    assert samples.batch("cpu", np.arange(30, 50)[::-1]) is None
+    assert samples.batch("cuda:1", np.arange(30, 50)) is None
+    assert pool.clear_devices()
+    assert not pool.clear_devices()
     assert len(HeldSamples({"pixels": torch.zeros(5)})[1:3]) == 2
 
 
@@ -146,15 +159,14 @@ def features_of(task: Task, pool: PreparedPool | None = None, **options: Any) ->
 def test_small_images_are_resized_on_the_device_and_sent_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     task, pool = images_of(*[(32, 32)] * 50), PreparedPool(0)
     alone = features_of(task)
-    for module in (device_batches, extractor):
-        monkeypatch.setattr(module, "free_on", lambda device: 1 << 30)
+    monkeypatch.setattr(device_batches, "free_on", lambda device: 1 << 30)
     resized, pillow = [], ImagePreprocessing.__call__
     monkeypatch.setattr(
         ImagePreprocessing, "__call__", lambda self, image: resized.append(image) or pillow(self, image)
     )
     reads = task.train.inputs.encoded.reads
     found = features_of(task, pool)
-    assert pool.on_device.bytes == 50 * 32 * 32 * 3
+    assert sum(kept(pool)) == 50 * 32 * 32 * 3
     assert task.train.inputs.encoded.reads - reads == 50 + 2 * 8  # each model looks at eight of them
     assert len(resized) == 2  # an image of noise, to see that both ways give the same
     for one, other in zip(found, alone, strict=True):
@@ -177,7 +189,6 @@ def test_images_of_other_sizes_give_what_they_give_without(
     found = features_of(task, pool)
     again = features_of(task, pool)
     monkeypatch.setattr(device_batches, "free_on", lambda device: 0)
-    monkeypatch.setattr(extractor, "free_on", lambda device: 0)
     for one, two, expected in zip(found, again, features_of(task), strict=True):
         assert np.array_equal(one, expected)
         assert np.array_equal(two, expected)

@@ -240,3 +240,26 @@ def test_a_plain_script_runs_once_and_finds_the_same_features(tmp_path: Path) ->
     assert said[2][0] == "begun"
     assert len(said[2]) == 2
     assert said[2] == said[0]
+
+
+DECODES = """
+import sys
+import numpy as np
+from hubscout.features.preparing import InProcesses, Reader
+from hubscout.hubs.device_resizing import decoded
+from hubscout.tasks.images import Images
+
+preparing = InProcesses(Reader(Images([np.full((2, 2, 3), row, np.uint8) for row in range(64)]), decoded, "here"), 2)
+preparing.ready.result()
+print(sum(int(sample.sum()) for sample in preparing.submit(list(range(64))).result()))
+print(preparing._pool.submit(eval, "sorted({'torch', 'timm'} & set(__import__('sys').modules))").result())
+preparing.close()
+"""
+
+
+def test_processes_that_only_decode_need_no_torch(tmp_path: Path) -> None:
+    script = tmp_path / "decodes.py"
+    script.write_text(DECODES)
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [str(12 * sum(range(64))), "[]"]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from hubscout.evidence.array_backend import to_host
 from hubscout.evidence.statistics import Statistics
 from hubscout.features.result import BlockAccumulator, LayerStatistics
 
+ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-def test_rows_in_many_pieces_give_the_sums_of_each_block() -> None:
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_CUDA)])
+def test_rows_in_many_pieces_give_the_sums_of_each_block(device: str) -> None:
     rng = np.random.default_rng(0)
     features, targets = rng.normal(size=(1500, 4)).astype(np.float32), rng.integers(0, 3, 1500)
     blocks = rng.integers(0, 2, 1500)  # more rows of a block than are held back
     names = ("a", "b", "c")
-    accumulator, expected = BlockAccumulator("classification", names), Statistics("classification", names)
+    accumulator = BlockAccumulator("classification", names, device=device)
+    expected = Statistics("classification", names)
     for rows in np.array_split(np.arange(1500), 40):
         accumulator.add(features[rows], targets[rows], blocks[rows], np.where(rows < 10, rows, -1))
     for block in range(2):
@@ -24,7 +30,7 @@ def test_rows_in_many_pieces_give_the_sums_of_each_block() -> None:
     for block in range(2):
         one, other = found.blocks[block].about_zero(), expected.blocks[block].about_zero()
         for name in ("gram", "cross", "feature_sum", "target_sum"):
-            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(to_host(getattr(one, name)), getattr(other, name), rtol=1e-9, atol=1e-9)
     assert np.concatenate([kept.features for kept in found.kept]).tolist() == features[:10].tolist()
 
 

@@ -31,6 +31,15 @@ def test_batches_in_any_order_become_a_shard_in_the_order_of_the_plan() -> None:
     assert shard.arrays[FINAL].tolist() == [[5], [7], [8]]
 
 
+def test_a_shard_does_not_hang_on_the_arrays_of_its_batch() -> None:
+    finished: list[ShardData] = []
+    collector = Collector({0: np.array([5, 6])}, finished.append)
+    buffer = np.array([[1.0], [2.0], [3.0]])
+    collector.add(BatchResult(0, np.array([5, 6]), (), np.ones(2, dtype=int), {FINAL: buffer[:2]}))
+    buffer[:] = 0  # the network writes the next batch to the same place
+    assert finished[0].arrays[FINAL].tolist() == [[1], [2]]
+
+
 def test_a_store_that_keeps_nothing_says_how_to_keep_it() -> None:
     store = MemoryStore(keep=False)
     store.put(ShardData(0, np.arange(2), {FINAL: np.zeros((2, 3))}))

@@ -76,6 +76,19 @@ def test_images_are_resized_in_parts_where_memory_would_not_do(monkeypatch: pyte
     monkeypatch.setattr(device_resizing, "resample", counted)
     assert torch.equal(prepared(found, images), whole)
     assert asked == [3, 3, 1]
+    smaller = resizing_on("cpu", ImagePreprocessing(ImageConfig((3, 8, 8))), (20, 20, 3))
+    assert smaller is not None
+    asked.clear()
+    prepared(smaller, noise(7, 20, 20, 3))
+    assert asked == [3, 3, 1]  # by the larger of the two sizes
+
+
+def test_images_of_the_right_size_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_resizing, "resample", None)
+    images = noise(7, 20, 20, 3)
+    found = resizing_on("cpu", ImagePreprocessing(ImageConfig((3, 20, 20), crop_pct=1.0)), (20, 20, 3))
+    assert found is not None
+    assert np.array_equal(prepared(found, images).permute(0, 2, 3, 1).numpy(), images)
 
 
 def test_a_batch_with_another_size_is_resized_by_pillow() -> None:

@@ -103,9 +103,7 @@ def test_a_backbone_with_a_new_head_opens_in_timm(tmp_path, kind, image):
     with torch.inference_mode():
         expected = head(run(backbone, [image]).features)
 
-    if version.parse(timm.__version__) >= version.parse(
-        "1.0.26"
-    ):  # older ones take every file of a folder for a pickle
+    if version.parse(timm.__version__) >= version.parse("1.0.26"):  # older: all files are pickles
         model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
         transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
         with torch.inference_mode():

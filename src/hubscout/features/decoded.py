@@ -1,23 +1,30 @@
-"""Prepared inputs, kept for the next model that shares the preprocessing: each image is decoded once."""
+"""Prepared inputs, kept for the next model that shares the preprocessing: each image is decoded once.
+
+Where a GPU has room, batches stay there as they were sent; what finds none is kept in main memory.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.features.device_batches import DeviceBatches
+from hubscout.features import device_batches
 
 if TYPE_CHECKING:
+    from hubscout.hubs import Batch
     from hubscout.tasks import Task
 
 _MOST_BYTES = 4 << 30
 _SHARE_OF_FREE_MEMORY = 0.25
 _BYTES_WHERE_UNKNOWN = 1 << 30
+_SHARE_OF_DEVICE = 0.25
+"""Of the memory of a device that is free when a batch comes; the rest is for the networks."""
 
 
 def free_bytes() -> int | None:
@@ -61,6 +68,8 @@ class PreparedSamples:
     def __init__(self, pool: PreparedPool) -> None:
         self._pool = pool
         self._samples: dict[int, Any] = {}
+        self.batches: dict[tuple[str, bytes], Batch] = {}
+        """Those on a device, by the device and the rows that they hold."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -76,8 +85,25 @@ class PreparedSamples:
         if size is not None and row not in self._samples and self._pool.make_room(self, size):
             self._samples[row] = sample
 
+    def batch(self, device: str, rows: np.ndarray) -> Batch | None:
+        """The batch of these rows in this order, if it is on the device."""
+        return self.batches.get((device, rows.tobytes()))
+
+    def put_batch(self, device: str, rows: np.ndarray, samples: Sequence[Any], batch: Batch) -> None:
+        """Keep a batch that is on the device where there is room; else the samples that it was made of."""
+        if self.batch(device, rows) is not None:
+            return
+        size = sum(value.element_size() * value.numel() for value in batch.values())
+        # Where memory runs out, a batch is cut into pieces of so many rows.
+        in_rows = all(len(value) == len(rows) for value in batch.values())
+        if in_rows and size <= _SHARE_OF_DEVICE * device_batches.free_on(device):
+            self.batches[device, rows.tobytes()] = batch
+            return
+        for row, sample in zip(rows.tolist(), samples, strict=True):
+            self.put(row, sample)
+
     def clear(self) -> None:
-        """Forget all samples."""
+        """Forget all samples in main memory."""
         self._samples.clear()
         self.bytes = 0
 
@@ -103,14 +129,25 @@ class PreparedPool:
         if limit_bytes is not None and limit_bytes < 0:
             raise InputError(f"limit_bytes must not be negative, got {limit_bytes}.")
         self.limit_bytes = default_limit_bytes() if limit_bytes is None else limit_bytes
-        self.on_device = DeviceBatches()
         self._lock = threading.Lock()
         self._sets: OrderedDict[tuple[str, str, str], PreparedSamples] = OrderedDict()
 
     @property
     def bytes(self) -> int:
-        """Bytes in use."""
+        """Bytes in use in main memory."""
         return sum(samples.bytes for samples in self._sets.values())
+
+    def clear_devices(self) -> bool:
+        """Let go of all batches on devices, for whose memory there is better use.
+
+        Returns:
+            Whether there were any.
+
+        """
+        found = any(samples.batches for samples in self._sets.values())
+        for samples in self._sets.values():
+            samples.batches.clear()
+        return found
 
     def samples(self, task: Task, split: str, key: str) -> PreparedSamples:
         """The samples of a split under the preprocessing of this key.

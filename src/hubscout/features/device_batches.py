@@ -1,12 +1,7 @@
-"""Batches of prepared inputs that stay on the device, for the next model that takes them alike.
-
-Decoded images are kept in main memory (`hubscout.features.decoded`); from there each model has to stack them, pin them
-and send them again. Where the device has room, a batch that was sent once is taken from there.
-"""
+"""What a GPU does for the batches of many models: it keeps them, and resizes small images itself."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,78 +11,11 @@ import numpy as np
 from hubscout.hubs.device_resizing import decoded, resizing_on
 
 if TYPE_CHECKING:
-    from hubscout.features.decoded import PreparedSamples
     from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.hubs import Batch, Preprocessing
 
-_SHARE = 0.25
-"""Of the device's memory that is free when a batch comes; the rest is for the networks."""
 _LOOKED_AT = 8
 """Images from all over the split: what they have in common, the others are taken to have too."""
-
-Key = tuple[str, str, str, str]
-"""Task, split, preprocessing and device."""
-
-
-class DeviceBatches:
-    """Batches by the rows that they hold. Where memory runs out, all of them go."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._batches: dict[tuple[Key, bytes], Batch] = {}
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def get(self, key: Key, rows: np.ndarray) -> Batch | None:
-        """The batch of these rows in this order, or None."""
-        with self._lock:
-            return self._batches.get((key, rows.tobytes()))
-
-    def put(self, key: Key, rows: np.ndarray, batch: Batch) -> bool:
-        """Keep a batch that is on the device, where there is room; whether it is kept."""
-        size = sum(value.element_size() * value.numel() for value in batch.values())
-        if any(len(value) != len(rows) for value in batch.values()):
-            return False  # it could not be cut where memory runs out
-        place = (key, rows.tobytes())
-        with self._lock:
-            if place in self._batches:
-                return True
-            if size > _SHARE * free_on(key[-1]):
-                return False
-            self._batches[place] = batch
-            self.bytes += size
-            return True
-
-    def clear(self) -> bool:
-        """Let all batches go; whether there were any."""
-        with self._lock:
-            found = bool(self._batches)
-            self._batches.clear()
-            self.bytes = 0
-            return found
-
-
-@dataclass(frozen=True)
-class HeldBatches:
-    """The batches of one split under one preprocessing on one device; what finds no room there is kept in `spare`."""
-
-    batches: DeviceBatches
-    key: Key
-    spare: PreparedSamples
-
-    def get(self, rows: np.ndarray) -> Batch | None:
-        return self.batches.get(self.key, rows)
-
-    def put(self, rows: np.ndarray, samples: Sequence[Any], batch: Batch) -> None:
-        """Keep a batch that is on the device, or the samples that it was made of."""
-        if not self.batches.put(self.key, rows, batch):
-            for row, sample in zip(rows.tolist(), samples, strict=True):
-                self.spare.put(row, sample)
-
-    def clear(self) -> bool:
-        return self.batches.clear()
 
 
 @dataclass(frozen=True)

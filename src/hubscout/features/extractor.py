@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import HubscoutError, NothingReadableError, TaskError
+from hubscout.features import device_batches
 from hubscout.features.accelerated import open_graph
-from hubscout.features.device_batches import HeldBatches, free_on, preprocessing_on
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.feature_keys import Probe, places_to_try
 from hubscout.features.forward import Runner
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hubscout.features.decoded import PreparedPool, PreparedSamples
     from hubscout.features.feature_cache import FeatureCache, OpenEntry
     from hubscout.features.options import ExtractionOptions
+    from hubscout.hubs import Batch
 
 _SORTED_BY_LENGTH = ("text", "text-pair", "tokens")
 
@@ -66,7 +67,7 @@ class Extractor:
         self.keep_features = keep_features
         self.prepared = prepared
         self.workers = workers
-        self.preprocessing = preprocessing_on(device, job) if backend == TORCH else job.backbone.preprocessing
+        self.preprocessing = device_batches.preprocessing_on(device if backend == TORCH else "cpu", job)
         self.spare: Store = MemoryStore(keep=keep_features)
         self.accumulators: dict[str, BlockAccumulator] = {}
         self.rows: dict[int, np.ndarray] = {}
@@ -130,13 +131,13 @@ class Extractor:
 
         collector = Collector(pending, finish)
         runner = self._runner(self.precision, self.size, log.tell)
-        held = self._held()
-        reader = replace(self._reader(), keeps=held is None)
+        on_device = self._kept_on_device()
+        held = None if on_device is None else partial(on_device.batch, self.device)
+        reader = replace(self._reader(), keeps=on_device is None)
         lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
         planned = list(plan(pending.items(), self.size.size, lengths))
-        if held is not None:
-            runner.make_room = held.clear
-        pin = self.device.startswith("cuda") and job.backbone.module is not None
+        if self.prepared is not None:
+            runner.make_room = self.prepared.clear_devices
         with runner, memory_kept():
             if self.backend != TORCH:
                 with step("export"):
@@ -148,11 +149,11 @@ class Extractor:
                     iter(planned),
                     self._preparing(reader, _missing(planned, reader, held)),
                     self.preprocessing,
-                    pin_memory=pin,
-                    held=None if held is None else held.get,
+                    pin_memory=self.device.startswith("cuda") and job.backbone.module is not None,
+                    held=held,
                 ) as feed,
             ):
-                for result in self._results(runner, feed, held):
+                for result in self._results(runner, feed, on_device):
                     background.put(result)
                     log.observer(Advanced(log.model, len(result.rows) + len(result.skipped)))
             seconds = time.perf_counter() - began
@@ -184,14 +185,10 @@ class Extractor:
             return None
         return self.prepared.samples(self.job.task, self.job.split_name, self._preprocessing_name())
 
-    def _held(self) -> HeldBatches | None:
-        """The batches that stay on the device, where it has room for them."""
-        job, known = self.job, self._known()
-        on_gpu = job.backbone.module is not None and free_on(self.device) > 0
-        if self.prepared is None or known is None or not on_gpu or job.task.modality in _SORTED_BY_LENGTH:
-            return None
-        key = (job.task.fingerprint, job.split_name, self._preprocessing_name(), self.device)
-        return HeldBatches(self.prepared.on_device, key, known)
+    def _kept_on_device(self) -> PreparedSamples | None:
+        """What keeps batches on the device; None where that is no GPU, or batches differ from model to model."""
+        on_gpu = self.job.backbone.module is not None and device_batches.free_on(self.device) > 0
+        return self._known() if on_gpu and self.job.task.modality not in _SORTED_BY_LENGTH else None
 
     def _preprocessing_name(self) -> str:
         """A key of somebody's own class says nothing about another class that happens to choose the same."""
@@ -209,14 +206,16 @@ class Extractor:
                     self.log.tell(f"samples are prepared in threads, since they cannot be sent to processes ({error})")
         return InThreads(reader, max(1, default_threads() if self.workers is None else self.workers))
 
-    def _results(self, runner: Runner, feed: Feed, held: HeldBatches | None) -> Iterator[BatchResult]:
+    def _results(self, runner: Runner, feed: Feed, on_device: PreparedSamples | None) -> Iterator[BatchResult]:
         """Of each batch; on a GPU the next one is under way before the arrays of one are fetched."""
         ahead = 1 if runner.device.startswith("cuda") else 0
         under_way: deque[Callable[[], BatchResult]] = deque()
         for batch in feed:
             # Where Pillow has resized a batch for this model, others have no use for it.
             shared = not isinstance(self.preprocessing, DeviceResizing) or DECODED in (batch.batch or ())
-            runner.keep = partial(held.put, batch.rows, batch.samples) if held is not None and shared else None
+            runner.keep = None
+            if on_device is not None and shared:
+                runner.keep = partial(on_device.put_batch, self.device, batch.rows, batch.samples)
             under_way.append(self._launch(runner, batch))
             if len(under_way) > ahead:
                 yield under_way.popleft()()
@@ -287,9 +286,9 @@ class Extractor:
         )
 
 
-def _missing(planned: Sequence[PlannedBatch], reader: Reader, held: HeldBatches | None) -> int:
+def _missing(planned: Sequence[PlannedBatch], reader: Reader, held: Callable[[np.ndarray], Batch | None] | None) -> int:
     """How many samples are neither on the device nor prepared."""
-    left = sum(len(batch.rows) for batch in planned if held is None or held.get(batch.rows) is None)
+    left = sum(len(batch.rows) for batch in planned if held is None or held(batch.rows) is None)
     return max(0, left - len(reader.prepared or ()))
 
 

@@ -115,6 +115,7 @@ def tensors_digest(tensors: Mapping[str, Tensor], device: str = "cpu") -> bytes:
     weighted = torch.empty(_AT_ONCE.get(device.partition(":")[0], 1), _CHUNK, dtype=torch.int64, device=device)
 
     def sums(piece: Tensor) -> Tensor:
+        piece = piece.to(device)  # first, or it would be widened on the processors and travel with twice the bytes
         if len(piece) <= _CHUNK:
             return weighted[0, : len(piece)].copy_(piece).mul_(weights[: len(piece)]).sum()[None]
         rows = weighted[: -(-len(piece) // _CHUNK)]

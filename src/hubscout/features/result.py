@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,8 @@ from hubscout.features.shards import FINAL, LOGITS, Store
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
+    import torch
+
     from hubscout.evidence.statistics import Statistics
     from hubscout.hubs import ModelCard
     from hubscout.tasks import Kind
@@ -27,7 +30,9 @@ class BlockAccumulator:
     them at once would cost more than the products themselves. Of each block at most `_FLUSH_ROWS` rows are held.
 
     On a CUDA `device` the sums are kept there: the products, and the eigenproblem that comes after them, take
-    milliseconds on a GPU and seconds on the processors that are busy decoding.
+    milliseconds on a GPU and seconds on the processors that are busy decoding. They have a stream of their own. Every
+    look at a number waits for the stream that it is in, and in that of the forward passes there is always a batch to
+    wait for.
     """
 
     def __init__(self, kind: Kind, target_names: tuple[str, ...], *, device: str = "cpu") -> None:
@@ -56,6 +61,8 @@ class BlockAccumulator:
         """The statistics of everything that was added."""
         for block in sorted(self._held):
             self._flush(block)
+        if self._device.startswith("cuda"):
+            _stream_beside(self._device).synchronize()
         return self._statistics
 
     def _flush(self, block: int) -> None:
@@ -63,9 +70,18 @@ class BlockAccumulator:
         if self._device.startswith("cuda"):
             import torch
 
-            self._statistics.update(torch.from_numpy(features).to(self._device), targets, block=block)
+            with torch.cuda.stream(_stream_beside(self._device)):
+                self._statistics.update(torch.from_numpy(features).to(self._device), targets, block=block)
         else:
             self._statistics.update(features, targets, block=block)
+
+
+@lru_cache(maxsize=8)
+def _stream_beside(device: str) -> torch.cuda.Stream:
+    """One for all models, because memory stays with its stream; what is short need not wait for what is long."""
+    import torch
+
+    return torch.cuda.Stream(device, priority=-1)
 
 
 class LayerStatistics(Mapping[str, "Statistics"]):

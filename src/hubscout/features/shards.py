@@ -145,12 +145,10 @@ def _assemble(part: int, planned: np.ndarray, results: list[BatchResult]) -> Sha
         return ShardData(part, np.zeros(0, dtype=np.int64), {}, skipped)
     rows = np.concatenate([result.rows for result in full])
     counts = np.concatenate([result.counts for result in full])
-    whole = {
-        name: full[0].arrays[name] if len(full) == 1 else np.concatenate([result.arrays[name] for result in full])
-        for name in full[0].arrays
-    }
+    # A copy also of a single batch: its arrays may be a part of something larger, or be written to again.
+    whole = {name: np.concatenate([result.arrays[name] for result in full]) for name in full[0].arrays}
     if np.array_equal(rows, planned):
-        return ShardData(part, rows, {name: np.ascontiguousarray(array) for name, array in whole.items()}, skipped)
+        return ShardData(part, rows, whole, skipped)
     # The place of each planned row among those that came, in planned order.
     came = {int(row): place for place, row in enumerate(rows)}
     order = np.array([came[int(row)] for row in planned if int(row) in came], dtype=np.int64)

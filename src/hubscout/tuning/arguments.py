@@ -41,6 +41,7 @@ _RUNTIME_FIELDS = frozenset(
         "bootstrap_resamples",
         "checkpoint_every_steps",
         "confidence",
+        "cuda_graphs",
         "data_in_memory",
         "device",
         "evaluation_batch_size",
@@ -184,6 +185,9 @@ class TuningArguments:
     """`auto`: bf16 on a GPU that has it, else none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`, `cpu` or `cuda`; which of several GPUs is the launcher's affair."""
+    cuda_graphs: bool = True
+    """On one GPU, for images: record the two passes of a step once and play them back, which launches all of their
+    kernels at once. What comes out is the same; small images train faster."""
     processes: PositiveInt | None = None
     """How many processes the run is meant to have; a run with another number warns."""
     evaluation_batch_size: PositiveInt | None = None

@@ -14,6 +14,7 @@ from hubscout.errors import TuningError
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.batches import MODEL, BatchPlan, Share, mixed_seed, view_of
 from hubscout.tuning.companions import mix
+from hubscout.tuning.graphed_passes import GraphedPasses, can_be_graphed
 from hubscout.tuning.losses import Rows
 from hubscout.tuning.network import Network
 
@@ -42,6 +43,8 @@ class TrainStep:
         self.wrapped, self.prepared = self.accelerator.prepare(self.network, self.optimizer)
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
+        self.graphs: GraphedPasses | None = None
+        self.may_be_graphed = self.arguments.cuda_graphs and self.accelerator.scaler is None
 
     def take_rates(self, arguments: TuningArguments) -> None:
         """Go on with the learning rates of these arguments."""
@@ -64,7 +67,7 @@ class TrainStep:
     def _try_step(self, step: int, share: Share, factor: float) -> dict[str, Tensor]:
         accelerator, processes = self.accelerator, self.accelerator.num_processes
         # All of a step's randomness comes from its number: a resumed run needs no memory of earlier draws.
-        torch.manual_seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index))
+        _seed(mixed_seed(self.arguments.seed, 7, step, accelerator.process_index), accelerator.device)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
         self.prepared.zero_grad()
@@ -72,6 +75,7 @@ class TrainStep:
         if self.arguments.mixup is not None:
             share = mix(share, self.arguments.mixup, mixed_seed(self.arguments.seed, 11, step))
         micro_batches = list(share.slices(self.micro_batch))
+        graphed = len(micro_batches) == 1 and share.partners is None
         # Of a method that has cached several views: the rows of the one that is shown now.
         first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
         first_row = first_row if self.network.method.views else 0
@@ -79,7 +83,7 @@ class TrainStep:
         for number, micro in enumerate(micro_batches):
             waits = number + 1 < len(micro_batches)
             with accelerator.no_sync(self.wrapped) if waits else nullcontext():
-                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches))
+                parts = self._backward(micro, first_row, processes / total_rows, 1 / len(micro_batches), graphed)
             for name, value in parts.items():
                 logged[name] = logged[name] + value if name in logged else value
         if self.arguments.gradient_clip is not None:
@@ -87,7 +91,9 @@ class TrainStep:
         self.prepared.step()
         return logged
 
-    def _backward(self, micro: Share, first_row: int, row_weight: float, penalty_weight: float) -> dict[str, Tensor]:
+    def _backward(
+        self, micro: Share, first_row: int, row_weight: float, penalty_weight: float, graphed: bool = False
+    ) -> dict[str, Tensor]:
         """Add a micro-batch's gradient; its parts of the loss, such that their sum over processes is the batch's."""
         device, processes = self.accelerator.device, self.accelerator.num_processes
         rows = self.rows.of_samples(micro.samples)
@@ -96,15 +102,35 @@ class TrainStep:
         with torch.no_grad(), self.accelerator.autocast():
             references = self.network.method.references(first_row + rows, views)
         partners = self._partners(placed, first_row, references)
-        parts = self.wrapped(views[MODEL], self.rows.targets[rows], references, partners)
-        loss = sum(parts["rows"].values()) * row_weight
-        if parts["penalties"]:
-            loss = loss + sum(parts["penalties"].values()) * penalty_weight
-        self.accelerator.backward(loss)
-        logged = {name: value.detach() * (row_weight / processes) for name, value in parts["rows"].items()}
-        for name, value in parts["penalties"].items():
-            logged[name] = value.detach() * (penalty_weight / processes)
-        return logged
+        targets = self.rows.targets[rows]
+
+        def passes(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+            batch = {name: inputs[f"view/{name}"] for name in views[MODEL]}
+            said = {name: inputs[f"reference/{name}"] for name in references}
+            parts = self.wrapped(batch, inputs["targets"], said, partners)
+            loss = sum(parts["rows"].values()) * row_weight
+            if parts["penalties"]:
+                loss = loss + sum(parts["penalties"].values()) * penalty_weight
+            self.accelerator.backward(loss)
+            logged = {name: value.detach() * (row_weight / processes) for name, value in parts["rows"].items()}
+            for name, value in parts["penalties"].items():
+                logged[name] = value.detach() * (penalty_weight / processes)
+            return logged
+
+        inputs = {
+            "targets": targets,
+            **{f"view/{name}": tensor for name, tensor in views[MODEL].items()},
+            **{f"reference/{name}": tensor for name, tensor in references.items()},
+        }
+        if graphed and self.may_be_graphed and can_be_graphed(device, processes, {MODEL: views[MODEL]}):
+            self.graphs = self.graphs or GraphedPasses(list(self.network.parameters()))
+            try:
+                return self.graphs.take(inputs, passes, (row_weight, penalty_weight))
+            except RuntimeError as error:  # a network may do what a graph cannot hold
+                self.may_be_graphed, self.graphs = False, None
+                reason = str(error).partition("\n")[0]
+                self.note(f"The steps cannot be recorded as a CUDA graph, and are taken kernel by kernel: {reason}")
+        return passes(inputs)
 
     def _partners(
         self, micro: Share, first_row: int, references: Mapping[str, Tensor]
@@ -133,6 +159,13 @@ class TrainStep:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         self.note(f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated.")
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Seed what a network draws from. `torch.manual_seed` does that for devices which are not there, and takes long."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def build_optimizer(network: Network, arguments: TuningArguments) -> torch.optim.Optimizer:
