@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hubscout.report.charts.chart_files import standalone, write_drawing
 from hubscout.report.charts.label_placement import Box, text_width
-from hubscout.report.markup import Markup, details, tag
+from hubscout.report.markup import Markup, details, fill, tag
 
 SAME = 1e-9
 """Values closer together than this, relative to their size, are drawn as one: their ticks would all read alike."""
@@ -180,27 +180,16 @@ def axes(
     y_format: Format = significant,
 ) -> Markup:
     """Grid, ticks and titles. They are decoration to a screen reader: the table beside the chart has the numbers."""
-    area = frame.area
-    parts: list[Markup] = []
-    for tick in y.ticks:
-        place = y(tick)
-        parts.append(tag("line", x1=area.left, x2=area.right, y1=place, y2=place, class_="grid"))
-        parts.append(tag("text", y_format(tick), x=area.left - 8, y=place, class_="tick end"))
+    x_ticks: list[tuple[float, str | None]] = []
     last_right = -1e9
     for tick in x.ticks:
-        place = x(tick)
-        label = x_format(tick)
+        place, label = x(tick), x_format(tick)
         half = len(label) * frame.font * 0.32
-        parts.append(tag("line", x1=place, x2=place, y1=area.top, y2=area.bottom, class_="grid"))
-        if place - half > last_right + 6:
-            parts.append(tag("text", label, x=place, y=area.bottom + 16, class_="tick middle"))
-            last_right = place + half
-    parts.append(tag("line", x1=area.left, x2=area.right, y1=area.bottom, y2=area.bottom, class_="axis"))
-    parts.append(tag("text", x_title, x=(area.left + area.right) / 2, y=frame.height - 8, class_="axis-title middle"))
-    middle = (area.top + area.bottom) / 2
-    turned = f"rotate(-90 13 {middle:.0f})"
-    parts.append(tag("text", y_title, x=13, y=middle, class_="axis-title middle", transform=turned))
-    return tag("g", *parts, aria_hidden="true")
+        room = place - half > last_right + 6
+        x_ticks.append((place, label if room else None))
+        last_right = place + half if room else last_right
+    titles = {"x_title": x_title, "y_title": y_title, "y_format": y_format}
+    return fill("axes.svg", frame=frame, area=frame.area, x_ticks=x_ticks, y=y, **titles)
 
 
 def with_room(frame: Frame, y: Scale, y_format: Format = significant) -> Frame:
