@@ -287,9 +287,9 @@ def _spelled(function: Callable[..., Any]) -> list[inspect.Parameter]:
     helps = {name: " ".join(text.split()) for name, text in re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", told, re.M)}
     found: list[inspect.Parameter] = []
     for one in _parameters(function):
-        kind: Any
         kind, *known = get_args(one.annotation) if get_origin(one.annotation) is Annotated else (one.annotation,)
-        if is_dataclass(kind):
+        group = is_dataclass(kind)
+        if group:
             found += _spelled(kind)
             continue
         if kind is not typer.Context:

@@ -196,7 +196,7 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
     heads = columns(ranking)
     widths = {head: max(map(cell_len, (head, *map(cell, ranking.rows)))) for head, cell in heads.items()}
 
-    def room(shown: Sequence[str]) -> int:
+    def room(shown: Iterable[str]) -> int:
         """What the names may take: a column has a border and a space at either side, the table one border more."""
         return width - 1 - sum(widths[head] + 3 for head in shown if head != "model") - 3
 
