@@ -131,7 +131,7 @@ TESTED_BY = {
     "report/sections/evaluation_sections.py": "report/test_tuning_page.py",
     "runs/row.py": "runs/test_ranking.py",
     "serve/compare.py": "serve/test_application.py",
-    "tasks/prediction_inputs.py": "cli/test_tuned_models.py",
+    "tasks/prediction_inputs.py": "cli/test_predict.py",
     "tasks/table_rows.py": "tasks/test_tables.py",
     "tuning/arguments.py": "tuning/test_tuning_run.py",
     "tuning/losses.py": "tuning/test_kinds.py",

@@ -1,4 +1,4 @@
-"""`hubscout tune`: tune a model on labelled data, with the best-ranked models as its teachers."""
+"""`hubscout tune`: tune a model, taught by the best-ranked ones; `hubscout soup`: average the weights of such runs."""
 
 from __future__ import annotations
 
@@ -227,3 +227,57 @@ def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> l
 
 def _is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
+
+
+SOUP_EXAMPLES = """Examples:
+
+hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
+
+
+@app.command(epilog=SOUP_EXAMPLES)
+@options.described
+def soup(
+    *,
+    data: options.Data,
+    ctx: typer.Context,
+    models: Annotated[list[Path], typer.Argument(metavar="MODELS")],
+    out: options.Out = None,
+    limit: options.Limit = None,
+    seed: options.Seed = 0,
+    allow_code: options.AllowCode = False,
+    output: Output,
+) -> None:
+    """Average the weights of several tuned runs of one model, as long as validation does not fall.
+
+    One network of the same size and speed. Give the data, --limit and --seed that the runs were tuned with: their
+    validation split decides what goes in.
+
+    Args:
+        models: Two or more --out folders of tune.
+        out: Folder of the averaged model; a new one in runs/.
+
+    """
+    from hubscout.errors import InputError
+    from hubscout.runs.run_folder import TUNING
+    from hubscout.runs.tuning_record import read_tuning
+    from hubscout.tuning.choices import check_souped
+
+    if (Path(data.data) / TUNING).is_file():
+        raise InputError(
+            f"{data.data} is a tuned model. The data that the models were tuned on come first: "
+            f"hubscout soup DATA {' '.join(map(str, (data.data, *models)))}"
+        )
+    check_souped(models)
+    options.check_amounts(limit=limit)
+    for model in models:
+        read_tuning(model)  # what is not there is said before torch is imported
+    task = data.open(limit=limit, seed=seed, quiet=output.quiet)
+    from hubscout.tuning import soup as run
+    from hubscout.tuning.tuned_folder import opens_by_code
+
+    with run_folder(out, f"{task.name}-soup", quiet=output.quiet) as place:
+        made = run(task, models, out=place, allow_code=allow_code)
+    output.say(*made.notes)
+    output.show(lambda: {**made.record(), "out": place}, str(made))
+    say_saved(place, place, by_code=opens_by_code(made, place), quiet=output.quiet)
+    warn_and_exit(ctx, [made.warning])
