@@ -49,6 +49,23 @@ def test_the_answer_comes_first_and_is_that_of_the_race(raced: tuple[Path, Race]
     assert page.index('id="answer"') < page.index('id="race"') < page.index('id="ranking"')
 
 
+def test_the_card_has_what_the_winner_is_worth_and_no_note_twice(raced: tuple[Path, Race]) -> None:
+    folder, found = raced
+    run = open_run(folder)
+    assert run.race is not None
+    assert run.ranking is not None
+    assert found.tuned is not None
+    twice = "no test split in the data"
+    noted = replace(run.ranking, task=replace(run.ranking.task, notes=(twice,)))
+    page = render(replace(run, ranking=noted, race=replace(run.race, notes=(twice, "only said here"))))
+    card = section(page, "answer")
+    test = found.tuned.metric("test").value
+    assert re.search(rf"<dt>Test accuracy</dt>\s*<dd>\s*{test:.4f}", card), card
+    assert card.index("Test accuracy") < card.index("Held-out accuracy")
+    assert "only said here" in card
+    assert page.count(twice) == 1
+
+
 def test_curves_end_where_an_arm_went_out(raced: tuple[Path, Race]) -> None:
     folder, found = raced
     part = section(render(open_run(folder)), "race")

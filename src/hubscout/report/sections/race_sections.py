@@ -17,6 +17,7 @@ from hubscout.report.markup import (
     tag,
 )
 from hubscout.report.saved_run import Run
+from hubscout.report.sections.tuning import result_facts
 from hubscout.runs.race_record import Arm, RaceRecord, last_comparison, race_status, rung_cell, rung_titles
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds, short_names
@@ -49,8 +50,9 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
             for name, seconds in race.seconds.items()
         ]
         parts.append(tag("div", table(("What was spent", "Time", "Share"), rows), style="margin-top:22px"))
-    if race.notes:
-        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in race.notes))]
+    of_data = run.ranking.task.notes if run.ranking is not None else ()  # they stand where the data are told of
+    if notes := [note for note in race.notes if note not in of_data]:
+        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in notes))]
     if run.folder is not None and race.complete:
         model = run.folder / (RACE_DEPLOYED if race.deploy else RACE_WINNER)
         parts.append(copyable(shell_command(["hubscout", "predict", f"{model}/", "INPUTS"]), "Run next"))
@@ -62,7 +64,7 @@ def _winner(run: Run) -> TuningRun | None:
 
 
 def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, str]]:
-    facts: list[tuple[str, str, str]] = []
+    facts = [] if winner is None else result_facts(winner)
     first = race.order[0] if race.order else None
     if first is not None and first.metric is not None:
         whole = winner.steps if winner is not None else race.steps
