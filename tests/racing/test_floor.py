@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from racing_networks import QUICK, names
 
-from hubscout.engines.job_context import forget
+from hubscout.engines.job import forget
 from hubscout.errors import InterruptedRunError
 from hubscout.racing import Race, race
 from hubscout.racing.floor import FitProbe

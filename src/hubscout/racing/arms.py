@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.engines.job_context import remembered
+from hubscout.engines.job import remembered
 from hubscout.errors import InterruptedRunError
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung

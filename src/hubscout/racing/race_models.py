@@ -14,7 +14,7 @@ from typing import Any
 
 from hubscout.amounts import parse_seconds
 from hubscout.engines import Engine, open_engine
-from hubscout.engines.job_context import forget
+from hubscout.engines.job import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
 from hubscout.features.options import check_acceleration
 from hubscout.features.precision import check_device
