@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hubscout.cli.cache import app
+from hubscout.cli.listings import cache as app
 from hubscout.errors import InputError
 from hubscout.features import FeatureCache, extract
 from hubscout.tasks import Task

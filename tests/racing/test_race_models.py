@@ -14,7 +14,7 @@ import pytest
 from racing_networks import QUICK, names
 
 from hubscout.engines import LocalEngine
-from hubscout.engines.job_context import forget
+from hubscout.engines.job import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TaskError
 from hubscout.racing import race
 from hubscout.ranking import rank

@@ -76,5 +76,5 @@ def test_increments_that_ran_in_different_ways_run_again_in_one(tmp_path: Path) 
     for accelerate in ("off", "onnxruntime"):
         options = ExtractionOptions(accelerate=accelerate, batch_size=1, device="cpu")
         settings = Settings(extraction=options, measure_latency=False)
-        rows[accelerate] = assess(model, task, settings, [np.arange(20, 60), np.arange(20)]).row
+        rows[accelerate] = assess(model, task, settings, [np.arange(20, 60), np.arange(20)])
     assert rows["off"].score == rows["onnxruntime"].score

@@ -17,7 +17,7 @@ from hubscout.features import extract
 from hubscout.ranking import rank
 from hubscout.ranking.layer_scores import MARGIN, POINTS, LayerEvidence, convergence_of, scan_layers
 from hubscout.report.sections.provenance import repeat_code
-from hubscout.runs.record_types import built
+from hubscout.runs.record_types import converted
 from hubscout.runs.row import Convergence, LayerScore
 from hubscout.tasks import Task
 
@@ -130,7 +130,7 @@ def test_the_best_and_the_worst_explained_target_are_among_them(features: tuple[
 
 def test_it_survives_json(features: tuple[np.ndarray, np.ndarray]) -> None:
     found = convergence_of(logme(*features))
-    assert built(Convergence, json.loads(json.dumps(asdict(found)))) == found
+    assert converted(Convergence, json.loads(json.dumps(asdict(found))), "it") == found
 
 
 def test_nothing_without_a_spectrum_or_without_a_finite_t(features: tuple[np.ndarray, np.ndarray]) -> None:

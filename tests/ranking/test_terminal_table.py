@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hubscout.ranking import Ranking
-from hubscout.ranking.terminal_table import as_text, cells, columns, lay_out
+from hubscout.ranking.terminal_table import as_text, columns, lay_out
 from hubscout.runs.row import Dropped, Expected, Failure, LayerScore
 from hubscout.runs.texts import short_names
 
@@ -111,7 +111,7 @@ def test_the_accuracy_of_samples_left_out_stands_beside_the_score(make_row: Make
         make_row("timm/x", 0.3, expected=accuracy(0.9), odds=500.0), make_row("timm/y", 0.1, expected=accuracy(0.8))
     )
     text = as_text(ranking, 200)
-    assert columns(ranking)[:4] == ["#", "model", "logme", "accuracy"]
+    assert list(columns(ranking))[:4] == ["#", "model", "logme", "accuracy"]
     assert "90.0% [88.0, 92.0]" in text
     assert "80.0% [78.0, 82.0]" in text
     words = " ".join(text.split())
@@ -185,8 +185,17 @@ def test_a_best_layer_that_is_ranked_by_is_named_without_its_score(make_row: Mak
     by_best = make_row("hf/a", 0.3, layer="layer.5", layers=layers)
     by_final = make_row("hf/b", 0.1, layer="", layers=layers)
     ranking = make_ranking(by_best, by_final)
-    assert cells(by_best, ranking)["best layer"] == "layer.5"
-    assert cells(by_final, ranking)["best layer"] == "layer.5 0.3000"
+    assert columns(ranking)["best layer"](by_best) == "layer.5"
+    assert columns(ranking)["best layer"](by_final) == "layer.5 0.3000"
+
+
+@pytest.mark.parametrize("layer", ["", "layer.5"])
+def test_the_metric_says_of_which_layer_it_is(make_row: Make, make_ranking: Make, layer: str) -> None:
+    """A text encoder is ranked by its best layer and tuned from its last."""
+    ranking = make_ranking(make_row("hf/x", 0.3, expected=accuracy(0.9), layer=layer))
+    told = " ".join(as_text(ranking, 200).split())
+    assert ("features of the best layer (tuning starts from the last one), on samples" in told) is bool(layer)
+    assert ("features, on samples left out" in told) is not bool(layer)
 
 
 def test_a_line_is_spoken_of_only_where_one_is_drawn(make_row: Make, make_ranking: Make) -> None:

@@ -12,7 +12,7 @@ from hubscout.ranking import Ranking
 from hubscout.report.charts.chart import NARROW, WIDE
 from hubscout.report.charts.scatter import Point, scatter
 from hubscout.report.saved_run import View
-from hubscout.report.sections.cost_section import cost_chart
+from hubscout.report.sections.score_sections import cost_chart
 
 
 def points(count: int) -> list[Point]:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hubscout.errors import InputError
-from hubscout.runs.run_folder import check_folder
+from hubscout.runs.run_folder import check_folder, describe_environment, package_versions
 
 
 def test_without_a_wish_every_folder_will_do(tmp_path: Path) -> None:
@@ -27,3 +30,20 @@ def test_what_is_resumed_must_be_there(tmp_path: Path) -> None:
 def test_one_cannot_have_both(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exclude each other"):
         check_folder(tmp_path, "ranking.json", resume=True, overwrite=True)
+
+
+def test_it_says_what_a_run_was_made_with() -> None:
+    record = json.loads(json.dumps(describe_environment(device="cpu")))
+    assert record["device"] == "cpu"
+    assert record["cores"] >= 1
+    assert record["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert record["packages"]["numpy"]
+    assert package_versions(("numpy", "no-such-package")).keys() == {"numpy"}
+
+
+def test_looking_does_not_load_torch() -> None:
+    code = (
+        "import sys; from hubscout.runs.run_folder import describe_environment; describe_environment();"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -7,8 +7,7 @@ import pytest
 
 from hubscout.cli.values import split_models
 from hubscout.errors import InputError
-from hubscout.serve.data_sets import DataFolder
-from hubscout.serve.served_folder import Folder
+from hubscout.serve.served_folder import DataFolder, Folder
 from hubscout.serve.starting import METHODS, Request, Starter, check_model
 
 

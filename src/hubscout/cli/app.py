@@ -22,21 +22,21 @@ from hubscout.runs.texts import listing
 
 COMMANDS = {
     "demo": "demo",
-    "check": "check",
+    "check": "inspections",
     "rank": "rank",
     "race": "race",
-    "models": "models",
+    "models": "listings",
     "select": "saved_rankings",
     "tune": "tune",
-    "soup": "tuned_models",
-    "predict": "tuned_models",
+    "soup": "tune",
+    "predict": "predict",
     "evaluate": "saved_rankings",
-    "reference": "reference",
+    "reference": "saved_rankings",
     "merge": "saved_rankings",
     "report": "run_pages",
     "serve": "run_pages",
-    "cache": "cache",
-    "doctor": "doctor",
+    "cache": "listings",
+    "doctor": "inspections",
 }
 """In the order of the help: the commands, and which module of `hubscout.cli` has each in its typer app called `app`."""
 
@@ -166,10 +166,6 @@ def hubscout(
     """
 
 
-_OTHER_NAMES = {"data_in_memory": "--in-memory", "lora_rank": "--lora"}
-"""Arguments whose option is called otherwise."""
-
-
 def in_options(message: str, parameters: Sequence[Any]) -> str:
     """Say `--learning-rate -1` where a message says `learning_rate=-1.0`.
 
@@ -198,8 +194,7 @@ def in_options(message: str, parameters: Sequence[Any]) -> str:
 def options_by_argument(parameters: Sequence[Any]) -> dict[str, str]:
     """The option, such as `--in-memory`, for each argument, such as `data_in_memory`."""
     named = ((one.name, next((name for name in one.opts if name.startswith("--")), "")) for one in parameters)
-    options = {name: option for name, option in named if option}
-    return options | {name: option for name, option in _OTHER_NAMES.items() if option in options.values()}
+    return {name: option for name, option in named if option}
 
 
 def _renamed(message: str, name: str, option: str) -> str:

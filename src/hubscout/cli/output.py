@@ -7,9 +7,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,26 @@ if TYPE_CHECKING:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a command tells what it found."""
+
+    as_json: JsonOption = False
+    quiet: QuietOption = False
+
+    def show(self, record: Callable[[], Any], *parts: Any) -> None:
+        """The result: the record as JSON where that is wanted, else the parts as a person reads them."""
+        if self.as_json:
+            print_json(record())
+        else:
+            print_result(*parts)
+
+    def say(self, *texts: str) -> None:
+        """Messages for the person at the terminal."""
+        for text in texts:
+            say(text, quiet=self.quiet)
 
 
 def check_out(out: Path | None, endings: Container[str], what: str, hint: str = "") -> None:

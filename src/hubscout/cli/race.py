@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, progress, run_folder, say, say_saved
+from hubscout.cli.output import Output, progress, run_folder, say_saved
 from hubscout.cli.values import read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -32,60 +31,42 @@ Run the same command with the same --out again to resume a race that was stopped
 
 
 @app.command(epilog=EPILOG)
-@options.takes_data
+@options.described
 def race(
+    *,
     data: options.Data,
     ctx: typer.Context,
-    models: options.ModelsOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder of the race, with the winner in OUT/winner; by default a new one in runs/."
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for everything, the winner's tuning included, such as 30min.")
-    ] = None,
-    max_params: Annotated[
-        str | None, typer.Option(help="Race only models with at most this many parameters, such as 10M.")
-    ] = None,
-    max_flops: Annotated[
-        str | None, typer.Option(help="Race only models with at most this many operations per sample.")
-    ] = None,
-    max_latency: Annotated[
-        str | None, typer.Option(help="Race only models that take at most this time per sample, such as 20ms.")
-    ] = None,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Tune the winner again on train and validation together.")
-    ] = False,
-    deploy: Annotated[
-        str | None,
-        typer.Option(
-            help="Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.",
-            autocompletion=options.complete_models,
-        ),
-    ] = None,
-    folds: Annotated[int, typer.Option(min=1, help="Judge tied finalists on this many folds; for small data.")] = 1,
-    prior: Annotated[
-        bool, typer.Option("--prior", help="Add to the evidence what earlier races of this recipe here have shown.")
-    ] = False,
-    device: options.TuningDeviceOption = "auto",
-    accelerate: options.AccelerateOption = "auto",
-    settings: options.SettingsOption = None,
-    engine: options.EngineOption = "local",
-    address: options.AddressOption = None,
-    skip_bad: options.SkipBadOption = False,
-    seed: options.SeedOption = 0,
-    resume: options.ResumeOption = False,
-    overwrite: options.OverwriteOption = False,
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    models: options.Models = None,
+    out: options.Out = None,
+    existing: options.Existing,
+    budget: str | None = None,
+    limits: options.Limits,
+    refit: bool = False,
+    deploy: options.Model = None,
+    folds: Annotated[int, typer.Option(min=1)] = 1,
+    prior: bool = False,
+    device: options.TuningDevice = "auto",
+    accelerate: options.Accelerate = "auto",
+    settings: options.Settings = None,
+    where: options.Engine,
+    skip_bad: options.SkipBad = False,
+    seed: options.Seed = 0,
+    allow_code: options.AllowCode = False,
+    output: Output,
 ) -> None:
     """Find the model that will be best once tuned, and tune it, within a budget of time.
 
     Every model is ranked by its evidence, then tuned a little at several learning rates. Those without a chance
     are dropped, the others continue from where they are, and the winner is tuned to the end.
+
+    Args:
+        out: Folder of the race, with the winner in OUT/winner; by default a new one in runs/.
+        budget: Time for everything, the winner's tuning included, such as 30min.
+        refit: Tune the winner again on train and validation together.
+        deploy: Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.
+        folds: Judge tied finalists on this many folds; for small data.
+        prior: Add to the evidence what earlier races of this recipe here have shown.
+
     """
     from hubscout.errors import InputError
     from hubscout.racing import race as run
@@ -94,23 +75,22 @@ def race(
     from hubscout.runs.ranking import check_limits
     from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
 
-    if out is None and (resume or overwrite):
+    if out is None and (existing.resume or existing.overwrite):
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
     options.check_amounts(budget=budget)
     chosen: dict[str, Any] = read_settings(settings or [])
     arguments_of(chosen, device, seed)
-    options_of_engine = options.engine_options(engine, address)
-    check_wishes(engine, options_of_engine, device=device, accelerate=accelerate, deploy=deploy)
-    check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
-    check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
+    engine_options = where.options()
+    check_wishes(where.engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
+    check_limits(**vars(limits))
+    check_folder(out, *TRACES, **vars(existing))
     named = split_models(models, allow_code=allow_code) if models else None
-    task = data.open(quiet=quiet)
+    task = data.open(quiet=output.quiet)
     candidates = find_candidates(named, task.modality, device)
-    for note in candidates.notes:
-        say(note, quiet=quiet)
+    output.say(*candidates.notes)
     with (
-        run_folder(out, f"{task.name}-race", quiet=quiet) as place,
-        progress(ctx, len(candidates.models), quiet=quiet, title="race") as observer,
+        run_folder(out, f"{task.name}-race", quiet=output.quiet) as place,
+        progress(ctx, len(candidates.models), quiet=output.quiet, title="race") as observer,
     ):
         found = run(
             task,
@@ -118,11 +98,6 @@ def race(
             budget=budget,
             began=options.command_began(ctx),
             out=place,
-            resume=resume,
-            overwrite=overwrite,
-            max_params=max_params,
-            max_flops=max_flops,
-            max_latency=max_latency,
             refit=refit,
             deploy=deploy,
             folds=folds,
@@ -131,27 +106,25 @@ def race(
             accelerate=accelerate,
             seed=seed,
             skip_bad=skip_bad,
-            engine=engine,
-            engine_options=options_of_engine,
+            engine=where.engine,
+            engine_options=engine_options,
             observer=observer,
+            **vars(existing),
+            **vars(limits),
             **chosen,
         )
-    if as_json:
-        print_json({**found.record(), "out": place})
+    output.show(lambda: {**found.record(), "out": place}, found.table(), found.answer)
+    if output.as_json:
         return
-    print_result(found.table())
-    print_result(found.answer)
-    for note in found.notes:
-        if note not in task.notes:  # those were said when the data were opened
-            say(f"note: {note}", quiet=quiet)
+    output.say(*(f"note: {note}" for note in found.notes if note not in task.notes))  # said when the data were opened
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in found.seconds.items())
-    say(f"Spent: {spent}.", quiet=quiet)
+    output.say(f"Spent: {spent}.")
     from hubscout.tuning.tuned_folder import opens_by_code
 
     tuned, model = found.tuned, place / RACE_WINNER
     if found.deployed is not None:
         tuned, model = found.deployed, place / RACE_DEPLOYED
-    say_saved(place, model, by_code=tuned is not None and opens_by_code(tuned, model), quiet=quiet)
+    say_saved(place, model, by_code=tuned is not None and opens_by_code(tuned, model), quiet=output.quiet)
     if deploy is not None and found.deployed is None:
         from hubscout.cli.app import EXIT_SOME_FAILED
 

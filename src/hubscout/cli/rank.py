@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from shutil import rmtree
 from textwrap import indent
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, print_result, run_folder, say
+from hubscout.cli.output import Output, run_folder, say
 from hubscout.cli.values import split_list, split_models
 
 app = typer.Typer(add_completion=False)
@@ -61,10 +60,11 @@ Exit status: 0 all models ranked, 3 some models failed (they are listed with rea
 
 
 @app.command(epilog=EPILOG)
-@options.takes_data
+@options.described
 def rank(
+    *,
     data: options.Data,
-    models: options.ModelsOption = None,
+    models: options.Models = None,
     metrics: Annotated[
         list[str],
         typer.Option(
@@ -72,73 +72,49 @@ def rank(
             autocompletion=options.complete_metrics,
         ),
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
-    limit: options.LimitOption = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Time for the whole ranking, such as 10min: growing subsets, hopeless models are dropped on the way."
-        ),
-    ] = None,
-    progressive: Annotated[
-        bool,
-        typer.Option("--progressive", help="As --budget, without a time limit: growing subsets, dropping on the way."),
-    ] = False,
-    layers: Annotated[
-        list[str] | None,
-        typer.Option(help="Score these layers too: 'all', 'mean' (their average), or names joined by commas."),
-    ] = None,
-    layer: Annotated[
-        str | None, typer.Option(help="Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'.")
-    ] = None,
-    center: Annotated[
-        bool | None,
-        typer.Option("--center/--no-center", help="LogME of centred features and labels; the default for regression."),
-    ] = None,
-    device: options.DeviceOption = "auto",
-    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    accelerate: options.AccelerateOption = "auto",
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples per batch; chosen automatically if not given.")
-    ] = None,
-    cache: options.CacheOption = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Keep sufficient statistics only; nothing is written but --out.")
-    ] = False,
-    engine: options.EngineOption = "local",
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="With --engine local: run models in this many processes at the same time.")
-    ] = None,
-    address: options.AddressOption = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option(help="With --engine ray or --workers: a model silent for longer, such as 20min, has hung."),
-    ] = None,
-    skip_bad: options.SkipBadOption = False,
-    seed: options.SeedOption = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Run folder: every finished model is saved there at once, beside those there. Without it a new one in "
-            "runs/; none with --json, --quiet or --no-cache.",
-        ),
-    ] = None,
-    resume: options.ResumeOption = False,
-    overwrite: options.OverwriteOption = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Say where each second goes: load, decode, forward, score, write.")
-    ] = False,
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    limit: options.Limit = None,
+    budget: str | None = None,
+    progressive: bool = False,
+    layers: list[str] | None = None,
+    layer: str | None = None,
+    center: Annotated[bool | None, typer.Option("--center/--no-center")] = None,
+    device: options.Device = "auto",
+    precision: str = "auto",
+    accelerate: options.Accelerate = "auto",
+    batch_size: options.Count = None,
+    keep: options.Cache,
+    where: options.Engine,
+    workers: Annotated[int | None, typer.Option(min=0)] = None,
+    time_limit: str | None = None,
+    skip_bad: options.SkipBad = False,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    existing: options.Existing,
+    profile: bool = False,
+    allow_code: options.AllowCode = False,
+    output: Output,
 ) -> None:
     """Rank pre-trained models by how well their features explain your labels, without fine-tuning.
 
     Only the train split is used. One pass of each model over the data; features are cached, so that another metric
     costs almost nothing.
+
+    Args:
+        budget: Time for the whole ranking, such as 10min: growing subsets, hopeless models are dropped on the way.
+        progressive: As --budget, without a time limit: growing subsets, dropping on the way.
+        layers: Score these layers too: 'all', 'mean' (their average), or names joined by commas.
+        layer: Rank by 'final' features, the 'best' layer (default for texts) or their 'mean'.
+        center: LogME of centred features and labels; the default for regression.
+        precision: auto, float32, bfloat16 or float16.
+        batch_size: Samples per batch; chosen automatically if not given.
+        workers: With --engine local: run models in this many processes at the same time.
+        time_limit: With --engine ray or --workers: a model silent for longer, such as 20min, has hung.
+        out: Run folder: every finished model is saved there at once, beside those there. Without it a new one in runs/;
+            none with --json, --quiet or --no-cache.
+        profile: Say where each second goes: load, decode, forward, score, write.
+
     """
-    from hubscout.errors import InputError, RunError
+    from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
     from hubscout.features.precision import check_device
     from hubscout.ranking import rank as rank_models
@@ -146,61 +122,53 @@ def rank(
     from hubscout.ranking.rank_models import check_choices
     from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
+    from hubscout.runs.ranking_storage import to_json
     from hubscout.runs.run_folder import RANKING, check_folder
 
-    if cache is not None and no_cache:
-        raise InputError("--cache and --no-cache exclude each other.")
     ExtractionOptions(accelerate=accelerate, precision=precision)
     options.check_amounts(budget=budget, limit=limit, time_limit=time_limit)
-    options_of_engine = options.engine_options(engine, address, workers)
-    check_choices(split_list(metrics), layer, engine, options_of_engine, time_limit=time_limit)
-    check_folder(out, RANKING, resume=resume, overwrite=overwrite)
-    if engine == "local" and device != "auto":
+    engine_options = where.options(workers)
+    names = split_list(metrics)
+    check_choices(names, layer, where.engine, engine_options, time_limit=time_limit)
+    check_folder(out, RANKING, **vars(existing))
+    if where.engine == "local" and device != "auto":
         check_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
-    task = data.open(quiet=quiet)
-    found = find_candidates(named, task.modality, device if engine == "local" else "auto")
+    task = data.open(quiet=output.quiet)
+    found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")
     wanted = [candidate.identifier for candidate in found.models]
-    for note in found.notes:
-        say(note, quiet=quiet)
-    layer_names = split_list(layers or [])
-    by_script = as_json or quiet or no_cache or resume or overwrite
+    output.say(*found.notes)
+    by_script = output.as_json or output.quiet or keep.no_cache or existing.resume or existing.overwrite
     with (
-        nullcontext(out) if by_script else run_folder(out, task.name, quiet=quiet) as place,
-        display(len(wanted), quiet=quiet) as observer,
+        nullcontext(out) if by_script else run_folder(out, task.name, quiet=output.quiet) as place,
+        display(len(wanted), quiet=output.quiet) as observer,
     ):
         ranking = rank_models(
             task,
             found.models,
-            metrics=split_list(metrics),
-            layers=layer_names or None,
+            metrics=names,
+            layers=split_list(layers or []) or None,
             layer=layer,  # type: ignore[arg-type]  # it says itself which there are
             center=center,
             device=device,
             precision=precision,
             accelerate=accelerate,
             batch_size=batch_size,
-            cache=False if no_cache else (cache if cache is not None else True),
+            cache=False if keep.no_cache else (keep.cache if keep.cache is not None else True),
             limit=limit,
             budget=budget,
             progressive=True if progressive else None,
-            engine=engine,
-            engine_options=options_of_engine,
+            engine=where.engine,
+            engine_options=engine_options,
             time_limit=time_limit,
             skip_bad=skip_bad,
             seed=seed,
             out=place,
-            resume=resume,
-            overwrite=overwrite,
             observer=observer,
             profile=profile,
+            **vars(existing),
         )
-    if as_json:
-        from hubscout.runs.ranking_storage import to_json
-
-        print_json(to_json(ranking))
-    else:
-        print_result(ranking)
+    output.show(lambda: to_json(ranking), ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")
     if place is not None and out is None and not len(ranking):
@@ -209,14 +177,14 @@ def rank(
             place.parent.rmdir()
     elif place is not None:
         commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
-        say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""), quiet=quiet)
+        output.say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""))
     if ranking.explains_labels is False:
         from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
 
-        say(NOTHING_EXPLAINED, quiet=quiet or not as_json)  # the table has said it
+        say(NOTHING_EXPLAINED, quiet=output.quiet or not output.as_json)  # the table has said it
     failed = {failure.identifier for failure in ranking.failures} & set(wanted)
     if failed:
         from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED
 
-        say(f"{len(failed)} of {len(wanted)} models failed.", quiet=quiet or not as_json)
+        say(f"{len(failed)} of {len(wanted)} models failed.", quiet=output.quiet or not output.as_json)
         raise typer.Exit(EXIT_SOME_FAILED if len(failed) < len(wanted) else EXIT_ERROR)

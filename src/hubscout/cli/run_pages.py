@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, QuietOption, print_json, say
+from hubscout.cli.output import Output, QuietOption, print_json, say
 from hubscout.cli.values import split_models
 
 app = typer.Typer(add_completion=False)
@@ -26,35 +26,34 @@ hubscout report run/ --tuning my-model/ --tuning other-model/"""
 
 
 @app.command(epilog=REPORT_EXAMPLES)
+@options.described
 def report(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN", help="The --out folder of a rank, a race or a tune.", autocompletion=options.complete_runs
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page to write; report.html in the run folder if not given.")
-    ] = None,
-    png: Annotated[Path | None, typer.Option(help="Also write the charts as PNG into this folder.")] = None,
-    pdf: Annotated[Path | None, typer.Option(help="The same as PDF, for a paper.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="Known results of fine-tuning: CSV of model and accuracy, or JSON.")
-    ] = None,
-    tuning: Annotated[
-        list[Path] | None, typer.Option(help="Also show the tuning runs of this folder; repeat it.")
-    ] = None,
-    lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="The reference holds errors, not accuracies.")
-    ] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    run: options.Run,
+    out: options.Out = None,
+    png: Path | None = None,
+    pdf: Path | None = None,
+    svg: Path | None = None,
+    reference: Path | None = None,
+    tuning: list[Path] | None = None,
+    lower_is_better: bool = False,
+    output: Output,
 ) -> None:
     """Make one self-contained HTML page from a saved run.
 
     It starts with the answer, holds its charts, style and script inside, and makes no network requests: send it,
     keep it, open it from a file.
+
+    Args:
+        run: The --out folder of a rank, a race or a tune.
+        out: The page to write; report.html in the run folder if not given.
+        png: Also write the charts as PNG into this folder.
+        pdf: The same as PDF, for a paper.
+        svg: The same as SVG.
+        reference: Known results of fine-tuning: CSV of model and accuracy, or JSON.
+        tuning: Also show the tuning runs of this folder; repeat it.
+        lower_is_better: The reference holds errors, not accuracies.
+
     """
     from hubscout.report import open_run, write_report
     from hubscout.report.pictures import write_pictures
@@ -66,12 +65,12 @@ def report(
     wanted = {"png": png, "pdf": pdf, "svg": svg}
     written = [write_pictures(opened, folder, ending=end) for end, folder in wanted.items() if folder is not None]
     pictures = [path for paths in written for path in paths]
-    if as_json:
+    if output.as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size, "pictures": [str(path) for path in pictures]})
         return
-    say(f"Wrote {page} ({page.stat().st_size / 1e3:.0f} kB).", quiet=quiet)
+    output.say(f"Wrote {page} ({page.stat().st_size / 1e3:.0f} kB).")
     for paths in written:
-        say(f"Wrote {len(paths)} charts into {paths[0].parent if paths else 'no folder'}.", quiet=quiet)
+        output.say(f"Wrote {len(paths)} charts into {paths[0].parent if paths else 'no folder'}.")
 
 
 SERVE_EXAMPLES = """Examples:
@@ -86,34 +85,34 @@ ssh -L 8765:127.0.0.1:8765 machine                      # better: stay local and
 
 
 @app.command(epilog=SERVE_EXAMPLES)
+@options.described
 def serve(
-    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="The folder of the run folders; made if it is missing.")],
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; any but this machine's own needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8765,
-    token: Annotated[
-        str | None, typer.Option(envvar="HUBSCOUT_TOKEN", help="The token to ask for; generated where one is needed.")
-    ] = None,
-    data: Annotated[Path, typer.Option(help="Only data in this folder can be used from the page.")] = Path(),
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--models",
-            "-m",
-            help="Models to choose from; file:, onnx: and python: models are accepted only if named here.",
-            autocompletion=options.complete_models,
-        ),
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs started from the page may run at the same time.")] = 4,
-    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    allow_code: options.AllowCodeOption = False,
+    runs: Annotated[Path, typer.Argument(metavar="RUNS")] = Path("runs"),
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8765,
+    token: Annotated[str | None, typer.Option(envvar="HUBSCOUT_TOKEN")] = None,
+    data: Path = Path(),
+    models: Annotated[list[str] | None, typer.Option("--models", "-m", autocompletion=options.complete_models)] = None,
+    jobs: Annotated[int, typer.Option(min=1)] = 4,
+    browse: Annotated[bool, typer.Option("--open")] = False,
+    allow_code: options.AllowCode = False,
     quiet: QuietOption = False,
 ) -> None:
     """Look at a folder of runs in the browser: search, open reports, compare runs, watch live, start and stop.
 
     The page reads and writes the same run folders as the commands. Rankings, races and tunings that are started
     from it continue when it is stopped.
+
+    Args:
+        runs: The folder of the run folders; made if it is missing.
+        host: The address to listen on; any but this machine's own needs a token.
+        port: 0 picks a free one.
+        token: The token to ask for; generated where one is needed.
+        data: Only data in this folder can be used from the page.
+        models: Models to choose from; file:, onnx: and python: models are accepted only if named here.
+        jobs: How many runs started from the page may run at the same time.
+        browse: Open the page in the browser.
+
     """
     from hubscout.errors import InputError
     from hubscout.hubs import Identifier, list_models

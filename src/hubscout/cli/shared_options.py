@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -47,47 +48,21 @@ def complete_runs(incomplete: str) -> list[str]:
 
 
 HOW_READ = "How the data is read"
-DataArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one per "
-        "split; a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.",
-    ),
-]
-ImageOption = Annotated[str | None, typer.Option(help="Column of images (paths or bytes).", rich_help_panel=HOW_READ)]
-ImageRootOption = Annotated[
+Column = Annotated[str | None, typer.Option(rich_help_panel=HOW_READ)]
+Columns = Annotated[list[str] | None, typer.Option(rich_help_panel=HOW_READ)]
+ImageRoot = Annotated[
     Path | None,
     typer.Option(
         help="Folder that paths of images in a table start from; the table's by default.", rich_help_panel=HOW_READ
     ),
 ]
-TextOption = Annotated[
-    list[str] | None, typer.Option(help="Column of texts; twice, or A,B, for pairs of texts.", rich_help_panel=HOW_READ)
-]
-LabelOption = Annotated[
-    list[str] | None, typer.Option(help="Column of labels; repeat it, or A,B, for several.", rich_help_panel=HOW_READ)
-]
-LimitOption = Annotated[
-    str | None, typer.Option("--limit", help="Use a stratified subset of this many training samples, such as 2k.")
-]
-ResumeOption = Annotated[
-    bool,
-    typer.Option(
-        "--resume", help="Resume the run in --out, and fail if there is none. Without it the same command resumes too."
-    ),
-]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Start over and replace the run in --out.")]
-KindOption = Annotated[
-    str | None,
-    typer.Option(
-        help="classification, multilabel, regression or tagging, where it is not clear.", rich_help_panel=HOW_READ
-    ),
-]
-SplitOption = Annotated[
-    str | None, typer.Option(help="Column that says train, validation or test.", rich_help_panel=HOW_READ)
-]
-ModelsOption = Annotated[
+Count = Annotated[int | None, typer.Option(min=1)]
+Model = Annotated[str | None, typer.Option(autocompletion=complete_models)]
+Out = Annotated[Path | None, typer.Option("--out", "-o")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", autocompletion=complete_runs)]
+"""Their help is in the docstring of the command."""
+Limit = Annotated[str | None, typer.Option(help="Use a stratified subset of this many training samples, such as 2k.")]
+Models = Annotated[
     list[str] | None,
     typer.Option(
         "--models",
@@ -98,34 +73,26 @@ ModelsOption = Annotated[
         autocompletion=complete_models,
     ),
 ]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave out samples that cannot be read.")]
-SeedOption = Annotated[
-    int, typer.Option("--seed", help="Random seed for splits, subsets, the order of samples and sampling.")
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out samples that cannot be read.")]
+Seed = Annotated[int, typer.Option(help="Random seed for splits, subsets, the order of samples and sampling.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+TuningDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Accelerate = Annotated[
+    str, typer.Option(help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU.")
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
-TuningDeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-AccelerateOption = Annotated[
-    str,
-    typer.Option("--accelerate", help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU."),
-]
-CacheOption = Annotated[
-    str | None, typer.Option("--cache", help="Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place.")
-]
-EngineOption = Annotated[
-    str, typer.Option("--engine", help="Where the work runs: local, or ray for a cluster of machines.")
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        "--address", help="With --engine ray: auto (a running cluster), local (a new one for this run) or HOST:PORT."
-    ),
-]
-SettingsOption = Annotated[
+Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         help="Another argument of tuning, as name=value; see `hubscout tune --list-arguments`.",
         callback=check_settings,
+    ),
+]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code",
+        help="Let models that a file names (a run, a model folder, @FILE) run code: python: functions and custom code.",
     ),
 ]
 
@@ -161,15 +128,26 @@ def only_for(purpose: str, **options: object) -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """DATA and the options that say how it is read."""
+    """DATA and the options that say how it is read.
 
-    data: DataArgument
-    image: ImageOption = None
-    image_root: ImageRootOption = None
-    text: TextOption = None
-    label: LabelOption = None
-    kind: KindOption = None
-    split: SplitOption = None
+    Args:
+        data: A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one per split;
+            a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.
+        image: Column of images (paths or bytes).
+        text: Column of texts; twice, or A,B, for pairs of texts.
+        label: Column of labels; repeat it, or A,B, for several.
+        kind: classification, multilabel, regression or tagging, where it is not clear.
+        split: Column that says train, validation or test.
+
+    """
+
+    data: Annotated[str, typer.Argument(metavar="DATA")]
+    image: Column = None
+    image_root: ImageRoot = None
+    text: Columns = None
+    label: Columns = None
+    kind: Column = None
+    split: Column = None
 
     def open(self, *, limit: str | None = None, seed: int = 0, quiet: bool = False) -> Task:
         """Open DATA, say on standard error what it was taken for, and take `limit` samples of its train split."""
@@ -198,39 +176,125 @@ class Data:
         return task if limit is None else task.subset(parse_limit(limit), seed)
 
 
-def takes_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Spell the fields of `data: Data`, the first parameter, out as arguments of a command: typer knows no groups."""
-    group = inspect.signature(Data, eval_str=True).parameters
-    _, *rest = inspect.signature(command, eval_str=True).parameters.values()
+@dataclass(frozen=True)
+class Existing:
+    """What becomes of a run that is in --out already.
+
+    Args:
+        resume: Resume the run in --out, and fail if there is none. Without it the same command resumes too.
+        overwrite: Start over and replace the run in --out.
+
+    """
+
+    resume: bool = False
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where features are kept.
+
+    Args:
+        cache: Folder or URL of the feature cache; $HUBSCOUT_CACHE or a standard place.
+        no_cache: Use no cache: compute features anew and keep none of them.
+
+    """
+
+    cache: str | None = None
+    no_cache: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cache is not None and self.no_cache:
+            raise InputError("--cache and --no-cache exclude each other.")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What models may cost.
+
+    Args:
+        max_params: Only models with at most this many parameters, such as 10M.
+        max_flops: Only models with at most this many operations per sample, such as 2G.
+        max_latency: Only models that take at most this time per sample, such as 20ms.
+
+    """
+
+    max_params: str | None = None
+    max_flops: str | None = None
+    max_latency: str | None = None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where the work runs.
+
+    Args:
+        engine: Where the work runs: local, or ray for a cluster of machines.
+        address: With --engine ray: auto (a running cluster), local (a new one for this run) or HOST:PORT.
+
+    """
+
+    engine: str = "local"
+    address: str | None = None
+
+    def options(self, workers: int | None = None) -> dict[str, Any]:
+        """What `--address` and `--workers` mean to the engine.
+
+        >>> Engine("ray", "auto").options(), Engine().options(4)
+        ({'address': 'auto'}, {'workers': 4})
+        """
+        options: dict[str, Any] = {}
+        for name, value, owner in (("address", self.address, "ray"), ("workers", workers, "local")):
+            if value is not None and self.engine != owner:
+                raise InputError(f"--{name} is for --engine {owner}, not for {self.engine}.")
+            if value is not None:
+                options[name] = value
+        return options
+
+
+def given(group: Any) -> dict[str, Any]:
+    """The options of a group that were given."""
+    return {name: value for name, value in vars(group).items() if value is not None}
+
+
+def described(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as typer takes it: every option with its help out of the docstring, groups of options spelled out.
+
+    A parameter whose type is a dataclass is a group: its fields become options, and the command gets the dataclass.
+    """
+    groups: dict[str, Any] = {one.name: one.annotation for one in _parameters(command) if is_dataclass(one.annotation)}
 
     @wraps(command)
     def run(**values: Any) -> None:
-        command(Data(**{name: values.pop(name) for name in group}), **values)
+        for name, group in groups.items():
+            values[name] = group(**{one.name: values.pop(one.name) for one in _parameters(group)})
+        command(**values)
 
-    spelled = [one.replace(kind=one.KEYWORD_ONLY) for one in (*group.values(), *rest)]
-    vars(run)["__signature__"] = inspect.Signature(spelled)
+    options = {one.name: one.replace(kind=one.KEYWORD_ONLY) for one in _spelled(command)}
+    run.__doc__ = inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:")[0]
+    run.__annotations__ = {name: one.annotation for name, one in options.items()}
+    vars(run)["__signature__"] = inspect.Signature(list(options.values()))
     return run
 
 
-def engine_options(engine: str, address: str | None, workers: int | None = None) -> dict[str, Any]:
-    """What `--address` and `--workers` mean to an engine.
-
-    >>> engine_options("ray", "auto"), engine_options("local", None, 4)
-    ({'address': 'auto'}, {'workers': 4})
-    """
-    options: dict[str, Any] = {}
-    for name, value, owner in (("address", address, "ray"), ("workers", workers, "local")):
-        if value is not None and engine != owner:
-            raise InputError(f"--{name} is for --engine {owner}, not for {engine}.")
-        if value is not None:
-            options[name] = value
-    return options
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())
 
 
-AllowCodeOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-code",
-        help="Let models that a file names (a run, a model folder, @FILE) run code: python: functions and custom code.",
-    ),
-]
+def _spelled(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a command or a group with what typer is to know of each; groups inside are spelled out."""
+    told = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:")[2]
+    helps = {name: " ".join(text.split()) for name, text in re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", told, re.M)}
+    found: list[inspect.Parameter] = []
+    for one in _parameters(function):
+        kind, *known = get_args(one.annotation) if get_origin(one.annotation) is Annotated else (one.annotation,)
+        group = is_dataclass(kind)
+        if group:
+            found += _spelled(kind)
+            continue
+        if kind is not typer.Context:
+            option = copy(known[0]) if known else typer.Option(f"--{one.name.replace('_', '-')}")
+            option.help = helps.get(one.name, option.help)
+            one = one.replace(annotation=Annotated[kind, option])
+        found.append(one)
+    return found

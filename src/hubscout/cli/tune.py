@@ -1,26 +1,16 @@
-"""`hubscout tune`: tune a model on labelled data, with the best-ranked models as its teachers."""
+"""`hubscout tune`: tune a model, taught by the best-ranked ones; `hubscout soup`: average the weights of such runs."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import (
-    JsonOption,
-    QuietOption,
-    print_json,
-    print_result,
-    progress,
-    run_folder,
-    say,
-    say_saved,
-    warn_and_exit,
-)
+from hubscout.cli.output import Output, progress, run_folder, say, say_saved, warn_and_exit
 from hubscout.cli.values import list_arguments, read_settings, split_models
 
 app = typer.Typer(add_completion=False)
@@ -38,104 +28,86 @@ torchrun --nproc-per-node 2 -m hubscout tune flowers/ --model ... --processes 2 
 All other arguments: hubscout tune --list-arguments"""
 
 
+@dataclass(frozen=True)
+class Training:
+    """The arguments of tuning that have options of their own; the others are for --set.
+
+    Args:
+        epochs: Passes over the train split.
+        steps: Optimiser steps, instead of --epochs.
+        budget: Time for the run, such as 20min, instead of --epochs or --steps.
+        patience: Stop after this many validations without a new best.
+        batch_size: Samples per optimiser step, over all processes.
+        learning_rate: Learning rate of the backbone; chosen by hubscout if not given.
+        lora_rank: Train low-rank adapters of this rank, merged into the weights at the end.
+        trade_off: λ, the weight of the teachers' term; the method's own if not given.
+        teacher_targets: When teachers answer: cached (once, first), left-out, live (each step), or views (of a few
+            crops).
+        device: auto, cpu or cuda.
+        data_in_memory: Decode the data once and keep it in memory, images on the device.
+        processes: How many processes torchrun starts; the run warns if there are more or fewer.
+
+    """
+
+    epochs: options.Count = None
+    steps: options.Count = None
+    budget: str | None = None
+    patience: options.Count = None
+    batch_size: options.Count = None
+    learning_rate: float | None = None
+    lora_rank: Annotated[int | None, typer.Option("--lora", min=1)] = None
+    trade_off: float | None = None
+    teacher_targets: str | None = None
+    device: str = "auto"
+    data_in_memory: Annotated[bool, typer.Option("--in-memory")] = False
+    processes: options.Count = None
+
+
 @app.command(epilog=EPILOG)
-@options.takes_data
+@options.described
 def tune(
+    *,
     data: options.Data,
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="The model to tune.", autocompletion=options.complete_models)
-    ],
-    teachers: Annotated[
-        list[str] | None, typer.Option(help="The --out folder of a rank, or models, repeated or joined by commas.")
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="How many of a ranking's best models teach; 3 if not given.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without "
-            "it: b-tuning where there are teachers, fine-tune where there are none."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder of the tuned model, its checkpoints and its card; by default a new one in runs/.",
-        ),
-    ] = None,
-    resume: options.ResumeOption = False,
-    overwrite: options.OverwriteOption = False,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the train split.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps, instead of --epochs.")] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for the run, such as 20min, instead of --epochs or --steps.")
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this many validations without a new best.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples per optimiser step, over all processes.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Learning rate of the backbone; chosen by hubscout if not given.")
-    ] = None,
-    lora: Annotated[
-        int | None,
-        typer.Option(min=1, help="Train low-rank adapters of this rank, merged into the weights at the end."),
-    ] = None,
-    trade_off: Annotated[
-        float | None, typer.Option(help="λ, the weight of the teachers' term; the method's own if not given.")
-    ] = None,
-    teacher_targets: Annotated[
-        str | None,
-        typer.Option(
-            help="When teachers answer: cached (once, first), left-out, live (each step), or views (of a few crops)."
-        ),
-    ] = None,
-    seed: options.SeedOption = 0,
-    seeds: Annotated[int | None, typer.Option(min=1, help="With --method all: how many seeds; 3 if not given.")] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="With --method all: where the runs go, local (the default) or ray.")
-    ] = None,
-    device: options.TuningDeviceOption = "auto",
-    in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Decode the data once and keep it in memory, images on the device.")
-    ] = False,
-    address: options.AddressOption = None,
-    cache: options.CacheOption = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Do not use cached features: compute them again.")
-    ] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many processes torchrun starts; the run warns if there are more or fewer."),
-    ] = None,
-    limit: options.LimitOption = None,
-    skip_bad: options.SkipBadOption = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also export OUT/model.onnx, checked against torch.")] = False,
-    settings: options.SettingsOption = None,
-    listing: Annotated[
-        bool,
-        typer.Option(
-            "--list-arguments",
-            callback=list_arguments,
-            is_eager=True,
-            help="Print everything that --set takes, with defaults, and exit.",
-        ),
-    ] = False,
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    model: Annotated[str, typer.Option("--model", "-m", autocompletion=options.complete_models)],
+    teachers: list[str] | None = None,
+    top: options.Count = None,
+    method: str | None = None,
+    out: options.Out = None,
+    existing: options.Existing,
+    training: Training,
+    seed: options.Seed = 0,
+    seeds: options.Count = None,
+    engine: str | None = None,
+    address: str | None = None,
+    keep: options.Cache,
+    limit: options.Limit = None,
+    skip_bad: options.SkipBad = False,
+    onnx: bool = False,
+    settings: options.Settings = None,
+    listing: Annotated[bool, typer.Option("--list-arguments", callback=list_arguments, is_eager=True)] = False,
+    allow_code: options.AllowCode = False,
+    output: Output,
 ) -> None:
     """Tune a model on your labelled data; better-ranked models of any architecture teach it.
 
     Trains on the train split, keeps the weights that are best on validation, reports test with intervals. Run the
     same command again to resume a run that was stopped, to the same result. A run that diverges restarts at a lower
     learning rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
+
+    Args:
+        model: The model to tune.
+        teachers: The --out folder of a rank, or models, repeated or joined by commas.
+        top: How many of a ranking's best models teach; 3 if not given.
+        method: fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without it:
+            b-tuning where there are teachers, fine-tune where there are none.
+        out: Folder of the tuned model, its checkpoints and its card; by default a new one in runs/.
+        seeds: With --method all: how many seeds; 3 if not given.
+        engine: With --method all: where the runs go, local (the default) or ray.
+        address: With --engine ray: auto (a running cluster), local (a new one for this run) or HOST:PORT.
+        onnx: Also export OUT/model.onnx, checked against torch.
+        listing: Print everything that --set takes, with defaults, and exit.
+
     """
     from hubscout.errors import InputError
     from hubscout.features import FeatureCache
@@ -144,22 +116,7 @@ def tune(
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.choices import check_choices
 
-    if cache is not None and no_cache:
-        raise InputError("--cache and --no-cache exclude each other.")
-    chosen: dict[str, Any] = {
-        "epochs": epochs,
-        "steps": steps,
-        "budget": budget,
-        "patience": patience,
-        "lora_rank": lora,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "trade_off": trade_off,
-        "teacher_targets": teacher_targets,
-        "processes": processes,
-    }
-    chosen = {name: value for name, value in chosen.items() if value is not None}
-    chosen |= {"device": device, "data_in_memory": in_memory, **read_settings(settings or [])}
+    chosen: dict[str, Any] = {**options.given(training), **read_settings(settings or [])}
     arguments = TuningArguments.of(**chosen)
     method = method or ("b-tuning" if teachers else "fine-tune")
     if method == "all":
@@ -167,39 +124,30 @@ def tune(
     else:
         options.only_for("--method all", seeds=seeds, engine=engine, address=address)
     if not teachers:
-        options.only_for("--teachers", top=top, trade_off=trade_off, teacher_targets=teacher_targets)
+        told = {"trade_off": training.trade_off, "teacher_targets": training.teacher_targets}
+        options.only_for("--teachers", top=top, **told)
     checked = "b-tuning" if method == "all" else method
-    check_choices(model, teachers, checked, arguments, out, resume=resume, overwrite=overwrite)
-    options_of_engine = options.engine_options(engine or "local", address)
-    chosen["cache"] = None if no_cache else FeatureCache(cache)
-    quiet = quiet or not _is_main()
-    options.check_amounts(limit=limit, budget=budget)
+    check_choices(model, teachers, checked, arguments, out, **vars(existing))
+    where = options.Engine(engine or "local", address)
+    engine_options = where.options()
+    chosen["cache"] = None if keep.no_cache else FeatureCache(keep.cache)
+    output = replace(output, quiet=output.quiet or not _is_main())
+    options.check_amounts(limit=limit, budget=training.budget)
     if onnx:
         require_onnx()  # said now, not after the training
     taught_by = open_teachers(teachers or [], top or 3, allow_code=allow_code)
-    task = data.open(limit=limit, seed=seed, quiet=quiet)
-    if out is None and (resume or overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
+    task = data.open(limit=limit, seed=seed, quiet=output.quiet)
+    if out is None and (existing.resume or existing.overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
-    chosen |= {"resume": resume, "overwrite": overwrite, "skip_bad": skip_bad}
-    with run_folder(out, f"{task.name}-{short_names([model])[0]}", quiet=quiet) as place:
+    chosen |= {**vars(existing), "skip_bad": skip_bad}
+    with run_folder(out, f"{task.name}-{short_names([model])[0]}", quiet=output.quiet) as place:
+        chosen["out"] = place
         if method == "all":
-            warnings = _compare(
-                ctx,
-                task,
-                model,
-                taught_by,
-                seeds or 3,
-                place,
-                (engine or "local", options_of_engine),
-                chosen,
-                as_json=as_json,
-                quiet=quiet,
-            )
+            chosen |= {"seeds": range(seeds or 3), "engine": where.engine, "engine_options": engine_options}
+            warnings = _compare(ctx, task, model, taught_by, chosen, output)
         else:
             chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
-            warnings = _tune(
-                ctx, task, model, taught_by, method, place, chosen, onnx=onnx, as_json=as_json, quiet=quiet
-            )
+            warnings = _tune(ctx, task, model, taught_by, method, chosen, output, onnx=onnx)
     warn_and_exit(ctx, warnings)
 
 
@@ -209,12 +157,10 @@ def _tune(
     model: str,
     teachers: list[str],
     method: str,
-    out: Path,
     chosen: dict[str, Any],
+    output: Output,
     *,
     onnx: bool,
-    as_json: bool,
-    quiet: bool,
 ) -> list[str]:
     """Tune and tell; gives the warnings."""
     from hubscout.errors import TuningError
@@ -222,20 +168,18 @@ def _tune(
     from hubscout.tuning import tune as run
     from hubscout.tuning.tuned_folder import opens_by_code
 
-    with progress(ctx, quiet=quiet, title=method) as observer:
-        tuned = run(task, model, teachers, method, out=out, observer=observer, **chosen)
+    out: Path = chosen["out"]
+    with progress(ctx, quiet=output.quiet, title=method) as observer:
+        tuned = run(task, model, teachers, method, observer=observer, **chosen)
     if not _is_main():
         return []
-    if as_json:
-        print_json({**tuned.record(), "out": out})
-    else:
-        print_result(str(replace(tuned, warning="")))  # it is the last word of the command
-        print_result(conclusion(tuned.tuning_run()))
-    say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=quiet)
+    told = replace(tuned, warning="")  # the warning is the last word of the command
+    output.show(lambda: {**tuned.record(), "out": out}, str(told), conclusion(tuned.tuning_run()))
+    say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=output.quiet)
     if onnx:
         try:
             difference = tuned.export_onnx(out / "model.onnx")
-            say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}", quiet=quiet)
+            output.say(f"{out / 'model.onnx'}: outputs agree with torch to {difference:.1e}")
         except TuningError as error:
             if not tuned.warning:
                 raise
@@ -244,38 +188,16 @@ def _tune(
 
 
 def _compare(
-    ctx: typer.Context,
-    task: Any,
-    model: str,
-    teachers: list[str],
-    seeds: int,
-    out: Path,
-    engine: tuple[str, dict[str, Any]],
-    chosen: dict[str, Any],
-    *,
-    as_json: bool,
-    quiet: bool,
+    ctx: typer.Context, task: Any, model: str, teachers: list[str], chosen: dict[str, Any], output: Output
 ) -> list[str]:
     """Compare and tell; gives the warnings."""
     from hubscout.tuning.method_comparison import compare
 
-    with progress(ctx, quiet=quiet, title="compare") as observer:
-        found = compare(
-            task,
-            model,
-            teachers,
-            seeds=range(seeds),
-            out=out,
-            engine=engine[0],
-            engine_options=engine[1],
-            observer=observer,
-            **chosen,
-        )
-    if as_json:
-        print_json({**found.record(), "out": out})
-    else:
-        print_result(found.table())
-    say(f"The models are in {out}, by method and seed, such as {out / found.trials[0].folder}", quiet=quiet)
+    out: Path = chosen["out"]
+    with progress(ctx, quiet=output.quiet, title="compare") as observer:
+        found = compare(task, model, teachers, observer=observer, **chosen)
+    output.show(lambda: {**found.record(), "out": out}, found.table())
+    output.say(f"The models are in {out}, by method and seed, such as {out / found.trials[0].folder}")
     return [f"{trial.folder}: {trial.warning}" for trial in found.trials if trial.warning]
 
 
@@ -305,3 +227,57 @@ def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> l
 
 def _is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
+
+
+SOUP_EXAMPLES = """Examples:
+
+hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
+
+
+@app.command(epilog=SOUP_EXAMPLES)
+@options.described
+def soup(
+    *,
+    data: options.Data,
+    ctx: typer.Context,
+    models: Annotated[list[Path], typer.Argument(metavar="MODELS")],
+    out: options.Out = None,
+    limit: options.Limit = None,
+    seed: options.Seed = 0,
+    allow_code: options.AllowCode = False,
+    output: Output,
+) -> None:
+    """Average the weights of several tuned runs of one model, as long as validation does not fall.
+
+    One network of the same size and speed. Give the data, --limit and --seed that the runs were tuned with: their
+    validation split decides what goes in.
+
+    Args:
+        models: Two or more --out folders of tune.
+        out: Folder of the averaged model; a new one in runs/.
+
+    """
+    from hubscout.errors import InputError
+    from hubscout.runs.run_folder import TUNING
+    from hubscout.runs.tuning_record import read_tuning
+    from hubscout.tuning.choices import check_souped
+
+    if (Path(data.data) / TUNING).is_file():
+        raise InputError(
+            f"{data.data} is a tuned model. The data that the models were tuned on come first: "
+            f"hubscout soup DATA {' '.join(map(str, (data.data, *models)))}"
+        )
+    check_souped(models)
+    options.check_amounts(limit=limit)
+    for model in models:
+        read_tuning(model)  # what is not there is said before torch is imported
+    task = data.open(limit=limit, seed=seed, quiet=output.quiet)
+    from hubscout.tuning import soup as run
+    from hubscout.tuning.tuned_folder import opens_by_code
+
+    with run_folder(out, f"{task.name}-soup", quiet=output.quiet) as place:
+        made = run(task, models, out=place, allow_code=allow_code)
+    output.say(*made.notes)
+    output.show(lambda: {**made.record(), "out": place}, str(made))
+    say_saved(place, place, by_code=opens_by_code(made, place), quiet=output.quiet)
+    warn_and_exit(ctx, [made.warning])

@@ -5,8 +5,7 @@ those who hand it jobs do not know which engine they have.
 """
 
 from hubscout.engines.engine import ENGINES, Engine, LocalEngine, open_engine
-from hubscout.engines.job import Job, JobResult
-from hubscout.engines.job_context import Shared, remembered, report
+from hubscout.engines.job import Job, JobResult, Shared, remembered, report
 from hubscout.engines.ray_engine import RayEngine
 
 __all__ = [

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hubscout.engines import job_context
-from hubscout.engines.job import Job, JobQueue, JobResult, perform
-from hubscout.engines.job_context import Held, InFile, Shared
+from hubscout.engines.job import Held, InFile, Job, JobQueue, JobResult, Shared, listening, perform
 from hubscout.errors import InputError, UnknownEngineError
 from hubscout.registry import Registry
 
@@ -182,7 +180,7 @@ class LocalEngine:
             yield from self._pool.run(waiting, observer, then)
             return
         while waiting:
-            with job_context.listening(observer):
+            with listening(observer):
                 result = perform(waiting.popleft())
             if then is not None:
                 waiting.add(then(result))

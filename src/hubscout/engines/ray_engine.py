@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hubscout.engines.engine import ENGINES, Follow, Observer
-from hubscout.engines.job import Job, JobResult
-from hubscout.engines.job_context import Shared
+from hubscout.engines.job import Job, JobResult, Shared
 from hubscout.errors import EngineError, InputError
 from hubscout.optional import require
 

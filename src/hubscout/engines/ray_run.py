@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.engines import job_context
 from hubscout.engines.engine import Follow, Observer
-from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, perform_sent
+from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, listen, perform_sent
 from hubscout.errors import EngineError
 
 if TYPE_CHECKING:
@@ -83,10 +82,10 @@ class _Sender:
     def __enter__(self) -> None:
         self._flush()  # before the job can crash the process
         self._thread.start()
-        job_context.listen(self._put)
+        listen(self._put)
 
     def __exit__(self, *error: object) -> None:
-        job_context.listen(None)
+        listen(None)
         self._done.set()
         self._thread.join()
         self._flush()

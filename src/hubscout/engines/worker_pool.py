@@ -15,9 +15,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from hubscout.engines import job_context
 from hubscout.engines.engine import Follow, Observer
-from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, perform_sent
+from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, listen, perform_sent
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 
@@ -159,7 +158,7 @@ def _serve(connection: Connection) -> None:
         with lock:
             connection.send((what, value))
 
-    job_context.listen(lambda event: send("event", event))
+    listen(lambda event: send("event", event))
     while True:
         try:
             key, sent = connection.recv()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from hubscout.engines.job_context import remembered
+from hubscout.engines.job import remembered
 from hubscout.errors import InputError
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
@@ -68,14 +68,6 @@ class Settings:
     """Whether this is a worker of an engine, with others beside it on the machine."""
 
 
-@dataclass(frozen=True)
-class Assessment:
-    """An unfinished row: all but what depends on the other models. `parts` are those of zoo-level metrics."""
-
-    row: Row
-    parts: Mapping[str, Mapping[str, float]]
-
-
 class Model(Protocol):
     """What can be assessed: a name, and how to open what it names."""
 
@@ -85,18 +77,20 @@ class Model(Protocol):
     def open(self, observer: Observer | None = None) -> Backbone: ...
 
 
-def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Assessment:
+def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Row:
     """Score a model on the train rows of `increments`, one after the other; None is all rows.
+
+    The row lacks what depends on the other models; its `parts` are what metrics of the whole zoo make that from.
 
     A progressive ranking extends its subset by increments: those that ran before come from the cache, and the
     additive statistics of all increments together are those of one pass over all the rows.
     """
     with profiled(settings.profile) as profiler:
-        found = _assess(model, task, settings, increments)
-        return found if profiler is None else replace(found, row=replace(found.row, profile=profiler.profile()))
+        row = _assess(model, task, settings, increments)
+        return row if profiler is None else replace(row, profile=profiler.profile())
 
 
-def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Assessment:
+def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Row:
     started = time.perf_counter()
     with step("load"):
         backbone = model.open(settings.observer)
@@ -125,7 +119,7 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
     slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in ran]
     facts = {name: getattr(card, name) for name in _CARD_FACTS}
-    row = Row(
+    return Row(
         identifier=model.identifier,
         score=first.signed_value if first is not None else 0.0,
         scores={name: score.value for name, score in scores.items()},
@@ -153,8 +147,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         from_cache=all(extraction.from_cache for extraction in extractions),
         backend=extractions[0].backend,
         notes=tuple(dict.fromkeys([*card.notes, *(m for e in extractions for m in e.messages), *notes])),
+        parts=parts,
     )
-    return Assessment(row, parts)
 
 
 def needs(settings: Settings, kind: str) -> set[str]:

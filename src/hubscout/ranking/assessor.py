@@ -16,7 +16,7 @@ import numpy as np
 
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.features.extraction_plan import cut
-from hubscout.ranking.assess import Assessment, Settings
+from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import AheadModel, Candidate, LoadAhead
 from hubscout.ranking.jobs import (
     AssessModel,
@@ -31,12 +31,13 @@ from hubscout.ranking.jobs import (
 )
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.runs.profiler import together
+from hubscout.runs.row import Row
 
 if TYPE_CHECKING:
     from hubscout.engines import Shared
     from hubscout.tasks import Task
 
-Outcome = Assessment | Exception
+Outcome = Row | Exception
 
 SLICES_PER_PLACE = 2
 """Fewer models than this for each worker are cut into slices, so that the last workers do not wait for one."""
@@ -122,8 +123,8 @@ class Assessor:
             outcome = model.outcome(result)
             if outcome is None:
                 continue
-            if isinstance(outcome, Assessment) and model.slices:
-                self._tell(Finished(model.candidate.identifier, outcome.row.seconds or 0.0))
+            if isinstance(outcome, Row) and model.slices:
+                self._tell(Finished(model.candidate.identifier, outcome.seconds or 0.0))
             yield model.candidate, outcome
 
     def _prepare(
@@ -213,14 +214,13 @@ class _Model:
             return None if known else result.error
         return self._complete(result.value) if result.key == self.job.key else None
 
-    def _complete(self, found: Assessment) -> Assessment:
-        """The assessment with what its slices had cost and said."""
+    def _complete(self, row: Row) -> Row:
+        """The row with what its slices had cost and said."""
         said = [text for part in self.done for text in part.messages]
-        row = replace(
-            found.row,
-            seconds=(found.row.seconds or 0.0) + sum(part.seconds for part in self.done),
-            from_cache=found.row.from_cache and all(part.from_cache for part in self.done),
-            profile=together([found.row.profile, *(part.profile for part in self.done)]),
-            notes=tuple(dict.fromkeys([*said, *found.row.notes])),
+        return replace(
+            row,
+            seconds=(row.seconds or 0.0) + sum(part.seconds for part in self.done),
+            from_cache=row.from_cache and all(part.from_cache for part in self.done),
+            profile=together([row.profile, *(part.profile for part in self.done)]),
+            notes=tuple(dict.fromkeys([*said, *row.notes])),
         )
-        return replace(found, row=row)

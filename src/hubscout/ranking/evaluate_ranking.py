@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from hubscout.evaluation import Agreement
     from hubscout.evaluation.correlation import Better
     from hubscout.runs.ranking import Ranking
+    from hubscout.runs.row import Row
 
-BASELINES = {"params": "params", "flops": "flops"}
-CARD_BASELINES = ("source_accuracy", "downloads")
+BASELINES: dict[str, Callable[[Row], Any]] = {
+    "params": lambda row: row.params,
+    "flops": lambda row: row.flops,
+    "source_accuracy": lambda row: row.card.get("source_accuracy"),
+    "downloads": lambda row: row.card.get("downloads"),
+}
+"""What is known of a model without a look at the data."""
 
 
 @dataclass(frozen=True)
@@ -96,32 +102,18 @@ def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Pa
             f"{', '.join(list(known)[:5]) or 'none'}; the ranking has {', '.join(ranking.identifiers[:5])}."
         )
 
-    def agreement(scores: dict[str, float], direction: Better = "higher") -> Agreement | None:
-        if len(scores) < 2:
+    def agreement(values: Sequence[Any], direction: Better = "higher", fewest: int = 2) -> Agreement | None:
+        scores = {row.identifier: float(value) for row, value in zip(rows, values, strict=True) if value is not None}
+        if len(scores) < fewest:
             return None
         return evaluate(scores, {name: known[name] for name in scores}, better=better, score_better=direction)
 
-    metrics: dict[str, Agreement] = {}
-    for name in ranking.metrics:
-        found = agreement({row.identifier: row.scores[name] for row in rows if name in row.scores}, _direction(name))
-        if found is not None:
-            metrics[name] = found
-    baselines: dict[str, Agreement] = {}
-    sources: dict[str, dict[str, float]] = {
-        name: {row.identifier: float(getattr(row, field)) for row in rows if getattr(row, field) is not None}
-        for name, field in BASELINES.items()
-    }
-    for fact in CARD_BASELINES:
-        stated = {row.identifier: row.card.get(fact) for row in rows}
-        sources[fact] = {name: float(value) for name, value in stated.items() if value is not None}
-    for name, values in sources.items():
-        # A baseline over other models than the metrics would not be a comparison.
-        found = agreement(values) if len(values) == len(rows) else None
-        if found is not None:
-            baselines[name] = found
+    metrics = {name: agreement([row.scores.get(name) for row in rows], _direction(name)) for name in ranking.metrics}
+    # A baseline over other models than the metrics would not be a comparison.
+    baselines = {name: agreement([of(row) for row in rows], fewest=len(rows)) for name, of in BASELINES.items()}
     return Evaluation(
-        metrics=metrics,
-        baselines=baselines,
+        metrics={name: found for name, found in metrics.items() if found is not None},
+        baselines={name: found for name, found in baselines.items() if found is not None},
         models=tuple(row.identifier for row in rows),
         missing=missing,
         unused=tuple(name for name in known if name not in ranking.identifiers),

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.engines.job_context import Held, remembered, report
+from hubscout.engines.job import Held, remembered, report
 from hubscout.errors import NothingReadableError
-from hubscout.ranking.assess import Assessment, Model, Settings, assess, resources
+from hubscout.ranking.assess import Model, Settings, assess, resources
 from hubscout.ranking.candidates import Candidate
 from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
 from hubscout.runs.profiler import Profile, profiled, step
+from hubscout.runs.row import Row
 
 if TYPE_CHECKING:
     from hubscout.engines import Engine, Shared
@@ -99,7 +100,7 @@ class AssessModel:
     increments: tuple[Shared[np.ndarray] | None, ...]
     after_slices: bool = False
 
-    def __call__(self) -> Assessment:
+    def __call__(self) -> Row:
         report(Begun(self.model.identifier))
         settings = replace(self.settings, observer=self._tell)
         increments = [None if rows is None else rows.get() for rows in self.increments]

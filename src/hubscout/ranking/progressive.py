@@ -26,7 +26,6 @@ from hubscout.runs.ranking import Stage
 from hubscout.runs.row import Dropped, Row
 
 if TYPE_CHECKING:
-    from hubscout.ranking.assess import Assessment
     from hubscout.ranking.ranking_run import RankingRun
     from hubscout.tasks import Task
 
@@ -126,21 +125,20 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
     stage = 0
     while stage < len(sizes):
         began = time.perf_counter()
-        current: dict[str, Assessment] = {}
+        rows: dict[str, Row] = {}
         limit, fewest = (deadline, 0) if stage else (until, 1)
         for candidate, found in run.attempts(alive, increments[: stage + 1], limit, fewest):
             if found is not None:
-                current[candidate.identifier] = found
-        ended = {*current, *run.failures, *run.skipped}
+                rows[candidate.identifier] = found
+        ended = {*rows, *run.failures, *run.skipped}
         unreached = [c for c in alive if c.identifier not in ended]
         if unreached and stage > 0:
             run.journal.note("budget-spent", stage=stage, n=sizes[stage])
             break  # part of the models on more data cannot be compared with the rest: keep the subset before
         for candidate in unreached:
             run.fail(candidate, BUDGET_SPENT, f"not reached within the budget of {budget:g} seconds")
-        for found in current.values():
-            run.take(found)
-        rows = {name: found.row for name, found in current.items()}
+        for row in rows.values():
+            run.take(row)
         out = {}
         if drops and stage + 1 < len(sizes):
             smaller = sizes[stage - 1] if stage else 0

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InterruptedRunError, ModalityError, RunError, TaskError
-from hubscout.ranking.assess import Assessment, Settings
+from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import Candidate, still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.latency import same_machine, with_better_latency
-from hubscout.runs.environment import describe_environment
 from hubscout.runs.profiler import Profiler, together
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
 from hubscout.runs.row import Failure, Row
+from hubscout.runs.run_folder import describe_environment
 
 if TYPE_CHECKING:
     from hubscout.ranking.assessor import Assessor
@@ -81,9 +81,8 @@ class RankingRun:
             if not self.configuration["progressive"]:
                 self.rows = there
                 self.failures = {f.identifier: f for f in earlier.failures if f.identifier not in wanted}
-            elif earlier.complete and there and wanted <= {*there, *(spent := _unreached(earlier))}:
-                # The budget is the same, or the folder were refused: what it did not reach it would not reach now.
-                self.rows, self.stages, self.failures = there, list(earlier.stages), spent
+            elif earlier.complete and there and wanted <= {*there, *(failed := self._not_again(earlier))}:
+                self.rows, self.stages, self.failures = there, list(earlier.stages), failed
             elif others := sorted(set(there) - wanted):
                 raise RunError(
                     f"{self.journal.folder} holds a ranking on growing subsets, in which models are given up by "
@@ -105,6 +104,15 @@ class RankingRun:
 
             told = f"{len(self.rows)} finished {'model is' if len(self.rows) == 1 else 'models are'} there already"
             self.settings.observer(Message(str(self.journal.folder), told))
+
+    def _not_again(self, earlier: Ranking) -> dict[str, Failure]:
+        """Failures of a finished ranking on growing subsets that stay.
+
+        The budget is the same, or the folder were refused: what it did not reach it would not reach now. Where no
+        model is given up for another, one that failed does not make the others be scored again.
+        """
+        stay = [one for one in earlier.failures if one.error == BUDGET_SPENT or not self.configuration["drop"]]
+        return {one.identifier: one for one in stay}
 
     def _holding(self, earlier: Ranking) -> dict[str, Row]:
         """The rows of the folder that stay: all but those of wanted models that have changed since."""
@@ -137,7 +145,7 @@ class RankingRun:
         increments: Sequence[np.ndarray | None],
         deadline: float | None = None,
         fewest: int = 0,
-    ) -> Iterator[tuple[Candidate, Assessment | None]]:
+    ) -> Iterator[tuple[Candidate, Row | None]]:
         """Assess models, wherever the engine runs them, until the deadline is over, and at least `fewest`."""
         if not fewest and deadline is not None and time.perf_counter() > deadline:
             return
@@ -150,13 +158,13 @@ class RankingRun:
                 if deadline is not None and done >= fewest and time.perf_counter() > deadline:
                     return
 
-    def check(self, candidate: Candidate, found: Assessment | Exception) -> Assessment | None:
+    def check(self, candidate: Candidate, found: Row | Exception) -> Row | None:
         """Note what became of a model; what is wrong with the data is raised."""
         if isinstance(found, TaskError):
             raise found
-        if isinstance(found, Assessment):
+        if isinstance(found, Row):
             try:
-                check_row(found.row)
+                check_row(found)
             except RunError as error:
                 found = error
         if isinstance(found, ModalityError) and candidate.by_pattern:
@@ -167,19 +175,18 @@ class RankingRun:
             reason = " ".join(str(found).split()) or "no reason given"
             self.fail(candidate, type(found).__name__, reason)
             return None
-        row = found.row
-        self.journal.note("model-finished", model=row.identifier, score=row.score, n=row.n, seconds=row.seconds)
+        self.journal.note("model-finished", model=found.identifier, score=found.score, n=found.n, seconds=found.seconds)
         return found
 
-    def take(self, found: Assessment) -> None:
+    def take(self, found: Row) -> None:
         """Count an assessed model in. Its latency is the best that was ever measured here."""
-        row = with_better_latency(found.row, self.timed.get(found.row.identifier))
+        row = with_better_latency(found, self.timed.get(found.identifier))
         self.timed[row.identifier] = row
         before = self.rows.get(row.identifier)  # on a smaller subset
         profile = together([row.profile, before.profile if before is not None else None])
         if row.profile is not None and not self.assessor.elsewhere:
             self.profiled_seconds += row.profile.seconds
-        self.rows[row.identifier] = replace(row, parts=found.parts, profile=profile)
+        self.rows[row.identifier] = replace(row, profile=profile)
 
     def fail(self, candidate: Candidate, error: str, reason: str) -> None:
         """Note that a model could not be ranked."""
@@ -248,10 +255,6 @@ class RankingRun:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
-
-
-def _unreached(ranking: Ranking) -> dict[str, Failure]:
-    return {failure.identifier: failure for failure in ranking.failures if failure.error == BUDGET_SPENT}
 
 
 def summarise(task: Task, notes: Sequence[str], skipped: Sequence[str]) -> TaskSummary:

@@ -95,9 +95,10 @@ def _expected(ranking: Ranking) -> list[str]:
     if best is None:
         return []
     main, *others = best.expected
+    where = " of the best layer (tuning starts from the last one)" if any(row.layer for row in ranking.rows) else ""
     text = (
-        f"{main.title}: of a linear model on the frozen features, on samples left out of its fit, with a 95% interval. "
-        f"Guessing gets {main.words(main.guess)}."
+        f"{main.title}: of a linear model on the frozen features{where}, on samples left out of its fit, with a 95% "
+        f"interval. Guessing gets {main.words(main.guess)}."
     )
     for other in others:
         text += f" {other.heading}: {other} for the best, {other.words(other.guess)} by guessing."
@@ -144,55 +145,40 @@ def _best_layer(row: Row) -> str:
     return name if best.name == row.layer else f"{name} {best.score:.4f}"
 
 
-def _expected_heads(ranking: Ranking) -> list[str]:
-    """The metric of the task that samples left out have, where it is known."""
-    return [row.expected[0].title for row in ranking.rows if row.expected][:1]
+def _score(row: Row) -> str:
+    return f"{row.score:.4f}" + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else "")
 
 
-def columns(ranking: Ranking) -> list[str]:
-    """The headings that this ranking has something to say under."""
-    rows = ranking.rows
-    first, *others = ranking.metrics
-    heads = ["#", "model", first]
-    heads += _expected_heads(ranking)
-    if any(row.gain is not None for row in rows):
-        heads.append("gain")
-    if len(rows) > 1 and any(row.p_best is not None for row in rows) and ranking.explains_labels is not False:
-        heads.append("P(best)")
-    heads += others
-    if any(row.layers for row in rows):
-        heads.append("best layer")
-    heads += ["params", "FLOPs", "samples/s"]
-    if any(row.latency_seconds is not None for row in rows):
-        heads.append("latency")
-    heads.append("time")
-    if len({row.n for row in rows}) > 1:
-        heads.append("judged on")
-    return heads
+def _expected_head(ranking: Ranking) -> str:
+    """The metric of the task that samples left out have; empty where it is not known."""
+    return next((row.expected[0].title for row in ranking.rows if row.expected), "")
 
 
-def cells(row: Row, ranking: Ranking) -> dict[str, str]:
-    """The texts of one row by the headings of `columns`; the model by its whole identifier."""
-    texts = {
-        "#": str(row.rank),
-        "model": row.identifier,
-        ranking.metrics[0]: f"{row.score:.4f}"
-        + (f" ± {row.standard_error:.4f}" if row.standard_error is not None else ""),
-        "gain": "–" if row.gain is None else f"{row.gain:+.3f}",
-        "P(best)": human_probability(row.p_best),
-        "best layer": _best_layer(row),
-        "params": human_count(row.params),
-        "FLOPs": human_count(row.flops),
-        "samples/s": "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}",
-        "latency": latency_text(row),
-        "time": "cached" if row.from_cache else human_seconds(row.seconds),
-        "judged on": f"{row.n:,}",
-    }
-    for head in _expected_heads(ranking):
-        texts[head] = str(row.expected[0]) if row.expected else "–"
-    for name in ranking.metrics[1:]:
-        texts[name] = f"{row.scores[name]:.4f}" if name in row.scores else "–"
-    return texts
+def columns(ranking: Ranking) -> dict[str, Callable[[Row], str]]:
+    """The headings that this ranking has something to say under, and what it says of a row."""
+    rows, (first, *others), expected = ranking.rows, ranking.metrics, _expected_head(ranking)
+    sure = len(rows) > 1 and ranking.explains_labels is not False and any(row.p_best is not None for row in rows)
+
+    def score_of(name: str) -> Callable[[Row], str]:
+        return lambda row: f"{row.scores[name]:.4f}" if name in row.scores else "–"
+
+    known: list[tuple[str, Callable[[Row], str], bool]] = [
+        ("#", lambda row: str(row.rank), True),
+        ("model", lambda row: row.identifier, True),
+        (first, _score, True),
+        (expected, lambda row: str(row.expected[0]) if row.expected else "–", bool(expected)),
+        ("gain", lambda row: "–" if row.gain is None else f"{row.gain:+.3f}", any(r.gain is not None for r in rows)),
+        ("P(best)", lambda row: human_probability(row.p_best), sure),
+        *((name, score_of(name), True) for name in others),
+        ("best layer", _best_layer, any(row.layers for row in rows)),
+        ("params", lambda row: human_count(row.params), True),
+        ("FLOPs", lambda row: human_count(row.flops), True),
+        ("samples/s", lambda row: human_count(row.samples_per_second), True),
+        ("latency", latency_text, any(row.latency_seconds is not None for row in rows)),
+        ("time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), True),
+        ("judged on", lambda row: f"{row.n:,}", len({row.n for row in rows}) > 1),
+    ]
+    return {head: cell for head, cell, there in known if there}
 
 
 @dataclass(frozen=True)
@@ -208,11 +194,10 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
     """Fit a ranking into `width` without folding: shorter names first, then fewer columns, then cut names."""
     identifiers = ranking.identifiers
     whole = [strip_credentials(identifier) for identifier in identifiers]
-    texts = [cells(row, ranking) for row in ranking.rows]
     heads = columns(ranking)
-    widths = {head: max(cell_len(text) for text in (head, *(row[head] for row in texts))) for head in heads}
+    widths = {head: max(map(cell_len, (head, *map(cell, ranking.rows)))) for head, cell in heads.items()}
 
-    def room(shown: Sequence[str]) -> int:
+    def room(shown: Iterable[str]) -> int:
         """What the names may take: a column has a border and a space at either side, the table one border more."""
         return width - 1 - sum(widths[head] + 3 for head in shown if head != "model") - 3
 
@@ -222,7 +207,7 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
     if longest(whole) <= room(heads):
         return Layout(tuple(heads), dict(zip(identifiers, whole, strict=True)))
     names = short_names(whole)
-    last = ("best layer", "P(best)", *_expected_heads(ranking))
+    last = ("best layer", "P(best)", _expected_head(ranking))
     expendable = [head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), *last) if head in heads]
     shown = list(heads)
     while longest(names) > room(shown) and expendable:
@@ -242,7 +227,7 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
         yield Text(f"{title(ranking)}: no model could be ranked.")
         yield from map(Text, footnotes(ranking))
         return
-    layout = lay_out(ranking, width)
+    layout, cells = lay_out(ranking, width), columns(ranking)
     table = Table(title=Text(title(ranking)), title_justify="left", header_style="bold")
     for head in layout.heads:
         left = head in {"model", "best layer"}
@@ -253,8 +238,8 @@ def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
         following = ranking.rows[index + 1] if index + 1 < len(ranking.rows) else None
         line = row is last_tied or (following is not None and bool(following.dropped) and not row.dropped)
         style = "bold" if row in tied else ("dim" if row.dropped else "")
-        texts = cells(row, ranking) | {"model": layout.names[row.identifier]}
-        table.add_row(*(Text(texts[head]) for head in layout.heads), style=style, end_section=line)
+        texts = (cells[head](row) if head != "model" else layout.names[row.identifier] for head in layout.heads)
+        table.add_row(*map(Text, texts), style=style, end_section=line)
     yield table
     best = ranking.best.identifier
     if layout.names[best] != best and ranking.explains_labels is not False:
@@ -276,19 +261,17 @@ def as_text(ranking: Ranking, width: int = 160) -> str:
 def as_html(ranking: Ranking) -> str:
     """The table for a notebook: short names, the identifier where one points at them. Every name is escaped."""
     names = dict(zip(ranking.identifiers, short_names(ranking.identifiers), strict=True))
-    heads = columns(ranking)
+    cells = columns(ranking)
     body = []
     tied = [row for row in ranking.rows if row.tied_with_best]
     for row in ranking.rows:
         style = ' style="border-bottom: 2px solid currentColor"' if tied and row is tied[-1] else ""
-        texts = cells(row, ranking) | {"model": names[row.identifier]}
-        tips = {"model": f' title="{escape(row.identifier)}"'}
-        body.append(
-            f"<tr{style}>" + "".join(f"<td{tips.get(head, '')}>{escape(texts[head])}</td>" for head in heads) + "</tr>"
-        )
+        texts = {head: f"<td>{escape(cell(row))}</td>" for head, cell in cells.items()}
+        texts["model"] = f'<td title="{escape(row.identifier)}">{escape(names[row.identifier])}</td>'
+        body.append(f"<tr{style}>{''.join(texts.values())}</tr>")
     foot = "".join(f"<p>{escape(footnote)}</p>" for footnote in footnotes(ranking, names))
     return (
         f"<table><caption>{escape(title(ranking))}</caption><thead><tr>"
-        f"{''.join(f'<th>{escape(text)}</th>' for text in heads)}</tr></thead>"
+        f"{''.join(f'<th>{escape(text)}</th>' for text in cells)}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table>{foot}"
     )

@@ -118,21 +118,8 @@ def table(
     class_: str | None = None,
 ) -> Markup:
     """A plain table: numbers to the right, except in `text_columns`; the first cell of a row is its heading."""
-    left = frozenset(text_columns)
-
-    def line(cells: Iterable[object], scope: str) -> Markup:
-        """A row whose cells are all headings (`col`), or the first of them (`row`)."""
-        made = []
-        for index, value in enumerate(cells):
-            look = None if index in left else "number"
-            heading = scope == "col" or index == 0
-            made.append(tag("th", value, class_=look, scope=scope) if heading else tag("td", value, class_=look))
-        return tag("tr", *made)
-
-    body = tag("tbody", *(line(row, "row") for row in rows))
-    return tag(
-        "table", tag("caption", caption) if caption else "", tag("thead", line(heads, "col")), body, class_=class_
-    )
+    values = {"heads": heads, "rows": rows, "caption": caption, "look": class_}
+    return fill("table.html", left=frozenset(text_columns), **values)
 
 
 def asset(name: str, package: str = "hubscout.report") -> str:
@@ -155,7 +142,7 @@ def _templates(package: str) -> Environment:
     return made
 
 
-def fill(template: str, package: str = "hubscout.report", **values: object) -> Markup:
+def fill(template: str, package: str = "hubscout.report", /, **values: Any) -> Markup:
     """A Jinja template of a package's `assets` with these values, escaped as everywhere."""
     return Markup(_templates(package).get_template(template).render(values))
 
@@ -186,14 +173,7 @@ class Section:
     lead: object = ""
 
     def __html__(self) -> Markup:
-        return tag(
-            "section",
-            tag("h2", self.title, id=f"{self.anchor}-title"),
-            tag("p", self.lead, class_="lead") if self.lead else "",
-            self.body,
-            id=self.anchor,
-            aria_labelledby=f"{self.anchor}-title",
-        )
+        return fill("section.html", part=self)
 
     __str__ = __html__
 
@@ -203,43 +183,17 @@ def switch(name: str, legend: str, choices: list[tuple[str, str]], panels: list[
 
     Without the page's script all panels are shown one after another.
     """
-    buttons = [
-        tag("label", tag("input", type="radio", name=name, value=value, checked=index == 0), tag("span", words))
-        for index, (value, words) in enumerate(choices)
-    ]
-    return _panels(name, tag("fieldset", tag("legend", legend), *buttons, class_="switch"), choices, panels)
+    return fill("panels.html", name=name, label=legend, choices=choices, panels=panels, listed=False)
 
 
 def selector(name: str, label: str, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
     """The same with a drop-down list, for many choices."""
-    options = [tag("option", words, value=value) for value, words in choices]
-    return _panels(name, tag("label", label, " ", tag("select", *options, name=name), class_="select"), choices, panels)
-
-
-def _panels(name: str, control: Markup, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
-    return tag(
-        "div",
-        control if len(choices) > 1 else "",
-        *(
-            tag("div", panel, class_="panel", data_panel=value, data_of=name)
-            for (value, _), panel in zip(choices, panels, strict=True)
-        ),
-        class_="switched",
-        data_switch=name,
-    )
+    return fill("panels.html", name=name, label=label, choices=choices, panels=panels, listed=True)
 
 
 def copyable(command: str, label: str = "") -> Markup:
     """A command with a button that copies it, below its label where it has one."""
-    box = tag(
-        "div",
-        tag("code", command),
-        tag(
-            "button", "Copy", type="button", class_="copy", aria_label=f"Copy the command: {label.lower() or 'Command'}"
-        ),
-        class_="command",
-    )
-    return join([tag("p", label, class_="label"), box]) if label else box
+    return fill("command.html", command=command, label=label)
 
 
 def definitions(facts: Iterable[tuple[object, ...]], class_: str = "facts") -> Markup:

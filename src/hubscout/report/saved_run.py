@@ -11,7 +11,7 @@ from pathlib import Path
 from hubscout.errors import RunError
 from hubscout.evaluation.correlation import Better
 from hubscout.runs.race_record import RaceRecord, read_race
-from hubscout.runs.ranking import COSTS, Ranking
+from hubscout.runs.ranking import COSTS, CostName, Ranking
 from hubscout.runs.ranking_storage import load_ranking, read_reference
 from hubscout.runs.row import Row
 from hubscout.runs.run_folder import CURVES, RACE_DEPLOYED, RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, REFERENCES
@@ -19,30 +19,27 @@ from hubscout.runs.texts import human_count, human_probability, human_seconds, s
 from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Cost:
-    """A price that models are weighed by. `field` is the row's attribute."""
+    """A price that models are weighed by."""
 
-    name: str
-    field: str
+    name: CostName
     title: str
 
     def of(self, row: Row) -> float | None:
         """The price of a model, where it is known and positive: axes are logarithmic."""
-        value = getattr(row, self.field)
+        value = getattr(row, COSTS[self.name])
         return float(value) if value and value > 0 else None
 
     def words(self, value: float) -> str:
         """The price as people write it."""
-        if self.field == "latency_seconds":
-            return human_seconds(value)
-        return human_count(value) + ("B" if self.field == "bytes" else "")
+        return human_seconds(value) if self.name == "latency" else human_count(value)
 
 
 PRICES = (
-    Cost(name="params", field=COSTS["params"], title="Parameters"),
-    Cost(name="flops", field=COSTS["flops"], title="FLOPs per sample"),
-    Cost(name="latency", field=COSTS["latency"], title="Latency of one sample"),
+    Cost("params", "Parameters"),
+    Cost("flops", "FLOPs per sample"),
+    Cost("latency", "Latency of one sample"),
 )
 
 

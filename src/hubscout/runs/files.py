@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import signal
@@ -176,6 +177,19 @@ def parse_lines(data: bytes, *, origin: str = "", tolerant: bool = True) -> list
             raise RunError(f"{origin}, line {number}, is no JSON object: {line[:60].decode(errors='replace')!r}.")
     final = _parsed(last)
     return records if final is None else [*records, final]
+
+
+def finite(value: Any) -> Any:
+    """Plain values without the numbers that JSON does not have: they become null.
+
+    >>> finite({"a": [1.0, float("nan")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:

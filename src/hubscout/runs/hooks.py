@@ -12,7 +12,7 @@ from typing import Any
 HOMES = {
     "Run": "hubscout.report.saved_run",
     "write_report": "hubscout.report.page",
-    "write_check": "hubscout.report.check_page",
+    "write_check": "hubscout.report.page",
     "draw": "hubscout.report.pictures",
     "metric_agreement": "hubscout.ranking.evaluate_ranking",
     "evaluate_ranking": "hubscout.ranking.evaluate_ranking",

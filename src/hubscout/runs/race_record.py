@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import RunError
 from hubscout.runs.files import read_json, read_lines
-from hubscout.runs.record_types import check_types, in_version, write_record
+from hubscout.runs.record_types import converted, hints, in_version, record_of, write_record
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
@@ -68,7 +68,7 @@ class Contestant:
     steps: int
     metric: float | None
     p_best: float | None
-    """Chance to be the best once tuned, of those in the last rung."""
+    """Chance to be the best once tuned, of those on the last rung on which several were compared."""
     failure: str = ""
 
 
@@ -111,17 +111,22 @@ class RaceRecord:
         """Count one line of `race.jsonl` in; a `RunError` where it is none of ours."""
         try:
             self._take(line)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(f"{RACE_LINES} has a line that is no part of a race: {error!r}.") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RunError) as error:
+            told = error if isinstance(error, RunError) else f"{error!r}."
+            raise RunError(f"{RACE_LINES} has a line that is no part of a race: {told}") from error
 
     def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
         if event == "race":
+            if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
+                self.looks = ()
+            self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
+            self.probed, self.probe_metric = "", None
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
             self.left_out = _whole(line.get("left_out", 0))
-            self.slow = {str(model): float(ratio) for model, ratio in line.get("slow", {}).items()}
+            self.slow = converted(hints(RaceRecord)["slow"], line.get("slow", {}), f"{RACE_LINES}: slow")
             if probe := line.get("probe"):
                 self.probed, self.probe_metric = str(probe["model"]), float(probe["metric"])
             self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
@@ -180,21 +185,25 @@ class RaceRecord:
         return sorted(self.arms, key=place)
 
 
+def last_comparison(looks: Sequence[Look]) -> Look | None:
+    """A look on the last rung on which several models were compared: P(best) is of that; None where there is none."""
+    for rung in sorted({look.rung for look in looks}, reverse=True):
+        there = [look for look in looks if look.rung == rung]
+        if len({look.arm.model for look in there}) > 1:
+            return there[0]
+    return None
+
+
 def look_of(line: Mapping[str, Any]) -> Look:
     """A look out of its line."""
-    known = {part.name for part in fields(Look)} - {"arm"}
-    told = {name: value for name, value in line.items() if name in known}
-    look = Look(arm=_arm(line["arm"]), **{**told, "log_likelihoods": tuple(told["log_likelihoods"])})
-    check_types(look, RACE_LINES)
+    look: Look = record_of(Look, line, RACE_LINES)
     if not 0 <= look.rung <= MOST_RUNGS:
         raise ValueError(f"there is no rung {look.rung}")
     return look
 
 
 def _arm(record: Mapping[str, Any]) -> Arm:
-    arm = Arm(record["model"], record["learning_rate"])
-    check_types(arm, RACE_LINES)
-    return arm
+    return record_of(Arm, record, RACE_LINES)
 
 
 def _whole(value: Any) -> int:
@@ -221,13 +230,10 @@ def read_race(folder: Path) -> RaceRecord:
     path = folder / RACE
     if found.complete and path.is_file():
         told = in_version(read_json(path), FORM, VERSION, origin=str(path))
-        try:
-            found.order = tuple(Contestant(**one) for one in told["order"])
-            found.notes, found.answer = tuple(told["notes"]), told["answer"]
-            found.seconds = dict(told["seconds"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{path} is no outcome of a race: {error!r}.") from error
-    check_types(found, str(path))
+        for name in ("order", "notes", "answer", "seconds"):
+            if name not in told:
+                raise RunError(f"{path} is no outcome of a race: it has no {name}.")
+            setattr(found, name, converted(hints(RaceRecord)[name], told[name], f"{path}.{name}"))
     return found
 
 
@@ -317,4 +323,6 @@ def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
     if event == "lesson":
         arm = Arm(**line["arm"])
         return f"{arm}, taught: {line['failure'] or format(line['metric'], '.4f')} after {line['steps']} steps"
+    if event == "note":
+        return str(line["text"])
     return race_status(record) if event in ("race", "winner", "deploy") else ""

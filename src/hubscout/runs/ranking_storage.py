@@ -15,7 +15,7 @@ from hubscout.errors import HubscoutError, InputError, RunError
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.files import parse_json, read_json, read_whole, write_atomically
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.record_types import built, check_types, hints, in_version, is_number
+from hubscout.runs.record_types import converted, hints, in_version, is_number
 from hubscout.runs.row import Row
 from hubscout.runs.run_folder import RANKING, SCORES
 
@@ -53,9 +53,9 @@ def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[
     """The fields of the ranking that a record holds; a `RunError` that names what is wrong with it."""
     record = in_version(record, FORM, VERSION, origin=origin)
     try:
-        found = {name: built(kind, record[name]) for name, kind in hints(Ranking).items() if name != "rows"}
-        found["rows"] = tuple(_row(entry) for entry in record["rows"])
-        check_types(found, origin, kind=Ranking)
+        kinds = {name: kind for name, kind in hints(Ranking).items() if name != "rows"}
+        found = {name: converted(kind, record[name], f"{origin}.{name}") for name, kind in kinds.items()}
+        found["rows"] = tuple(_row(entry, f"{origin}.rows[{place}]") for place, entry in enumerate(record["rows"]))
         if not found["metrics"]:
             raise RunError(f"{origin} names no metric.")
         if len({row.identifier for row in found["rows"]}) < len(found["rows"]):
@@ -79,14 +79,13 @@ def check_record(record: Any, *, origin: str, allow_code: bool = False) -> dict[
 def check_row(row: Row) -> None:
     """A `RunError` that names the field, where a row cannot be written and read again."""
     try:
-        again = _row(json.loads(json.dumps(row, default=_plain)))
+        _row(json.loads(json.dumps(row, default=_plain)), "row")
     except (TypeError, ValueError, RecursionError) as error:
         raise RunError(f"The row cannot be written: {error}") from error
-    check_types(again, "row")
 
 
-def _row(entry: dict[str, Any]) -> Row:
-    row: Row = built(Row, {name: value for name, value in entry.items() if name != "best_layer"})
+def _row(entry: dict[str, Any], place: str) -> Row:
+    row: Row = converted(Row, {name: value for name, value in entry.items() if name != "best_layer"}, place)
     if len(row.block_scores) != len(row.block_sizes):
         raise ValueError(f"{len(row.block_scores)} block_scores for {len(row.block_sizes)} block_sizes")
     if row.convergence is not None:

@@ -6,6 +6,7 @@ import json
 import math
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -47,49 +48,57 @@ def in_version(record: Any, form: str, version: int, *, origin: str) -> dict[str
 
 def record_of(kind: Any, told: Mapping[str, Any], origin: str) -> Any:
     """A dataclass out of a record; what is no field of it is left out, and a `RunError` names what is wrong."""
-    try:
-        found = built(kind, {name: value for name, value in told.items() if name in hints(kind)})
-    except TypeError as error:
-        raise RunError(
-            f"{origin} cannot be read: {error}. It is damaged, or was written by another version of hubscout."
-        ) from error
-    check_types(found, origin)
-    return found
+    return converted(kind, {name: value for name, value in told.items() if name in hints(kind)}, origin)
 
 
-def built(kind: Any, value: Any) -> Any:
-    """JSON as a type wants it: objects become dataclasses and lists tuples. What does not fit stays, for `check_types`.
+def converted(kind: Any, value: Any, place: str) -> Any:
+    """JSON as a type wants it: objects become dataclasses and lists tuples. A `RunError` names the first that does not.
+
+    A dataclass that is made already is looked through.
 
     >>> from hubscout.runs.row import Failure
-    >>> built(tuple[Failure, ...], [{"identifier": "a", "error": "b", "reason": "c"}])
+    >>> converted(tuple[Failure, ...], [{"identifier": "a", "error": "b", "reason": "c"}], "failures")
     (Failure(identifier='a', error='b', reason='c'),)
-    """
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType) and value is not None:
-        return built(inner[0], value)
-    if origin is tuple and isinstance(value, list):
-        return tuple(built(inner[0], one) for one in value)
-    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
-        return kind(**{name: built(hints(kind).get(name), one) for name, one in value.items()})
-    return value
-
-
-def check_types(record: Any, place: str, *, kind: type | None = None) -> None:
-    """Go through a dataclass and everything in it; the first value of a wrong type is named in a `RunError`.
-
-    With `kind` the record is a mapping with the fields of that dataclass, which it is to become.
-
-    >>> from hubscout.runs.row import Failure
-    >>> check_types(Failure(identifier="a", error="b", reason=3), "failure")
+    >>> converted(Failure, {"identifier": "a", "error": "b", "reason": 3}, "failure")
     Traceback (most recent call last):
     hubscout.errors.RunError: failure.reason must be str, not 3.
     """
-    for name, wanted in hints(kind or type(record)).items():
-        _check(record[name] if kind is not None else getattr(record, name), wanted, f"{place}.{name}")
+    origin, inner, has_fields = get_origin(kind), get_args(kind), is_dataclass(kind)
+    if kind is Any:
+        _check_depth(value, place, DEEPEST)
+        return value
+    if origin in (Union, types.UnionType):
+        for choice in inner:
+            with suppress(RunError):
+                return converted(choice, value, place)
+    elif origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(converted(inner[0], one, f"{place}[{number}]") for number, one in enumerate(value))
+    elif origin is not None and issubclass(origin, Mapping):
+        if isinstance(value, Mapping):
+            keys = {key: converted(inner[0], key, f"{place}, a key") for key in value}
+            return {keys[key]: converted(inner[1], one, f"{place}[{key!r}]") for key, one in value.items()}
+    elif has_fields:
+        if isinstance(value, kind):
+            for name, wanted in hints(kind).items():
+                converted(wanted, getattr(value, name), f"{place}.{name}")
+            return value
+        if isinstance(value, dict):
+            found = {name: converted(hints(kind).get(name, Any), one, f"{place}.{name}") for name, one in value.items()}
+            try:
+                return kind(**found)
+            except TypeError as error:
+                raise RunError(
+                    f"{place} cannot be read: {error}. It is damaged, or was written by another version of hubscout."
+                ) from error
+    elif _is_plain(value, kind):
+        return value
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    raise RunError(f"{place} must be {name}, not {value!r:.60}.")
 
 
 @cache
-def hints(kind: type) -> dict[str, Any]:
+def hints(kind: Any) -> dict[str, Any]:
     """The fields of a dataclass, and the type of each."""
     return get_type_hints(kind)
 
@@ -99,41 +108,6 @@ def _check_depth(value: Any, place: str, deeper: int) -> None:
         raise RunError(f"{place} is nested too deeply.")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
         _check_depth(inner, place, deeper - 1)
-
-
-def _check(value: Any, wanted: Any, place: str) -> None:
-    if wanted is Any:
-        _check_depth(value, place, DEEPEST)
-        return
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if origin in (Union, types.UnionType):
-        if not any(_fits(value, choice, place) for choice in inner):
-            raise _wrong(place, wanted, value)
-    elif origin is tuple:
-        if not isinstance(value, tuple):
-            raise _wrong(place, wanted, value)
-        for number, item in enumerate(value):
-            _check(item, inner[0], f"{place}[{number}]")
-    elif origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            raise _wrong(place, wanted, value)
-        for key, item in value.items():
-            _check(key, inner[0], f"{place}, a key")
-            _check(item, inner[1], f"{place}[{key!r}]")
-    elif isinstance(wanted, type) and is_dataclass(wanted):
-        if not isinstance(value, wanted):
-            raise _wrong(place, wanted, value)
-        check_types(value, place)
-    elif isinstance(wanted, type) and not _is_plain(value, wanted):
-        raise _wrong(place, wanted, value)
-
-
-def _fits(value: Any, wanted: Any, place: str) -> bool:
-    try:
-        _check(value, wanted, place)
-    except RunError:
-        return False
-    return True
 
 
 def _is_plain(value: Any, wanted: type) -> bool:
@@ -158,8 +132,3 @@ def is_number(value: object) -> bool:
     (True, False, False)
     """
     return _is_plain(value, float)
-
-
-def _wrong(place: str, wanted: Any, value: Any) -> RunError:
-    name = wanted.__name__ if isinstance(wanted, type) else str(wanted)
-    return RunError(f"{place} must be {name}, not {value!r:.60}.")

@@ -1,4 +1,4 @@
-"""The folder of a run: what its files are called, who may write it, and what `resume` and `overwrite` mean.
+"""The folder of a run: what its files are called, who may write it, what it was made with.
 
 Without either, the same call goes on with the run in its folder, or starts one where there is none; another run that is
 there is refused. `resume` insists that there is a run to go on with. `overwrite` starts anew in its place.
@@ -10,8 +10,11 @@ import errno
 import json
 import os
 import platform
+import sys
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -117,3 +120,73 @@ class FolderLock:
             return f"process {int(note['pid'])} on {note['host']}, since {note['since']}"
         except (OSError, ValueError, KeyError, TypeError):
             return "another process"
+
+
+PACKAGES = (
+    "hubscout",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "torch",
+    "torchvision",
+    "timm",
+    "transformers",
+    "sentence-transformers",
+    "datasets",
+    "onnxruntime",
+    "pandas",
+    "pyarrow",
+    "pillow",
+    "ray",
+)
+
+
+def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
+    """Versions of the installed ones among `names`, without importing any."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def processor() -> str:
+    """The name of the processor, as the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_environment(*, device: str | None = None) -> dict[str, Any]:
+    """Versions, hardware, command line and time. Looks at accelerators only if torch is loaded already."""
+    record: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv[:],
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": processor(),
+        "cores": usable_cores(),
+        "packages": package_versions(),
+    }
+    if device is not None:
+        record["device"] = device
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        record["threads"] = torch.get_num_threads()
+        if torch.cuda.is_available():
+            record["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return record

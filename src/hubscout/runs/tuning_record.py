@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 from hubscout.errors import RunError
 from hubscout.runs.evaluation_record import EvaluationRecord, read_evaluation
-from hubscout.runs.files import append_line, read_json, read_lines, write_lines
-from hubscout.runs.record_types import check_types, in_version, is_number, record_of, write_record
+from hubscout.runs.files import append_line, finite, read_json, read_lines, write_lines
+from hubscout.runs.record_types import converted, in_version, is_number, record_of, write_record
 from hubscout.runs.run_folder import CURVES, TRIALS, TUNING
 
 FORM = "hubscout-tuning"
@@ -169,18 +168,10 @@ class Curves:
 
     def add(self, kind: str, **values: Any) -> None:
         """One line."""
-        line = {"event": kind, **{name: _finite(value) for name, value in values.items()}}
+        line = {"event": kind, **finite(values)}
         self.lines.append(line)
         if self.path is not None:
             append_line(self.path, line)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def find_tuning_runs(folder: Path) -> list[TuningRun]:
@@ -234,8 +225,7 @@ def tuning_run(
         losses=tuple(line for line in lines if line.get("event") == "step" and _drawable(line, "parts")),
         probes={of: probe for of, told_of in probes.items() if (probe := _probe(told_of)) is not None},
     )
-    check_types(run, origin)
-    return run
+    return converted(TuningRun, run, origin)
 
 
 def read_trials(path: Path) -> list[TuningRun]:
@@ -271,10 +261,10 @@ def _drawable(line: Mapping[str, Any], values: str) -> bool:
 
 def _probe(told: Any) -> Probe | None:
     """A probe as a line has it; None where it makes no sense."""
-    metrics = told.get("metrics") if isinstance(told, Mapping) else None
-    if not isinstance(metrics, Mapping) or not all(_numbers(found) for found in metrics.values()):
+    try:
+        return record_of(Probe, told, "probe")
+    except (RunError, AttributeError):
         return None
-    return Probe(model=str(told.get("model") or ""), metrics=metrics)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

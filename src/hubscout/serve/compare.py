@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 from hubscout.evaluation import weighted_tau
 from hubscout.report.charts.chart import Chart, Frame, drawing
 from hubscout.report.charts.label_placement import text_width
-from hubscout.report.markup import TAU, Markup, Section, join, tag
+from hubscout.report.markup import TAU, Markup, Section, fill, join, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.tuning import tuning_section
+from hubscout.report.sections.tuning_sections import tuning_section
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.texts import listing, short_names, shorten
@@ -34,14 +34,15 @@ def compare_page(names: tuple[str, str], runs: tuple[Run, Run]) -> str:
     shown, same = _facts(runs)
     of_two_kinds = (first.ranking is None) != (second.ranking is None) and not (first.tuning and second.tuning)
     note = "One of these runs is a ranking and the other a tuning, so only their settings can be compared."
-    ranked = first.ranking is not None and second.ranking is not None
     return page(
         "compare.html",
         f"{names[0]} and {names[1]}",
         names=names,
         shown=shown,
         same=same,
-        models=_rankings(names, first.ranking, second.ranking) if ranked else None,
+        models=None
+        if first.ranking is None or second.ranking is None
+        else _rankings(names, first.ranking, second.ranking),
         note=note if of_two_kinds else "",
         tuning=_tunings(names, runs) if first.tuning and second.tuning else None,
         query=_query(names),
@@ -158,35 +159,17 @@ def _slopes(labels: tuple[str, str], models: Sequence[tuple[str, int, int]]) -> 
     """Ranks among the shared models, a line per model: lines that cross are models that changed places."""
     drawn = list(models)[:MOST_DRAWN]
     height = 50 + 27 * len(drawn)
-    orders = (sorted(drawn, key=lambda model: model[1]), sorted(drawn, key=lambda model: model[2]))
-    places = [{name: place for place, (name, *_) in enumerate(order)} for order in orders]
+    sides = [sorted(drawn, key=lambda model: model[1]), sorted(drawn, key=lambda model: model[2])]
+    lines = [(*model, [side.index(model) for side in sides]) for model in drawn]
 
     def draw(frame: Frame) -> Markup:
         frame = replace(frame, height=height)
         longest = 15 if frame.narrow else 40
         widest = max(text_width(shorten(name, longest), frame.font) for name, *_ in drawn)
-        left, right = widest + 34, frame.width - widest - 34
-        step = (frame.height - 44) / max(len(drawn), 1)
-        parts = [
-            tag("text", shorten(labels[0], longest), x=left, y=10, class_="end axis-title"),
-            tag("text", shorten(labels[1], longest), x=right, y=10, class_="axis-title"),
-        ]
-        for name, *ranks in drawn:
-            y = [38 + step * places[side][name] for side in (0, 1)]
-            moved = "same" if places[0][name] == places[1][name] else "moved"
-            short = shorten(name, longest)
-            parts.append(
-                tag(
-                    "g",
-                    tag("path", d=f"M{left:.1f} {y[0]:.1f}L{right:.1f} {y[1]:.1f}", class_="slope"),
-                    tag("circle", cx=left, cy=y[0], r=3.5),
-                    tag("circle", cx=right, cy=y[1], r=3.5),
-                    tag("text", f"{short}  {ranks[0]}", x=left - 9, y=y[0], class_="end"),
-                    tag("text", f"{ranks[1]}  {short}", x=right + 9, y=y[1]),
-                    class_=f"model-slope {moved}",
-                )
-            )
-        return drawing(frame, *parts, label=f"Ranks in {labels[0]} and in {labels[1]}; the table below has them")
+        places = {"left": widest + 34, "right": frame.width - widest - 34, "step": (height - 44) / max(len(drawn), 1)}
+        told = {"labels": labels, "models": lines, "longest": longest, "shorten": shorten}
+        parts = fill("slopes.svg", "hubscout.serve", **places, **told)
+        return drawing(frame, parts, label=f"Ranks in {labels[0]} and in {labels[1]}; the table below has them")
 
     caption = "Ranks of the models that both runs have."
     if len(models) > MOST_DRAWN:

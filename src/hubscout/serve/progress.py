@@ -11,9 +11,9 @@ from typing import Any, Literal
 from hubscout.errors import RunError
 from hubscout.report.charts.chart import WIDE, Chart
 from hubscout.report.charts.lines import Curve, lines
-from hubscout.report.markup import Markup, breakable, definitions, join, scrolling, tag
+from hubscout.report.markup import Markup, breakable, definitions, fill, join, tag
 from hubscout.report.sections.race_sections import race_panel
-from hubscout.report.tuning_runs import coloured, loss_curves, validation_curve
+from hubscout.report.sections.tuning_sections import coloured, loss_curves, validation_curve
 from hubscout.runs.race_record import RaceRecord, race_status
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
@@ -145,7 +145,7 @@ class Progress:
             done = sum(model.done for model in self.models.values())
             bar = tag("progress", value=done, max=len(self.models), aria_label="Models done")
             head = [] if self.over else [self._ranking_header(names, done), bar]
-            return join([*head, scrolling(self._table(names), "Models of this ranking")])
+            return join([*head, self._table(names)])
         if self.curves:
             return join([*([] if self.over else [_tuning_header(self.curves)]), *self._charts()])
         return tag("p", self.printed, class_="log") if self.printed else tag("p", OPENING, class_="note")
@@ -169,21 +169,8 @@ class Progress:
             self.models.items(),
             key=lambda item: (ORDER.index(item[1].status), -(item[1].score if item[1].score is not None else -1e300)),
         )
-        rows = [
-            tag(
-                "tr",
-                tag(
-                    "th", breakable(names[key]), tag("small", model.note) if model.note else "", scope="row", title=key
-                ),
-                tag("td", tag("span", model.status, class_=f"state {model.status}")),
-                tag("td", "–" if model.score is None else f"{model.score:.4f}", class_="number"),
-                tag("td", self._time(model), class_="number"),
-            )
-            for key, model in ranked
-        ]
-        looks = {"Model": "names", "State": None, "Score": "number", "Time": "number"}
-        heads = [tag("th", words, scope="col", class_=look) for words, look in looks.items()]
-        return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="models live", id="progress")
+        models = [(key, model, self._time(model)) for key, model in ranked]
+        return fill("models.html", "hubscout.serve", models=models, names=names)
 
     def _time(self, model: Model) -> str:
         if model.status == "running" and model.since is not None and not self.over:

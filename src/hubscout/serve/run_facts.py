@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.report.saved_run import Run
-from hubscout.report.tuning_runs import by_method
+from hubscout.report.sections.tuning_sections import by_method
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun

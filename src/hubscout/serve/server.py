@@ -15,14 +15,12 @@ from hubscout.report.answer import shell_command
 from hubscout.report.saved_run import Run
 from hubscout.runs.ranking_storage import to_json
 from hubscout.runs.run_folder import RANKING
-from hubscout.serve.connections import guarded_protocol
-from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.pages import run_page
 from hubscout.serve.progress import Progress
 from hubscout.serve.run_index import RunIndex
 from hubscout.serve.run_processes import Started, read_log, read_note
-from hubscout.serve.security import Guard
-from hubscout.serve.served_folder import Folder
+from hubscout.serve.security import Guard, guarded_protocol
+from hubscout.serve.served_folder import DataFolder, Folder
 from hubscout.serve.starting import MOST_JOBS, Request, Starter
 from hubscout.serve.streams import RunFollower
 

@@ -18,9 +18,8 @@ from typing import Any
 from hubscout.errors import InputError, RunError
 from hubscout.runs.ranking_storage import load_ranking
 from hubscout.runs.run_folder import RANKING
-from hubscout.serve.data_sets import DataFolder
 from hubscout.serve.run_processes import COMMANDS, Started, read_note, start
-from hubscout.serve.served_folder import Folder, NotHereError, links_in, split_name
+from hubscout.serve.served_folder import DataFolder, Folder, NotHereError, links_in, split_name
 
 HUBS = ("timm", "torchvision", "hf", "sentence-transformers", "pypi")
 METHODS = ("fine-tune", "b-tuning", "kd", "logit-kd", "distill-weighted", "zoo", "all")

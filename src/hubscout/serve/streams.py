@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import time
 from collections.abc import AsyncIterator
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.runs.files import parse_lines
+from hubscout.runs.files import finite, parse_lines
 from hubscout.runs.run_folder import GROWING
 from hubscout.serve.progress import Progress
 from hubscout.serve.run_processes import read_log
@@ -170,12 +169,4 @@ def _state(site: Site, name: str) -> str:
 
 def strict_json(value: Any) -> str:
     """JSON that every reader takes: Python's knows NaN and half characters, JSON does not."""
-    return json.dumps(_finite(value), allow_nan=False, default=str)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return json.dumps(finite(value), allow_nan=False, default=str)

@@ -173,7 +173,8 @@ class TuningArguments:
     """`posterior`: start the head from the posterior weights m of the model's frozen features."""
     linear_probe: bool | None = None
     """Measure the linear probe of the frozen features (and of the teachers') before tuning, and keep it as the result
-    where validation never reaches it, if `keep_best`. None: where `rate_search` looks for a rate."""
+    where validation never reaches it, if `keep_best`. None: where the learning rate is left to hubscout, unless the
+    run is shorter than the probe."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from hubscout.hubs import Batch, Preprocessing
-from hubscout.runs.environment import usable_cores
+from hubscout.runs.run_folder import usable_cores
 
 MODEL = "model"
 """The name of the view of the model that is tuned."""

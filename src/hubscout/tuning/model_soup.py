@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.errors import InputError
-from hubscout.runs.environment import describe_environment
+from hubscout.runs.run_folder import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.baselines import guess_metric, worse_than_guessing

@@ -15,9 +15,8 @@ import torch
 
 from hubscout.features.extraction import downloads_told
 from hubscout.hubs import Backbone
-from hubscout.runs.environment import describe_environment
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.run_folder import CHECKPOINTS, CURVES
+from hubscout.runs.run_folder import CHECKPOINTS, CURVES, describe_environment
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from hubscout.report.charts.chart import Frame, drawing
 from hubscout.report.charts.label_placement import text_width
-from hubscout.report.markup import Markup, tag
+from hubscout.report.markup import Markup, fill
 from hubscout.runs.texts import shorten
 
 WIDTH, HEIGHT, LONGEST = 50.0, 22.0, 30
@@ -36,26 +36,10 @@ def heat(
     top = max(text_width(shorten(name, LONGEST), frame.font) for name in columns) + 16
     body = top + HEIGHT * len(rows)
     frame = replace(frame, width=max(left + WIDTH * len(columns) + 8, left + 170), height=body + 44)
-    parts: list[Markup] = []
-    for place, name in enumerate(columns):
-        x = left + WIDTH * (place + 0.5)
-        turned = f"rotate(-90 {x:.1f} {top - 8:.1f})"
-        parts.append(tag("text", shorten(name, LONGEST), x=x, y=top - 8, transform=turned))
-    for place, name in enumerate(rows):
-        y = top + HEIGHT * (place + 0.5)
-        parts.append(tag("text", shorten(name, LONGEST), x=left - 8, y=y, class_="end"))
-        for column, value in enumerate(values[place].tolist()):
-            x = left + WIDTH * column
-            shade, share = colour_of(value, low, high)
-            words, ink = f"{value:.2f}".replace("-", "−"), "#ffffff" if share > 0.55 else "#1a1d21"
-            parts.append(tag("rect", x=x + 1, y=y - HEIGHT / 2 + 1, width=WIDTH - 2, height=HEIGHT - 2, fill=shade))
-            parts.append(tag("text", words, x=x + WIDTH / 2, y=y, class_="middle", fill=ink))
-    for step in range(24):
-        shade, _ = colour_of(low + (high - low) * step / 23, low, high)
-        parts.append(tag("rect", x=left + 5 * step, y=body + 12, width=5.5, height=10, fill=shade))
-    parts.append(tag("text", f"{low:.2f}".replace("-", "−"), x=left, y=body + 32, class_="tick"))
-    parts.append(tag("text", f"{high:.2f} {unit}", x=left + 100, y=body + 32, class_="tick"))
-    return drawing(frame, *parts, label=label)
+    places = {"left": left, "top": top, "body": body, "width": WIDTH, "height": HEIGHT, "longest": LONGEST}
+    scale = {"low": low, "high": high, "unit": unit, "colour_of": colour_of, "shorten": shorten}
+    parts = fill("heat.svg", rows=rows, columns=columns, values=values.tolist(), **places, **scale)
+    return drawing(frame, parts, label=label)
 
 
 def colour_of(value: float, low: float, high: float) -> tuple[str, float]:

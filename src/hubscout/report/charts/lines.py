@@ -6,10 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.chart import (
+    Format,
+    Frame,
+    Keys,
+    Scale,
+    axes,
+    drawing,
+    legend,
+    linear,
+    logarithmic,
+    significant,
+    with_room,
+)
 from hubscout.report.charts.label_placement import spread, text_width
-from hubscout.report.charts.scale import Scale, linear, logarithmic, significant
-from hubscout.report.markup import Markup, tag
+from hubscout.report.markup import Markup, fill, tag
 from hubscout.runs.texts import shorten
 
 COLOURS = 7
@@ -73,12 +84,18 @@ def lines(
         tag("path", d=_path(curve.x, curve.y, x, y), class_=f"curve {_look(curve)}", data_model=curve.model)
         for curve in curves
     ]
+    dots = [
+        (curve, _look(curve), x(across), y(up), tip)
+        for curve in curves
+        for across, up, tip in zip(curve.x, curve.y, curve.tips, strict=False)
+        if y.holds(up)
+    ]
     return drawing(
         frame,
         explained,
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         tag("g", *parts, aria_hidden="true"),
-        tag("g", *_dots(curves, x, y), class_="points"),
+        fill("dots.svg", dots=dots),
         tag("g", *_ends(frame, named, x, y, longest), class_="names", aria_hidden="true"),
         label=label,
     )
@@ -118,29 +135,6 @@ def _band(curve: Curve, x: Scale, y: Scale) -> Markup:
     forth = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(curve.x, curve.high, strict=True)]
     back = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(curve.x, curve.low, strict=True)]
     return tag("path", d=f"M{'L'.join(forth + back[::-1])}Z", class_=f"band {_look(curve)}", data_model=curve.model)
-
-
-def _dots(curves: Sequence[Curve], x: Scale, y: Scale) -> list[Markup]:
-    dots: list[Markup] = []
-    for curve in curves:
-        for across, up, tip in zip(curve.x, curve.y, curve.tips, strict=False):
-            if not y.holds(up):
-                continue
-            place = {"cx": x(across), "cy": y(up)}
-            dots.append(
-                tag(
-                    "g",
-                    tag("circle", **place, r=3.0 if curve.dots else 1.5, class_="bead"),
-                    tag("circle", **place, r=9, class_="reach"),
-                    class_=f"dot {_look(curve)}",
-                    data_model=curve.model,
-                    data_tip=tip,
-                    role="img",
-                    aria_label=tip.replace("\n", "; "),
-                    tabindex=-1 if dots else 0,
-                )
-            )
-    return dots
 
 
 def _ends(frame: Frame, curves: Sequence[Curve], x: Scale, y: Scale, longest: int) -> list[Markup]:

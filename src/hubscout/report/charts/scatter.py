@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hubscout.report.charts.chart import Format, Frame, Keys, axes, drawing, legend, with_room
+from hubscout.report.charts.chart import (
+    Format,
+    Frame,
+    Keys,
+    Scale,
+    axes,
+    drawing,
+    legend,
+    linear,
+    logarithmic,
+    reach,
+    significant,
+    with_room,
+)
 from hubscout.report.charts.label_placement import Box, Wish, place, text_width
-from hubscout.report.charts.scale import Scale, linear, logarithmic, reach, significant
-from hubscout.report.markup import Markup, tag
+from hubscout.report.markup import Markup, fill, tag
 from hubscout.runs.texts import shorten
 
 RADIUS = 5.0
@@ -67,7 +79,7 @@ def scatter(
         axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
         _staircase(front, x, y, area) if len(front) > 0 else "",
         tag("g", *_names(frame, points, x, y, front), class_="names", aria_hidden="true"),
-        tag("g", *_marks(points, x, y), class_="points"),
+        fill("points.svg", points=points, x=x, y=y, bar=_bar, radius=RADIUS),
         label=label,
     )
 
@@ -77,31 +89,6 @@ def _staircase(front: Sequence[tuple[float, float]], x: Scale, y: Scale, area: B
     for place_x, place_y in front:
         path += f"H{x(place_x):.1f}V{y(place_y):.1f}"
     return tag("path", d=f"{path}H{area.right:.1f}", class_="front", aria_hidden="true")
-
-
-def _marks(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
-    marks = []
-    for index, point in enumerate(points):
-        place = {"cx": x(point.x), "cy": y(point.y)}
-        top, bottom = _bar(point, y)
-        bar = tag("path", d=f"M{x(point.x):.1f} {top:.1f}V{bottom:.1f}", class_="error") if point.error else ""
-        marks.append(
-            tag(
-                "g",
-                bar,
-                tag("circle", **place, r=RADIUS, class_=f"mark {point.group}"),
-                tag("circle", **place, r=14, class_="reach"),
-                class_=f"point {point.group}",
-                data_model=point.model,
-                data_tip=point.tip,
-                role="button",
-                aria_pressed="false",
-                aria_label=point.tip.replace("\n", "; "),
-                # One stop of the tab key for the whole chart; the arrow keys go from point to point.
-                tabindex=0 if index == 0 else -1,
-            )
-        )
-    return marks
 
 
 def _bar(point: Point, y: Scale) -> tuple[float, float]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hubscout.report.charts.chart import Chart, Frame, axes, drawing, legend, with_room
-from hubscout.report.charts.scale import linear
+from hubscout.report.charts.chart import Chart, Frame, axes, drawing, legend, linear, with_room
 from hubscout.report.markup import Markup, Section, details, fill, join, scrolling, selector, table, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.tuning_runs import evaluated, whose
+from hubscout.report.sections.tuning_sections import evaluated, whose
 from hubscout.runs.data_check import TRUSTED, Sample
 from hubscout.runs.evaluation_record import EvaluationRecord, TargetOutcome
 from hubscout.runs.texts import shorten
@@ -186,26 +185,23 @@ def _samples(found: EvaluationRecord, of: str) -> Section | None:
     """The samples that are possibly mislabelled and those that are predicted worst, as thumbnails or texts."""
     if not (found.worst or found.suspects):
         return None
-    parts: list[Markup] = []
-    if found.suspects:
-        are = "is" if found.suspected == 1 else "are"
-        title, warning = "Possibly mislabelled", "Some of them are hard and not wrong: look at them."
-        accuracy = _accuracy(found)
-        if accuracy is not None and accuracy < TRUSTED:
-            title = "Surest mistakes"
-            warning = f"At an accuracy of {accuracy:.0%} most of them are hard samples, not wrong labels."
-        note = (
-            f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
-            f"certainty as samples that are labelled so. {warning}"
-        )
-        parts += [tag("h3", title), tag("p", note, class_="note"), *_grid(found.suspects)]
-    if found.worst:
-        title = "Largest errors" if kind_of(found.kind).is_real_valued else "Worst predicted"
-        the = "Beside those above: the" if found.suspects else "The"
-        note = f"{the} samples that the model is most wrong about."
-        parts += [tag("h3", title), tag("p", note, class_="note"), *_grid(found.worst)]
+    are = "is" if found.suspected == 1 else "are"
+    suspects, warning = "Possibly mislabelled", "Some of them are hard and not wrong: look at them."
+    accuracy = _accuracy(found)
+    if accuracy is not None and accuracy < TRUSTED:
+        suspects = "Surest mistakes"
+        warning = f"At an accuracy of {accuracy:.0%} most of them are hard samples, not wrong labels."
+    doubted = (
+        f"{found.suspected:,} of {found.samples:,} samples {are} predicted to be something else with as much "
+        f"certainty as samples that are labelled so. {warning}"
+    )
+    worst = "Largest errors" if kind_of(found.kind).is_real_valued else "Worst predicted"
+    the = "Beside those above: the" if found.suspects else "The"
+    missed = f"{the} samples that the model is most wrong about."
+    groups = [(suspects, doubted, found.suspects), (worst, missed, found.worst)]
+    body = fill("samples.html", groups=groups, shown=SAMPLES_SHOWN)
     lead = f"From {found.split}{of}."
-    return Section(anchor="samples", title="Samples to look at", short="Samples", lead=lead, body=join(parts))
+    return Section(anchor="samples", title="Samples to look at", short="Samples", lead=lead, body=body)
 
 
 def _accuracy(found: EvaluationRecord) -> float | None:
@@ -214,18 +210,6 @@ def _accuracy(found: EvaluationRecord) -> float | None:
     if not kind_of(found.kind).classes_of_samples or not seen:
         return None
     return sum(one.right for one in found.targets) / seen
-
-
-def _grid(samples: Sequence[Sample]) -> list[Markup]:
-    grids = [_cards(samples[:SAMPLES_SHOWN])]
-    if len(samples) > SAMPLES_SHOWN:
-        grids.append(details(f"{len(samples) - SAMPLES_SHOWN} more", _cards(samples[SAMPLES_SHOWN:])))
-    return grids
-
-
-def _cards(samples: Sequence[Sample]) -> Markup:
-    look = "samples" if any(sample.thumbnail for sample in samples) else "samples texts"
-    return tag("div", *(sample_card(sample) for sample in samples), class_=look)
 
 
 def sample_card(sample: Sample) -> Markup:

@@ -10,7 +10,7 @@ from typing import Any
 from hubscout.report.answer import command_words, shell_command
 from hubscout.report.markup import Markup, Section, copyable, definitions, details, join, scrolling, table, tag
 from hubscout.report.saved_run import Run
-from hubscout.report.tuning_runs import evaluated
+from hubscout.report.sections.tuning_sections import evaluated
 from hubscout.runs.profiler import profile_cells, profile_notes
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.texts import human_seconds

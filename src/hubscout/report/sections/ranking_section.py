@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hubscout.report.charts.scale import linear, reach, significant
+from hubscout.report.charts.chart import linear, reach, significant
 from hubscout.report.markup import Markup, Section, fill, join, scrolling, table, tag
 from hubscout.report.saved_run import GROUPS, Run, View
-from hubscout.report.sections.cost_section import ERRORS_SHOWN, error_bar
+from hubscout.report.sections.score_sections import ERRORS_SHOWN, error_bar
 from hubscout.runs.paired_comparison import failed_words
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text, listing

@@ -1,4 +1,4 @@
-"""`hubscout doctor`: what is installed, which devices there are, what is missing."""
+"""`hubscout doctor` and `hubscout check`: a look at the installation, and at the data, before any model is trusted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import importlib.metadata
 import os
 import re
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from hubscout.cli.output import JsonOption, print_json, print_table
+from hubscout.cli import shared_options as options
+from hubscout.cli.output import JsonOption, Output, check_out, print_json, print_table
+from hubscout.cli.values import split_models
 
 app = typer.Typer(add_completion=False)
 
-EPILOG = """Examples:
+DOCTOR_EXAMPLES = """Examples:
 
 hubscout doctor
 
@@ -33,7 +36,7 @@ class Check:
     details: str
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=DOCTOR_EXAMPLES)
 def doctor(as_json: JsonOption = False) -> None:
     """Look at this installation: packages, devices, cache, hubs."""
     checks = [
@@ -45,7 +48,7 @@ def doctor(as_json: JsonOption = False) -> None:
         *check_hubs(),
     ]
     if as_json:
-        from hubscout.runs.environment import describe_environment
+        from hubscout.runs.run_folder import describe_environment
 
         print_json({"checks": [asdict(check) for check in checks], "environment": describe_environment()})
     else:
@@ -79,7 +82,7 @@ def check_extras() -> list[Check]:
 
 def check_devices() -> list[Check]:
     """Whether torch loads, and what it can run on."""
-    from hubscout.runs.environment import processor, usable_cores
+    from hubscout.runs.run_folder import processor, usable_cores
 
     checks = [Check("processor", "ok", f"{processor()}, {usable_cores()} cores for this process")]
     try:
@@ -172,3 +175,56 @@ def _print(checks: list[Check]) -> None:
     styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
     rows = [(check.name, Text(check.state, style=styles[check.state]), check.details) for check in checks]
     print_table(("what", "state", "details"), rows)
+
+
+CHECK_EXAMPLES = """Examples:
+
+hubscout check flowers/
+
+hubscout check flowers/ -m timm/resnet18.a1_in1k --out check.html      # mislabelled samples too, with thumbnails
+
+hubscout check reviews.csv --label stars --json
+
+Exit status: 0 whatever is found; 2 the data cannot be opened."""
+
+
+@app.command(epilog=CHECK_EXAMPLES)
+@options.described
+def check(
+    *,
+    data: options.Data,
+    models: Annotated[list[str] | None, typer.Option("--models", "-m", autocompletion=options.complete_models)] = None,
+    limit: options.Limit = None,
+    device: options.Device = "auto",
+    out: options.Out = None,
+    output: Output,
+) -> None:
+    """Look at labelled data and name what is wrong with it.
+
+    Files that cannot be read, exact and near duplicates within and across splits, the same input with different
+    labels, classes with few samples, imbalance, odd file endings and, with --models, probably mislabelled samples.
+
+    Args:
+        models: Models, as for rank: the best of them says which samples are probably mislabelled.
+        out: Write a page with thumbnails here, such as check.html.
+
+    """
+    from hubscout.checking import check as check_data
+    from hubscout.features.precision import check_device
+
+    check_out(out, (".html", ".htm"), "a page, such as check.html")
+    options.check_amounts(limit=limit)
+    if models:
+        check_device(device)
+    else:
+        options.only_for("--models", limit=limit)
+    task = data.open(quiet=output.quiet)
+    found = check_data(task, split_models(models) if models else (), limit=limit, device=device)
+    if output.as_json:
+        print_json(found.to_json())
+    else:
+        # What was said when the data was opened is not said again.
+        told = str(replace(found, notes=found.notes[len(task.notes) :]))
+        print(told.replace("models='small'", "--models small"))
+    if out is not None:
+        output.say(f"Page written to {found.report(out)}.")

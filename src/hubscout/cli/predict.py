@@ -1,4 +1,4 @@
-"""`hubscout predict` and `hubscout soup`: what can be done with models that are tuned."""
+"""`hubscout predict`: what a tuned model says of inputs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import (
-    JsonOption,
-    QuietOption,
+    Output,
     check_out,
     print_json,
     print_result,
     print_table,
-    run_folder,
     say,
-    say_saved,
-    warn_and_exit,
 )
 from hubscout.cli.values import split_list
 
@@ -50,33 +46,36 @@ Exit status: 0 fine, 3 some inputs could not be read (each is named on a line of
 
 
 @app.command(epilog=PREDICT_EXAMPLES)
+@options.described
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The --out folder of a tune.")],
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="INPUTS",
-            help="Images, or folders of them; tables (CSV, TSV, JSONL, Parquet); text files with one text per line.",
-        ),
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(help="With INPUTS: column of texts in a table. Without: a text; repeat it for several."),
-    ] = None,
-    image: options.ImageOption = None,
-    image_root: options.ImageRootOption = None,
-    label: options.LabelOption = None,
-    top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 3,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch.")] = 32,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    model: Annotated[Path, typer.Argument(metavar="MODEL")],
+    inputs: Annotated[list[Path] | None, typer.Argument(metavar="INPUTS")] = None,
+    text: list[str] | None = None,
+    image: options.Column = None,
+    image_root: options.ImageRoot = None,
+    label: options.Columns = None,
+    top: Annotated[int, typer.Option(min=1)] = 3,
+    out: options.Out = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 32,
+    device: options.TuningDevice = "auto",
+    allow_code: options.AllowCode = False,
+    output: Output,
 ) -> None:
     """Predict with a tuned model. Where the inputs have labels, say how many predictions are right.
 
     Inputs that cannot be read are named, one per line, and the others are predicted for.
+
+    Args:
+        model: The --out folder of a tune.
+        inputs: Images, or folders of them; tables (CSV, TSV, JSONL, Parquet); text files with one text per line.
+        text: With INPUTS: column of texts in a table. Without: a text; repeat it for several.
+        image: Column of images (paths or bytes).
+        label: Column of labels; repeat it, or A,B, for several.
+        top: How many classes to show.
+        out: Write the predictions to this CSV file.
+        batch_size: Samples per batch.
+
     """
     from hubscout.features.precision import check_device, pick_device
     from hubscout.runs.tuning_record import read_tuning
@@ -92,16 +91,14 @@ def predict(
     tuned = Tuned.load(model, allow_code=allow_code).to(place)
     reader = _reader(tuned, text if inputs else None, image, label, image_root)
     found = _gather(reader, inputs or [], text or [])
-    for note in found.notes:
-        say(f"note: {note}", quiet=quiet)
+    output.say(*(f"note: {note}" for note in found.notes))
     bad = _check_readable(found)
-    for reason in bad.values():
-        say(f"skipped: {reason}", quiet=quiet)
+    output.say(*(f"skipped: {reason}" for reason in bad.values()))
     good = [row for row in range(len(found)) if row not in bad]
     readable = found.take(good) if bad else found
-    say(f"Predicting for {len(good):,} input{'s' if len(good) > 1 else ''} with {tuned.model}.", quiet=quiet)
+    output.say(f"Predicting for {len(good):,} input{'s' if len(good) > 1 else ''} with {tuned.model}.")
     predictions = tuned.predict(readable.values, batch_size=batch_size)
-    measured = _measure(tuned, reader, readable, predictions, quiet=quiet)
+    measured = _measure(tuned, reader, readable, predictions, quiet=output.quiet)
     answers = dict(zip(good, predictions.records(top), strict=True))
     records = [
         {
@@ -113,25 +110,24 @@ def predict(
     ]
     if out is not None:
         _write(out, records, tuned)
-        say(f"{len(answers):,} predictions written to {out}", quiet=quiet)
-    if as_json:
+        output.say(f"{len(answers):,} predictions written to {out}")
+    if output.as_json:
         print_json(records)
     elif out is None:
         print_table(("input", "prediction"), [(_on_a_line(one["input"]), _shown(one)) for one in records])
     if measured and _tuned_on(record, inputs or []):
-        say(
+        output.say(
             "note: the model was tuned on this data, so that it does better here than on new samples; "
-            f"`hubscout report {model}` has its test split.",
-            quiet=quiet,
+            f"`hubscout report {model}` has its test split."
         )
-    if measured and as_json:
-        say(measured, quiet=quiet)
+    if measured and output.as_json:
+        output.say(measured)
     elif measured:
         print_result(measured)
     if bad:
         from hubscout.cli.app import EXIT_SOME_FAILED
 
-        say(f"{len(bad):,} of {len(found):,} inputs could not be read.", quiet=quiet)
+        output.say(f"{len(bad):,} of {len(found):,} inputs could not be read.")
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
@@ -268,58 +264,3 @@ def _flat(record: dict[str, Any], separator: str) -> dict[str, Any]:
     if isinstance(record.get("label"), list | tuple):
         row["label"] = separator.join(map(str, record["label"]))
     return row
-
-
-SOUP_EXAMPLES = """Examples:
-
-hubscout soup flowers/ runs/seed-0/ runs/seed-1/ runs/seed-2/ --out my-model/"""
-
-
-@app.command(epilog=SOUP_EXAMPLES)
-@options.takes_data
-def soup(
-    data: options.Data,
-    ctx: typer.Context,
-    models: Annotated[list[Path], typer.Argument(metavar="MODELS", help="Two or more --out folders of tune.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the averaged model; a new one in runs/.")
-    ] = None,
-    limit: options.LimitOption = None,
-    seed: options.SeedOption = 0,
-    allow_code: options.AllowCodeOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Average the weights of several tuned runs of one model, as long as validation does not fall.
-
-    One network of the same size and speed. Give the data, --limit and --seed that the runs were tuned with: their
-    validation split decides what goes in.
-    """
-    from hubscout.errors import InputError
-    from hubscout.runs.run_folder import TUNING
-    from hubscout.runs.tuning_record import read_tuning
-    from hubscout.tuning.choices import check_souped
-
-    if (Path(data.data) / TUNING).is_file():
-        raise InputError(
-            f"{data.data} is a tuned model. The data that the models were tuned on come first: "
-            f"hubscout soup DATA {' '.join(map(str, (data.data, *models)))}"
-        )
-    check_souped(models)
-    options.check_amounts(limit=limit)
-    for model in models:
-        read_tuning(model)  # what is not there is said before torch is imported
-    task = data.open(limit=limit, seed=seed, quiet=quiet)
-    from hubscout.tuning import soup as run
-    from hubscout.tuning.tuned_folder import opens_by_code
-
-    with run_folder(out, f"{task.name}-soup", quiet=quiet) as place:
-        made = run(task, models, out=place, allow_code=allow_code)
-    for note in made.notes:
-        say(note, quiet=quiet)
-    if as_json:
-        print_json({**made.record(), "out": place})
-    else:
-        print_result(str(made))
-    say_saved(place, place, by_code=opens_by_code(made, place), quiet=quiet)
-    warn_and_exit(ctx, [made.warning])

@@ -5,7 +5,7 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.report import Run
-from hubscout.report.tuning_runs import by_method, evaluated, loss_curves, validation_curve
+from hubscout.report.sections.tuning_sections import by_method, evaluated, loss_curves, validation_curve
 from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
 
