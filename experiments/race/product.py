@@ -22,7 +22,7 @@ from references import vision_identifier
 from replay import FEW_ROWS, SMALL_SHARE, widths_for
 
 import hubscout as hs
-from hubscout.racing import contest, elimination, rungs
+from hubscout.racing import elimination, race_plan, rungs
 
 
 def evidence(set_name: str, fold: int) -> None:
@@ -66,7 +66,7 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
         os.environ["XDG_CACHE_HOME"] = scratch  # features of other races are not there to be used
         if by == "steps":
             plan = planned(min(len(task.train), limit or len(task.train)), share)
-            stack.enter_context(patch.object(contest, "choose_field", lambda models, *_: plan(models)))
+            stack.enter_context(patch.object(race_plan, "choose_field", lambda models, *_: plan(models)))
             stack.enter_context(patch.object(elimination, "OUT_BELOW", 0.0))
         outcome = hs.race(
             task,

@@ -179,7 +179,7 @@ def _told(one: Outcome) -> list[str]:
 
 
 def differences(found: Found) -> list[list[str]]:
-    """The race on the last fold less another policy, with what other sets could have given: 95% of 10,000 draws of sets."""
+    """The race less another policy, with what other sets could have given: 95% of 10,000 draws of sets."""
     lines = []
     draw = np.random.default_rng(0).integers(len(SETS), size=(10_000, len(SETS)))
     for name, other in itertools.product(

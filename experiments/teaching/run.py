@@ -253,8 +253,16 @@ ALL = ("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k")
 OTHERS = ("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20")
 FAR, TEXTS = "omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-L3-v2"
 HEADS, SICK = "pet-heads-500/mobilenetv2_coral_in1k", "sick-siamese-1000/paraphrase-MiniLM-L3-v2"
-NO_KNOBS = ("fine-tune, no knobs", "the default, no knobs")
+NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs", "the default, no knobs")
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((*FEW, *OTHERS), NO_KNOBS),
+    ((HEADS,), ("fine-tune", "b-tuning", "the default")),
+    (FEW, ("b-tuning, views", "untrained teachers")),
+    ((*ALL, TEXTS), NO_KNOBS),
+    (ALL, (UPPER,)),
+    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "the default")),
+    (FEW, ("logit-kd, tuned teachers",)),
+    ((FAR,), NO_KNOBS),
     ((*FEW, *OTHERS), ("the default",)),
     (OTHERS, CORE),
     ((*FEW, *OTHERS), NO_KNOBS),
@@ -409,7 +417,7 @@ def tuned_run(
         opened(student, case),
         teachers,
         method,
-        **{"steps": STEPS, **({} if options.pop("no_knobs", False) else knobs), **options},
+        **{"steps": STEPS, "feature_trade_off": 0.0, **({} if options.pop("no_knobs", False) else knobs), **options},
         seed=seed,
         augment="none" if task.kind == "regression" else "standard",
         cache=FeatureCache(CACHE / "features"),

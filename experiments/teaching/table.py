@@ -26,7 +26,7 @@ from outcomes import table as markdown  # noqa: E402
 BASE, DEFAULT, UPPER = "fine-tune", "b-tuning", "the best teacher itself, tuned"
 CHOSEN = "the default"
 """What the exploration chose, with the strengths that it was explored with."""
-NO_KNOBS = ("fine-tune, no knobs", "the default, no knobs")
+NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs", "the default, no knobs")
 LEAST_SEEDS = 5
 FRESH = range(1, 6)
 STUDENTS = {
@@ -212,11 +212,11 @@ def without_knobs(tests: Tests) -> list[list[str]]:
             rates[record["case"], record["method"]].add(record["found_rate"])
     rows = []
     for case in dict.fromkeys(case for case, method in tests if method == NO_KNOBS[0]):
-        if (case, NO_KNOBS[1]) in tests:
-            plain, taught = (tests[case, name] for name in NO_KNOBS)
-            found = " / ".join(", ".join(f"{rate:g}" for rate in sorted(rates[case, name])) for name in NO_KNOBS)
-            means = (f"{fmean(values.values()):.2f}" for values in (plain, taught))
-            rows.append([title(case), *means, told(*difference(taught, plain)), found])
+        known = [name for name in NO_KNOBS if (case, name) in tests]
+        plain = tests[case, NO_KNOBS[0]]
+        gaps = [told(*difference(tests[case, name], plain)) if name in known else "–" for name in NO_KNOBS[1:]]
+        found = " / ".join(", ".join(f"{rate:g}" for rate in sorted(rates[case, name])) for name in known)
+        rows.append([title(case), f"{fmean(plain.values()):.2f}", *gaps, found])
     return rows
 
 
@@ -259,11 +259,14 @@ def main() -> None:
     header = ["case", "over fine-tuning", "best other", "over the best other", "", "others measured"]
     for method in (CHOSEN, DEFAULT, "feature kd", "logit-kd, weak"):
         rows, verdicts = against_the_best(tests, cases, method)
+        if not rows:
+            continue
         counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("ahead", "not told apart", "behind"))
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
-    lines += ["## Without knobs", ""]
-    lines += ["Strengths as the default has them and the learning rate that `tune` finds; five fresh seeds.", ""]
-    lines += [*markdown(["case", *NO_KNOBS, "difference", "rates found"], without_knobs(tests)), ""]
+    if plain := without_knobs(tests):
+        lines += ["## Without knobs", ""]
+        lines += ["Default strengths and the learning rate that `tune` finds; points of test over fine-tuning.", ""]
+        lines += [*markdown(["case", *NO_KNOBS, "rates found"], plain), ""]
     lines += exploration()
     lines += ["## The share of the gap to the tuned teacher", ""]
     lines += ["The best teacher by LogME, fine-tuned with the same search; – where it is not clearly ahead.", ""]

@@ -28,3 +28,5 @@ def test_a_folder_that_is_none_is_said(hubscout: Run, tmp_path: Path, monkeypatc
     monkeypatch.setattr("hubscout.serve.serve", lambda *_, ready, **__: ready("http://here/", None))
     assert "typo is a new, empty folder" in hubscout("serve", tmp_path / "typo").stderr
     assert "empty folder" not in hubscout("serve", tmp_path).stderr
+    monkeypatch.chdir(tmp_path)
+    assert "runs is a new, empty folder" in hubscout("serve").stderr  # where runs go that nobody gave a folder

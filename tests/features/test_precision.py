@@ -8,7 +8,7 @@ import torch
 
 from hubscout.errors import InputError
 from hubscout.evidence import maximize_evidence
-from hubscout.features import extract
+from hubscout.features import extract, precision
 from hubscout.features.forward import Runner
 from hubscout.features.precision import (
     BatchSize,
@@ -18,6 +18,7 @@ from hubscout.features.precision import (
     pick_device,
     pick_precision,
     relative_error,
+    wait_until_warm,
     warm_up,
 )
 from hubscout.hubs import Batch, Output
@@ -85,12 +86,14 @@ def test_a_device_is_warmed_up_once_whatever_it_says(monkeypatch: pytest.MonkeyP
     used: list[torch.Tensor] = []
     solve = torch.linalg.eigh
     monkeypatch.setattr(torch.linalg, "eigh", lambda square: used.append(square) or solve(square))
-    warm_up.cache_clear()
+    monkeypatch.setattr(precision, "_warming", {})
+    wait_until_warm("cpu")  # nothing has begun
     for _ in range(2):
-        warm_up("cpu").join(60)
-    assert [square.dtype for square in used] == [torch.float64]  # it came to the end
-    warm_up("meta").join(60)  # which has no eigenproblems
-    warm_up.cache_clear()
+        warm_up("cpu")
+        wait_until_warm("cpu")
+        assert [square.dtype for square in used] == [torch.float64]  # it came to the end
+    warm_up("nowhere")
+    wait_until_warm("nowhere")
 
 
 def test_relative_error() -> None:

@@ -1,4 +1,4 @@
-"""Images resized by matrix products are those of Pillow, to the last bit. The device is the CPU."""
+"""Images resized by matrix products are those of Pillow, to the last bit. The device is the CPU, or a GPU."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hubscout.hubs.device_resizing import DECODED, DeviceResizing, pass_weights,
 from hubscout.hubs.image_preprocessing import PIXELS, ImageConfig, ImagePreprocessing
 
 sides = st.integers(1, 70)
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:
@@ -24,8 +25,9 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray:
     return np.clip(found, 0, 255).astype(np.uint8)
 
 
-def prepared(found: DeviceResizing, images: np.ndarray) -> torch.Tensor:
-    return found.resize(found.collate([found(Image.fromarray(image)) for image in images]))[PIXELS]
+def prepared(found: DeviceResizing, images: np.ndarray, device: str = "cpu") -> torch.Tensor:
+    batch = found.collate([found(Image.fromarray(image)) for image in images])
+    return found.resize({name: value.to(device) for name, value in batch.items()})[PIXELS].cpu()
 
 
 @settings(max_examples=300, deadline=None)
@@ -41,6 +43,7 @@ def test_every_pixel_is_that_of_pillow(
     assert any(np.array_equal(pixels, expected) for pixels in found)  # Pillow chooses which pass comes first
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"])
 @pytest.mark.parametrize("size", [(32, 32), (28, 28), (64, 48), (200, 300), (224, 224), (17, 230)])
 @pytest.mark.parametrize(
@@ -48,14 +51,14 @@ def test_every_pixel_is_that_of_pillow(
     [((224, 224), 0.875, "center"), ((160, 96), 0.95, "center"), ((99, 99), 1.0, "squash")],
 )
 def test_a_model_sees_the_same_pixels(
-    interpolation: str, size: tuple[int, int], wanted: tuple[int, int], crop_pct: float, crop_mode: str
+    device: str, interpolation: str, size: tuple[int, int], wanted: tuple[int, int], crop_pct: float, crop_mode: str
 ) -> None:
     config = ImageConfig((3, *wanted), interpolation=interpolation, crop_pct=crop_pct, crop_mode=crop_mode)
     steps, images = ImagePreprocessing(config), noise(3, *size, 3)
-    found = resizing_on("cpu", steps, images.shape[1:])
+    found = resizing_on(device, steps, images.shape[1:])
     assert found is not None
     expected = steps.collate([steps(Image.fromarray(image)) for image in images])[PIXELS]
-    pixels = prepared(found, images)
+    pixels = prepared(found, images, device)
     assert torch.equal(pixels, expected)
     assert pixels.is_contiguous(memory_format=torch.channels_last)
 

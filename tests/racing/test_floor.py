@@ -62,6 +62,7 @@ def test_the_winner_is_not_below_the_probe_of_another_model(
     good, other = names(networks, "width=64&broken=true", "width=2")
     found = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 1e-7})
     assert found.winner.model == good
+    assert " tuned came up to the linear probe" in found.answer or "did not come up" in found.answer
     assert found.tuned is not None
     assert found.tuned.best_step == 0
     assert found.tuned.metric("validation").value == pytest.approx(probed(tmp_path / "run", found), abs=0.02)
@@ -79,7 +80,7 @@ def test_a_race_that_is_stopped_before_its_first_look_has_a_model_that_can_be_us
             raise KeyboardInterrupt
 
     models = names(networks, "width=8", "width=48")
-    with pytest.raises(InterruptedRunError, match="Stopped after 0 looks at arms. The best so far"):
+    with pytest.raises(InterruptedRunError, match=r"Stopped after 0 looks at arms\. The best so far"):
         race(task, models, out=tmp_path / "run", observer=stop, **QUICK)
     usable = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
     right = usable.predict(list(task.test.inputs)).values.argmax(axis=1) == np.asarray(task.test.targets)
@@ -105,7 +106,7 @@ def test_ctrl_c_while_the_probe_is_fitted_stops_the_race(
 def test_the_probe_is_fitted_on_what_there_is_time_for(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubscout.racing.contest.MOST_ROWS", 120)
+    monkeypatch.setattr("hubscout.racing.race_plan.MOST_ROWS", 120)
     heard: list[Any] = []
     race(task, names(networks, "width=8"), out=tmp_path / "run", observer=heard.append, **QUICK)
     line = json.loads((tmp_path / "run" / "race.jsonl").open().readline())

@@ -12,6 +12,7 @@ from hubscout.errors import RunError
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.progressive import increments_of, nested_rows, subset_sizes, who_is_out
 from hubscout.ranking.ranking_run import RankingRun
+from hubscout.runs.events import Started
 from hubscout.tasks import Task
 
 Make = Callable[..., Any]
@@ -99,8 +100,8 @@ def test_a_budget_that_is_spent_stops_the_growth(long_task: Task, zoo: str, monk
 def test_models_that_the_budget_never_reached_are_named(long_task: Task, zoo: str) -> None:
     models = [f"python:{zoo}:look?first=0&last=8&seed={seed}" for seed in (0, 1)]
     ranking = rank(long_task, models, cache=False, budget=1e-6)
-    assert len(ranking) == 0
-    assert {failure.error for failure in ranking.failures} == {"BudgetSpent"}
+    assert ranking.identifiers == (models[0],)  # one in any case
+    assert [(failure.identifier, failure.error) for failure in ranking.failures] == [(models[1], "BudgetSpent")]
 
 
 def test_a_finished_ranking_is_not_begun_anew_for_models_that_its_budget_did_not_reach(
@@ -116,6 +117,24 @@ def test_a_finished_ranking_is_not_begun_anew_for_models_that_its_budget_did_not
     assert (again.rows, again.stages, again.failures) == (first.rows, first.stages, first.failures)
     with pytest.raises(RunError, match="budget_seconds"):
         rank(long_task, models, cache=False, budget="2h", out=tmp_path)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_model_that_failed_makes_the_others_be_scored_again_only_where_models_are_given_up_for_others(
+    long_task: Task, zoo: str, tmp_path: Path, drop: bool
+) -> None:
+    models = [f"python:{zoo}:look?first=0&last=8", f"python:{zoo}:nobody"]
+    first = rank(long_task, models, cache=False, budget="1h", drop=drop, out=tmp_path)
+    assert [one.identifier for one in first.failures] == models[1:]
+    started: list[str] = []
+
+    def hear(event: object) -> None:
+        if isinstance(event, Started):
+            started.append(event.model)
+
+    again = rank(long_task, models, cache=False, budget="1h", drop=drop, out=tmp_path, observer=hear)
+    assert bool(started) is drop
+    assert [one.identifier for one in again.failures] == models[1:]
 
 
 def test_a_ranking_that_its_budget_reached_no_model_of_is_tried_again(

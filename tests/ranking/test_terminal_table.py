@@ -189,6 +189,15 @@ def test_a_best_layer_that_is_ranked_by_is_named_without_its_score(make_row: Mak
     assert columns(ranking)["best layer"](by_final) == "layer.5 0.3000"
 
 
+@pytest.mark.parametrize("layer", ["", "layer.5"])
+def test_the_metric_says_of_which_layer_it_is(make_row: Make, make_ranking: Make, layer: str) -> None:
+    """A text encoder is ranked by its best layer and tuned from its last."""
+    ranking = make_ranking(make_row("hf/x", 0.3, expected=accuracy(0.9), layer=layer))
+    told = " ".join(as_text(ranking, 200).split())
+    assert ("features of the best layer (tuning starts from the last one), on samples" in told) is bool(layer)
+    assert ("features, on samples left out" in told) is not bool(layer)
+
+
 def test_a_line_is_spoken_of_only_where_one_is_drawn(make_row: Make, make_ranking: Make) -> None:
     # "b" differs from "a" by the same in every block, so that they are told apart; "c" is noisy, and cannot be.
     noisy = make_row("hf/c", 0.28, seed=1, spread=0.1)

@@ -142,6 +142,19 @@ def test_the_command_is_ready_for_a_shell(ranking: Ranking) -> None:
     assert parts[:5] == ["hubscout", "tune", "my pets.parquet", "--label", "breed"]
 
 
+def test_the_command_reads_the_data_as_the_ranking_did(ranking: Ranking) -> None:
+    """What was skipped is skipped again, and images are looked for where they lie."""
+    arguments = {"source": "photos.csv", "image": "file", "image_root": "/data/photos", "label": "breed"}
+    ranking = replace(
+        ranking,
+        task=replace(ranking.task, source={"constructor": "from_table", "arguments": arguments}),
+        environment={"command": ["hubscout", "rank", "photos.csv", "--image-root", "/data/photos", "--skip-bad"]},
+    )
+    parts = words(next_command(ranking, answer(ranking)))
+    assert "--image-root /data/photos" in " ".join(parts)
+    assert parts.count("--skip-bad") == 1
+
+
 def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> None:
     """And it is one that the command line takes."""
     import typer.main

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from hubscout.racing import Race, race
+from hubscout.racing.floor import FitProbe
 from hubscout.report import open_run, render
 from hubscout.runs.texts import human_probability
 from hubscout.tasks import Task
@@ -26,8 +27,10 @@ ARMS = ("name=digits", "name=wide&width=128", "name=narrow&width=8", "name=untra
 def raced(tmp_path_factory: pytest.TempPathFactory, zoo: str, task: Task) -> tuple[Path, Race]:
     folder = tmp_path_factory.mktemp("races") / "digits"
     models = [zoo + arm for arm in ARMS]
-    found = race(task, models, out=folder, deploy=models[3], steps=40, batch_size=32, learning_rate=0.02, device="cpu")
-    return folder, found
+    options = {"steps": 40, "batch_size": 32, "learning_rate": 0.02, "device": "cpu"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FitProbe, "__call__", lambda self: None)  # the page of a winner that was trained
+        return folder, race(task, models, out=folder, deploy=models[3], **options)
 
 
 def section(page: str, anchor: str) -> str:
@@ -44,6 +47,23 @@ def test_the_answer_comes_first_and_is_that_of_the_race(raced: tuple[Path, Race]
     for stage in ("Evidence of all models", "Rungs", "The winner, to its end", "taught by the winners"):
         assert stage in answer
     assert page.index('id="answer"') < page.index('id="race"') < page.index('id="ranking"')
+
+
+def test_the_card_has_what_the_winner_is_worth_and_no_note_twice(raced: tuple[Path, Race]) -> None:
+    folder, found = raced
+    run = open_run(folder)
+    assert run.race is not None
+    assert run.ranking is not None
+    assert found.tuned is not None
+    twice = "no test split in the data"
+    noted = replace(run.ranking, task=replace(run.ranking.task, notes=(twice,)))
+    page = render(replace(run, ranking=noted, race=replace(run.race, notes=(twice, "only said here"))))
+    card = section(page, "answer")
+    test = found.tuned.metric("test").value
+    assert re.search(rf"<dt>Test accuracy</dt>\s*<dd>\s*{test:.4f}", card), card
+    assert card.index("Test accuracy") < card.index("Held-out accuracy")
+    assert "only said here" in card
+    assert page.count(twice) == 1
 
 
 def test_curves_end_where_an_arm_went_out(raced: tuple[Path, Race]) -> None:

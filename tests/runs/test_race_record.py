@@ -14,7 +14,9 @@ from hubscout.runs.display import display
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import (
     Arm,
+    Look,
     RaceRecord,
+    last_comparison,
     race_line,
     race_status,
     race_table,
@@ -198,3 +200,17 @@ def test_a_line_that_is_no_start_is_refused(change: dict[str, Any]) -> None:
         del broken["task"]
     with pytest.raises(RunError):
         RaceRecord().take(broken)
+
+
+def test_p_best_is_of_the_last_rung_on_which_several_models_were_compared() -> None:
+    def look(model: str, rung: int, rate: float = 0.1) -> Look:
+        arm = Arm(model, rate)
+        return Look(
+            arm=arm, rung=rung, steps=10 * rung, metric=0.5, log_likelihoods=(), seconds=1.0, seconds_per_step=0.1
+        )
+
+    seen = [look("a", 1), look("b", 1), look("a", 2), look("a", 2, 0.4)]
+    found = last_comparison(seen)
+    assert found is not None
+    assert found.steps == 10
+    assert last_comparison(seen[2:]) is None

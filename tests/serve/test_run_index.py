@@ -30,6 +30,14 @@ def test_runs_are_found_with_what_they_say(runs: Path, zoo: str) -> None:
     assert not first.stoppable
 
 
+def test_a_ranking_that_explains_nothing_has_no_best(runs: Path) -> None:
+    path = runs / "first" / "ranking.json"
+    saved = json.loads(path.read_text())
+    saved["rows"] = [{**row, "odds": -1.0} for row in saved["rows"]]
+    path.write_text(json.dumps(saved))
+    assert RunIndex(runs).summary("first").best == "none explains the labels"
+
+
 def test_a_search_wants_every_word(runs: Path) -> None:
     path = runs / "first" / "ranking.json"
     saved = json.loads(path.read_text())

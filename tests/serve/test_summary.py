@@ -80,6 +80,18 @@ def test_a_race_is_one_run_and_says_who_leads(tmp_path: Path) -> None:
     assert (found.score, found.metric, found.models) == (0.7, "held-out accuracy", 2)
 
 
+def test_a_finished_race_is_worth_what_it_has_given(tmp_path: Path) -> None:
+    """Which may be the linear probe, and better than any arm was on its way."""
+    folder = write(tmp_path / "race", 6)
+    assert RunIndex(tmp_path).summary("race").score == 0.7
+    (folder / "winner").mkdir()
+    record = {"format": "hubscout-tuning", "version": 2, "kind": "classification", "model": "timm/<b>"}
+    record |= {"metrics": {"test": {"accuracy": {"value": 0.9, "low": 0.8, "high": 1.0}}}}
+    (folder / "winner" / "tuning.json").write_text(json.dumps(record))
+    found = RunIndex(tmp_path).summary("race")
+    assert (found.score, found.metric, found.best) == (0.9, "accuracy, test", "<b>")
+
+
 @pytest.mark.parametrize(
     ("count", "pid", "state"), [(3, None, "interrupted"), (6, None, "finished"), (3, 2**22 + 1, "interrupted")]
 )

@@ -19,6 +19,9 @@ from hubscout.tasks.labels import class_name, encode_classes, encode_label_sets,
         ([0.1], "regression"),
         (list(range(500)), "regression"),
         ([i % 200 for i in range(5000)], "classification"),
+        ([3 * (i % 60) + i % 2 for i in range(120)], "regression"),  # lengths, prices: few rows per number, with gaps
+        ([i % 60 for i in range(120)], "classification"),  # two of each of 60 numbered classes
+        ([7 * (i % 60) for i in range(600)], "classification"),
         ([["a"], []], "multilabel"),
         ([True, False], "classification"),
         (["a", 1.5], "classification"),

@@ -75,7 +75,7 @@ def test_a_recorded_run_is_the_run_kernel_by_kernel(network, options, monkeypatc
     monkeypatch.setattr(GraphedPasses, "_play", lambda self, *given: played.append(1) or real(self, *given))
     options = dict(options)
     teachers = [convolutional(1)] * options.pop("teachers", 0)
-    runs = [tune(plain_task(), network(), teachers, cuda_graphs=on, **OPTIONS, **options) for on in (False, True)]
+    runs = [tune(plain_task(), network(), teachers, cuda_graphs=on, **{**OPTIONS, **options}) for on in (False, True)]
     assert len(played) > len(losses(runs[0])) / 2
     tolerance = 0.02 if "mixed_precision" in options else 1e-3
     np.testing.assert_allclose(losses(runs[1]), losses(runs[0]), rtol=tolerance)

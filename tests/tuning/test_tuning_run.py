@@ -106,6 +106,14 @@ def test_a_run_that_is_too_short_to_search_says_its_rate(options, told):
     assert found == ([f"{told}{tuned.arguments.learning_rate:g}."] if told else [])
 
 
+def test_a_cache_is_named_as_for_a_ranking(tmp_path, monkeypatch):
+    monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path / "usual"))
+    for cache, place in ((tmp_path / "own", "own"), (str(tmp_path / "text"), "text"), (True, "usual"), (False, None)):
+        before = {path.name for path in tmp_path.iterdir()}
+        tune(image_task(), IMAGES, steps=1, linear_probe=True, cache=cache)
+        assert {path.name for path in tmp_path.iterdir()} - before == ({place} if place else set())
+
+
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

@@ -87,7 +87,7 @@ ssh -L 8765:127.0.0.1:8765 machine                      # better: stay local and
 @app.command(epilog=SERVE_EXAMPLES)
 @options.described
 def serve(
-    runs: Annotated[Path, typer.Argument(metavar="RUNS")],
+    runs: Annotated[Path, typer.Argument(metavar="RUNS")] = Path("runs"),
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8765,
     token: Annotated[str | None, typer.Option(envvar="HUBSCOUT_TOKEN")] = None,

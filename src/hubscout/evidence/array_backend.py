@@ -47,25 +47,19 @@ def as_native(value: object, name: str) -> Array:
     """
     if is_torch(value):
         return _native_tensor(value, name)
-    if isinstance(value, np.ndarray):
+    try:
         array: np.ndarray = np.asarray(value)
-    else:
-        try:
-            array = np.asarray(value)
-            if array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2**63:
-                # NumPy makes floats of integers that no integer type holds, and different ones may become equal.
-                array = _whole_numbers(np.asarray(value, dtype=object), array)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise InputError(f"{name} must be an array or a nested list of numbers: {error}.") from error
+        if array is not value and array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2**63:
+            # NumPy makes floats of integers that no integer type holds, and different ones may become equal.
+            objects = np.asarray(value, dtype=object)
+            array = objects if all(isinstance(one, int) for one in objects.flat) else array
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name} must be an array or a nested list of numbers: {error}.") from error
     if array.dtype.kind == "c":
         raise InputError(f"{name} must hold real numbers; got complex ones ({array.dtype}).")
     if array.dtype.kind not in "biufUSO":
         raise InputError(f"{name} must hold numbers or strings; got the data type {array.dtype}.")
     return array
-
-
-def _whole_numbers(objects: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    return objects if all(isinstance(value, int) for value in objects.flat) else otherwise
 
 
 def _native_tensor(tensor: Any, name: str) -> Array:
@@ -78,9 +72,7 @@ def _native_tensor(tensor: Any, name: str) -> Array:
     tensor = tensor.detach()
     if tensor.device.type == "mps":  # no float64 on this device
         tensor = tensor.cpu()
-    if tensor.device.type != "cpu" or not HOST_TENSORS_AS_NUMPY:
-        return tensor
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return tensor if tensor.device.type != "cpu" or not HOST_TENSORS_AS_NUMPY else to_host(tensor)
 
 
 def to_host(array: Array) -> np.ndarray:

@@ -77,22 +77,10 @@ class Block:
             A block of no samples, on the device of the shifts.
 
         """
-        dim, count = int(shift.shape[0]), int(target_shift.shape[0])
-
-        def zeros(*shape: int) -> Array:
-            return zeros_like_device(shift, *shape)
-
-        return cls(
-            0,
-            0,
-            upper_zeros(shift, dim),
-            zeros(count, dim),
-            zeros(count),
-            zeros(dim),
-            zeros(count),
-            shift,
-            target_shift,
-        )
+        sizes = {"D": int(shift.shape[0]), "C": int(target_shift.shape[0])}
+        sums = {name: zeros_like_device(shift, *(sizes[axis] for axis in axes)) for name, axes in _AXES_OF_SUMS.items()}
+        gram = upper_zeros(shift, sizes["D"])
+        return cls(n=0, rows=0, upper_gram=gram, shift=shift, target_shift=target_shift, **sums)
 
     def add_rows(self, rows: Array, values: Array, kind: str, weights: Array | None = None) -> None:
         """Add features and targets that are not shifted yet.
@@ -143,7 +131,7 @@ class Block:
         self.n = whole_if_it_is(self.n + other.n)
         self.rows += other.rows
         add_upper(self.upper_gram, to_device_of(other.upper_gram, self.upper_gram))
-        for name in _SUMS:
+        for name in _AXES_OF_SUMS:
             mine = getattr(self, name)
             mine += to_device_of(getattr(other, name), mine)
 
@@ -312,4 +300,4 @@ def whole_if_it_is(n: float) -> float:
 
 ARRAYS = tuple(field.name for field in fields(Block) if field.name not in ("n", "rows"))
 _SHIFTS = ("shift", "target_shift")
-_SUMS = tuple(name for name in ARRAYS if name not in ("upper_gram", *_SHIFTS))
+_AXES_OF_SUMS = {"cross": "CD", "target_squares": "C", "feature_sum": "D", "target_sum": "C"}

@@ -81,8 +81,7 @@ def check_weights(weights: object, n: int) -> np.ndarray:
     found = np.asarray(to_host(as_native(weights, "weights")), dtype=np.float64)
     if found.shape != (n,):
         raise InputError(f"weights must have one number per row, {n}; got an array of shape {found.shape}.")
-    if not np.isfinite(found).all() or (found < 0).any():
-        bad = int(np.flatnonzero(~(np.isfinite(found) & (found >= 0)))[0])
+    for bad in np.flatnonzero(~(np.isfinite(found) & (found >= 0))):
         raise InputError(f"weights must be finite and not negative; number {bad} is {found[bad]}.")
     return found
 
@@ -117,10 +116,10 @@ def check_targets(
 def guess_kind(targets: Array) -> str:
     """Integers, booleans and strings in a vector are classes, a 0/1 matrix is multi-label, floats are regression."""
     letter = _dtype_letter(targets)
-    if len(targets.shape) == 1:
-        return "regression" if letter == "f" else "classification"
     if letter == "f":
         return "regression"
+    if len(targets.shape) == 1:
+        return "classification"
     if letter in "biu" and bool(namespace(targets).all((targets == 0) | (targets == 1))):
         return "multilabel"
     raise InputError(

@@ -264,9 +264,10 @@ class LogMEClassifier(ClassifierMixin, _EvidenceEstimator):
         evidence = self.evidence_
         X = self._check_batch(X, reset=False)
         means, variances = evidence.predict(X), evidence.predict_variance(X)
-        scored, variances = evidence.scored, np.maximum(variances, np.finfo(np.float64).tiny)
+        variances = np.maximum(variances, np.finfo(np.float64).tiny)
         if self._multilabel:
             return ndtr((means - 0.5) / np.sqrt(variances))
+        scored = evidence.scored
         deviation = np.exp(0.5 * np.log(variances[:, scored]).mean(1, keepdims=True))
         result = np.zeros_like(means)
         result[:, scored] = probability_of_largest(means[:, scored] / deviation)

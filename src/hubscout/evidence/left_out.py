@@ -84,18 +84,16 @@ def left_out_predictions(
             # As a share, since all of it is small where features fit every label.
             size = xp.clip(inner.diagonal(0, 1, 2).sum(1), min=np.finfo(np.float64).tiny)[:, None, None]
             inner = inner - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None] + SPARE * size * unit
-            found = result[part]
-            found[:, explained] = to_host(means + known - xp.linalg.solve(inner, missed.T[:, :, None])[:, :, 0].T)
-            continue
-        whole = left**2 @ shrunk.T
-        if not full:
-            whole = whole + xp.clip(1 - (left**2).sum(1), min=0.0)[:, None]
-        spare = whole - one**2 / level[None, :]
-        safe = spare > SPARE * whole
-        predicted = means[None, :] + known - missed / xp.where(safe, spare, xp.ones_like(spare))
-        predicted = xp.where(safe, predicted, to_device_of(alone[part][:, explained], values))
-        found = result[part]
-        found[:, explained] = to_host(predicted)
+            predicted = means + known - xp.linalg.solve(inner, missed.T[:, :, None])[:, :, 0].T
+        else:
+            whole = left**2 @ shrunk.T
+            if not full:
+                whole = whole + xp.clip(1 - (left**2).sum(1), min=0.0)[:, None]
+            spare = whole - one**2 / level[None, :]
+            safe = spare > SPARE * whole
+            predicted = means[None, :] + known - missed / xp.where(safe, spare, xp.ones_like(spare))
+            predicted = xp.where(safe, predicted, to_device_of(alone[part][:, explained], values))
+        result[part, explained] = to_host(predicted)
     return result
 
 

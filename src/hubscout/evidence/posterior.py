@@ -89,18 +89,14 @@ def predict_left_out(evidence: Evidence, features: object, labels: np.ndarray) -
     if labels.shape != fitted.shape:
         raise InputError(f"labels must be {fitted.shape}, a row for each row of features; they are {labels.shape}.")
     scored = np.isfinite(evidence.beta)
-    variance = predict_variance(evidence, features)
     leverage = np.zeros_like(fitted)
-    leverage[:, scored] = variance[:, scored] * evidence.beta[scored] - 1
+    leverage[:, scored] = predict_variance(evidence, features)[:, scored] * evidence.beta[scored] - 1
     if evidence.center:
         leverage[:, scored] += 1 / evidence.n  # the mean was estimated from the row as well
     # A row that decides its own prediction alone says nothing of what the rest would predict: the prior mean stays.
     free = np.clip(1 - leverage, 0, 1)
     known = free > 1e-9
-    remaining = (fitted - leverage * labels)[known] / free[known]
-    result = np.broadcast_to(evidence.intercept, fitted.shape).copy()
-    result[known] = remaining
-    return result
+    return np.where(known, (fitted - leverage * labels) / np.where(known, free, 1.0), evidence.intercept)
 
 
 def predict_variance(evidence: Evidence, features: object) -> np.ndarray:

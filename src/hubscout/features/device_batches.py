@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.hubs.device_resizing import decoded, resizing_on
+from hubscout.hubs.image_preprocessing import ImagePreprocessing
 
 if TYPE_CHECKING:
     from hubscout.features.extraction_plan import ExtractionPlan
@@ -43,7 +44,7 @@ def free_on(device: str) -> int:
 def preprocessing_on(device: str, job: ExtractionPlan) -> Preprocessing:
     """The model's own preprocessing; for small images of one size and a GPU, one that resizes them there."""
     own = job.backbone.preprocessing
-    if job.task.modality != "image" or job.backbone.module is None or not free_on(device):
+    if not isinstance(own, ImagePreprocessing) or job.backbone.module is None or not free_on(device):
         return own
     found = shape = None
     for place in np.unique(np.linspace(0, len(job.rows) - 1, _LOOKED_AT).astype(int)):

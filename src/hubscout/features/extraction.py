@@ -14,7 +14,7 @@ from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.extractor import Extractor
 from hubscout.features.feature_keys import describe
 from hubscout.features.options import TORCH, ExtractionOptions, pick_backend
-from hubscout.features.precision import BatchSize, pick_device, pick_precision
+from hubscout.features.precision import BatchSize, pick_device, pick_precision, wait_until_warm
 from hubscout.features.result import Extraction
 from hubscout.hubs.downloading import Downloaded, listening
 from hubscout.runs.events import Downloading, Finished, Log, Message, Observer, silent
@@ -85,6 +85,7 @@ def extract(
     chosen = ExtractionOptions.of(**changes) if options is None else options.replace(**changes)
     backbone = open_backbone(model, observer) if isinstance(model, str) else model
     device = pick_device(chosen.device)
+    wait_until_warm(device)
     job = ExtractionPlan.prepare(
         backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows, device
     )

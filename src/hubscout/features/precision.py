@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,7 @@ _USUAL_TRIM_BYTES, _USUAL_MMAP_BYTES = 64 << 20, 32 << 20
 _ENVIRONMENT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 _lock = threading.Lock()
 _users = 0
+_warming: dict[str, threading.Thread] = {}
 
 
 _NO_CUDA = "device={!r}: no CUDA device is available here. Use 'cpu' or 'auto'."
@@ -74,16 +74,21 @@ def pick_device(device: str = "auto") -> str:
     return device
 
 
-@lru_cache(maxsize=8)
-def warm_up(device: str) -> threading.Thread:
+def warm_up(device: str) -> None:
     """Start a device's libraries in a thread, once in a process.
 
     On a GPU the first convolution, matrix product and eigenproblem each open a library, which takes up to a second; in
     that time the first model can be opened.
     """
-    thread = threading.Thread(target=_use, args=(device,), name="hubscout-warm-up")
-    thread.start()
-    return thread
+    if device not in _warming:
+        _warming[device] = threading.Thread(target=_use, args=(device,), name="hubscout-warm-up")
+        _warming[device].start()
+
+
+def wait_until_warm(device: str) -> None:
+    """Let a `warm_up` come to its end, if there was one: two threads must not open the same library at once."""
+    if device in _warming:
+        _warming[device].join()
 
 
 def _use(device: str) -> None:

@@ -113,14 +113,9 @@ def check_modality(card: ModelCard, modality: str, *, called: str = "This model"
     A card without modalities says nothing, and the model is tried. `called` names the model in the message.
     """
     if card.modalities and modality not in card.modalities:
-        *most, last = (_INPUTS.get(name, name) for name in card.modalities)
-        takes = f"{', '.join(most)} or {last}" if most else last
-        hint = (
-            ' If they are images, open them with modality="image".' if (modality, last) == ("array", "images") else ""
-        )
-        raise ModalityError(
-            f"{called} takes {takes}, but the task's inputs are {_INPUTS.get(modality, modality)}.{hint}"
-        )
+        takes, given = " or ".join(_INPUTS.get(name, name) for name in card.modalities), _INPUTS.get(modality, modality)
+        hint = ' If they are images, open them with modality="image".' if (takes, given) == ("images", "arrays") else ""
+        raise ModalityError(f"{called} takes {takes}, but the task's inputs are {given}.{hint}")
 
 
 _FACTS: Mapping[str, Any] = {

@@ -25,8 +25,9 @@ DECODED = "decoded_pixels"
 MOST_PIXELS = 1 << 16
 """Of a larger image the pixels after resizing are fewer than those before, and quicker to send."""
 _UNITS = 1 << 22
-MOST_BYTES = 1 << 28
-"""For the sums of a pass, 8 bytes each: as many images are resized at once as have so many."""
+MOST_BYTES = 3 << 27
+"""For the sums of a pass, 8 bytes each: as many images are resized at once as have so many. A batch of 256 images that
+become 224 × 224 is one piece."""
 
 
 class DeviceResizing:

@@ -76,8 +76,7 @@ class Download:
         with _warnings_told():
             return Path(hf_hub_download(repository, name, revision=commit, **arguments))
 
-    def start(self) -> None:
-        """Tell that it begins."""
+    def __post_init__(self) -> None:
         if self.total:
             tell(Downloaded(0, self.total))
 

@@ -117,13 +117,11 @@ IMAGE_OPTIONS = tuple(ImageConfig.__dataclass_fields__)
 
 def _read_size(value: Any, channels: int) -> tuple[int, int, int]:
     sizes = (value,) if isinstance(value, int) else tuple(value)
-    if len(sizes) == 1:
-        return channels, sizes[0], sizes[0]
-    if len(sizes) == 2:
-        return channels, *sizes
-    if len(sizes) == 3:
-        return tuple(sizes)
-    raise InputError(f"input_size must be one side, height and width, or channels, height and width; got {value!r}.")
+    if not 1 <= len(sizes) <= 3:
+        raise InputError(
+            f"input_size must be one side, height and width, or all of (channels, height, width): {value!r}."
+        )
+    return sizes if len(sizes) == 3 else (channels, sizes[0], sizes[-1])
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

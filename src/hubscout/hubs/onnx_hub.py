@@ -232,15 +232,13 @@ class OnnxBackbone(Backbone):
         return ImageConfig().updated({"input_size": (channels if isinstance(channels, int) else 3, *sizes)})
 
     def _measure(self) -> tuple[int, int | None]:
-        if self.modality == "array":
-            shape = [side if isinstance(side, int) else 1 for side in next(iter(self._inputs.values())).shape[1:]]
-            sample: Any = np.zeros(shape, dtype=np.float32)
-        elif self.modality == "image":
-            assert self.config is not None
+        sample: Any = "one"
+        if self.config is not None:
             channels, height, width = self.config.input_size
             sample = np.zeros((height, width, channels), dtype=np.uint8)
-        else:
-            sample = "one"
+        elif self.modality == "array":
+            shape = [side if isinstance(side, int) else 1 for side in next(iter(self._inputs.values())).shape[1:]]
+            sample = np.zeros(shape, dtype=np.float32)
         output = self.forward(self.preprocessing.collate([self.preprocessing(sample)]))
         return output.features.shape[1], None if output.logits is None else output.logits.shape[1]
 

@@ -109,21 +109,18 @@ def _import_module(name: str) -> ModuleType:
         raise ModelError(f"'python:{name}' names a module of Python itself, and no model is made there.")
     if name not in sys.modules:
         _forget_neighbours(None)
-    before = set(sys.modules)
-    for attempt in range(2):
-        try:
-            module = importlib.import_module(name)
-            if module.__file__ is not None:
-                _remember_neighbours(Path(module.__file__).parent, set(sys.modules) - before - {name})
-            return module
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise ModelError(f"Importing {name!r} needs the module {error.name!r}, which is missing.") from error
-            if attempt or str(Path.cwd()) in sys.path:
-                break
-        # A command, unlike `python -m`, does not look into the folder that it is run from.
-        sys.path.append(str(Path.cwd()))
-    raise ModelNotFoundError(f"There is no Python module {name!r} on the path or in {Path.cwd()}.")
+    before, here = set(sys.modules), str(Path.cwd())
+    if here not in sys.path and importlib.util.find_spec(name.partition(".")[0]) is None:
+        sys.path.append(here)  # a command, unlike `python -m`, does not look into the folder that it is run from
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ModelError(f"Importing {name!r} needs the module {error.name!r}, which is missing.") from error
+        raise ModelNotFoundError(f"There is no Python module {name!r} on the path or in {here}.") from error
+    if module.__file__ is not None:
+        _remember_neighbours(Path(module.__file__).parent, set(sys.modules) - before - {name})
+    return module
 
 
 def _import_file(path: Path) -> ModuleType:

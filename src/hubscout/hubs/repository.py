@@ -69,7 +69,6 @@ class Repository:
         folder, wanted = _cache_of(self.name) / "snapshots" / self.commit, list(names)
         missing = {name for name in wanted if not (folder / name).exists()}
         download = Download(0 if quietly else sum(self.sizes[name] or 0 for name in missing))
-        download.start()
         for name in wanted:
             path = self._download(download, name) if name in missing else folder / name
             if not is_intact(path) and self.silence is None and name not in missing:

@@ -106,12 +106,9 @@ class TextPreprocessing:
         if samples[0].second is not None:
             seconds = [sample.second for sample in samples if sample.second is not None]
             batch |= {SECOND + name: tensor for name, tensor in self._pad(seconds).items()}
-        for key, places in (
-            (WORDS, [sample.words for sample in samples]),
-            (WORD_ENDS, [sample.ends for sample in samples]),
-        ):
-            if places[0] is not None:
-                batch[key] = _padded([each for each in places if each is not None], -1)
+        for key, name in ((WORDS, "words"), (WORD_ENDS, "ends")):
+            if getattr(samples[0], name) is not None:
+                batch[key] = _padded([getattr(sample, name) for sample in samples], -1)
         batch[TRUNCATED] = torch.tensor([sample.truncated for sample in samples])
         return batch
 
@@ -137,11 +134,8 @@ class TextPreprocessing:
 
     def _encode(self, text: str, pair: str | None) -> Tokens:
         text = self.prompt + text
-        if self._backend is None:
-            return self._encode_slowly(text, pair)
-        return self._tokens(self._backend.encode(text, pair))
-
-    def _encode_slowly(self, text: str, pair: str | None) -> Tokens:
+        if self._backend is not None:
+            return self._tokens(self._backend.encode(text, pair))
         with _slow_tokenizers:
             found = self.tokenizer(text, pair, truncation=True, max_length=self.max_length)
             whole = self.tokenizer(text, pair)

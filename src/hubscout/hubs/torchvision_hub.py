@@ -60,7 +60,9 @@ def build(name: str, options: Mapping[str, Any]) -> nn.Module:
     check_name(name)
     _check_options(name, options)
     try:
-        return import_models().get_model(name, weights=None, **{**_quiet_options(name), **options})
+        # These two would otherwise draw their weights twice, and warn that they do.
+        quiet = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+        return import_models().get_model(name, weights=None, **{**quiet, **options})
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"torchvision cannot build {name!r} with {dict(options)}: {error}") from error
 
@@ -169,11 +171,6 @@ def _config(weights: Any) -> ImageConfig:
         raise ModelError(f"The preprocessing of {weights} is not one of images alone: {transform}.") from error
 
 
-def _quiet_options(name: str) -> dict[str, Any]:
-    # Both would otherwise draw their weights twice, and warn that they do.
-    return {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-
-
 def _without_auxiliary(module: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
     """The published weights of GoogLeNet and Inception include the auxiliary heads, whether they are built or not."""
     known = module.state_dict().keys()
@@ -190,10 +187,8 @@ def _file(weights: Any) -> Path:
     return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name
 
 
-@functools.cache
-def _silence(host: str) -> str | None:
-    """Why torchvision's host, which is not that of the Hugging Face Hub, cannot be asked; found out once."""
-    return silence_of(host)
+_silence = functools.cache(silence_of)
+"""Why torchvision's host, which is not that of the Hugging Face Hub, cannot be asked; found out once."""
 
 
 def _entry(full: str, weights: Any) -> ModelEntry:

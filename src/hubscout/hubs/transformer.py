@@ -130,8 +130,7 @@ class TransformerBackbone(Backbone):
             check_layers(layers, self.layer_names, self.identifier, averages=self.averages_layers)
         if is_siamese(batch):
             return join_pair(
-                self._run(model_inputs(batch), batch, layers),
-                self._run(model_inputs(batch, second=True), batch, layers),
+                *(self._run(model_inputs(batch, second=second), batch, layers) for second in (False, True))
             )
         if self._config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
             return _join([self.forward(row, layers) for row in _without_padding(batch)])

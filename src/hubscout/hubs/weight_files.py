@@ -106,12 +106,9 @@ def _is_script(path: Path) -> bool:
 
 def _unsafe_or_broken(path: Path, error: Exception) -> CheckpointError:
     called = names_called(path) or re.findall(r"GLOBAL ([\w.]+)", str(error))
-    if called or "Unsupported" in str(error):
-        what = (
-            f"it would call {shortened(called, 8)}"
-            if called
-            else _first_line(str(error)[str(error).find("Unsupported") :])
-        )
+    _, unsupported, what = str(error).partition("Unsupported")
+    if called or unsupported:
+        what = f"it would call {shortened(called, 8)}" if called else unsupported + _first_line(what)
         return UnsafeCheckpointError(
             f"{path} holds more than tensors and was refused; nothing in it was run ({what}). If you trust its author, "
             "open it there and save its state_dict() as safetensors."

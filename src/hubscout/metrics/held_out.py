@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,19 +68,22 @@ def linear_probe(
         rows /= np.sqrt(np.mean(rows**2))
     strengths = inverse_strengths(trials)
 
-    if kind == "classification":
-        ids, _ = inputs.class_ids(targets, len(features))
-        predicted = _logistic(rows, ids, strengths, folds, seed)
-        scores = [accuracy(each, ids) for each in predicted]
-    elif kind == "multilabel":
-        labels = inputs.label_matrix(targets, len(features))
-        scores = [average_precision(each, labels) for each in _ridge(rows, labels, strengths)]
-    else:
-        columns = inputs.real_columns(targets, len(features))
-        scores = [explained_variance(each, columns) for each in _ridge(rows, columns, strengths)]
+    values, measure = _measured(kind, targets, len(features))
+    classes = kind == "classification"
+    predicted = _logistic(rows, values, strengths, folds, seed) if classes else _ridge(rows, values, strengths)
+    scores = [measure(each, values) for each in predicted]
     best = max(scores, key=lambda found: found.value)
     each = {float(strength): found.value for strength, found in zip(strengths, scores, strict=True)}
     return Score(best.value, best.standard_error, details={**best.details, "each": each})
+
+
+def _measured(kind: str, targets: Any, n: int) -> tuple[np.ndarray, Callable[[np.ndarray, np.ndarray], Score]]:
+    """The targets of n rows, and how good predictions of them are."""
+    if kind == "classification":
+        return inputs.class_ids(targets, n)[0], accuracy
+    if kind == "multilabel":
+        return inputs.label_matrix(targets, n), average_precision
+    return inputs.real_columns(targets, n), explained_variance
 
 
 def inverse_strengths(trials: int) -> np.ndarray:
@@ -215,14 +219,9 @@ def knn(
     if len(features) < 2:
         raise InputError("features must have at least two rows: each sample is predicted from the others.")
 
-    if kind == "classification":
-        ids, classes = inputs.class_ids(targets, len(features))
-        return accuracy(_vote(ids[_others(features, neighbours, distance)], classes), ids)
-    if kind == "multilabel":
-        labels = inputs.label_matrix(targets, len(features))
-        return average_precision(labels[_others(features, neighbours, distance)].mean(axis=1), labels)
-    columns = inputs.real_columns(targets, len(features))
-    return explained_variance(columns[_others(features, neighbours, distance)].mean(axis=1), columns)
+    values, measure = _measured(kind, targets, len(features))
+    found = values[_others(features, neighbours, distance)]
+    return measure(_vote(found) if kind == "classification" else found.mean(axis=1), values)
 
 
 def _others(features: np.ndarray, neighbours: int, distance: str) -> np.ndarray:
@@ -242,9 +241,9 @@ def _others(features: np.ndarray, neighbours: int, distance: str) -> np.ndarray:
     return found[~itself].reshape(n, k)
 
 
-def _vote(votes: np.ndarray, classes: int) -> np.ndarray:
+def _vote(votes: np.ndarray) -> np.ndarray:
     n, k = votes.shape
-    counts = np.zeros((n, classes))
+    counts = np.zeros((n, votes.max() + 1))
     # A vote counts 1 and a trifle that falls with its rank, so that ties go to the nearest voter.
     trifle = 0.5 ** np.arange(1, k + 1) / (2 * k)
     np.add.at(counts, (np.arange(n)[:, None], votes), 1.0 + trifle)

@@ -39,6 +39,10 @@ class Runner:
     folder: Path
     teachers: tuple[str, ...] = ()
     """Of the model to deploy; arms of the race have none."""
+    steps: int = 0
+    """Of a whole run in this race: its `arguments` have those of the longest, so that a longer race goes on with it."""
+    past: int = 0
+    """Steps after which a shorter race had ended it: it goes on from there, at its constant rate again."""
 
     def live(self) -> SingleRun:
         """The arm's run: the one in memory, else made anew from its last checkpoint, else from the start."""
@@ -66,7 +70,11 @@ class Runner:
             task = replace(fewer, splits={**fewer.splits, "validation": held_out})
         run = SingleRun(task, self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
         run.begin(resume=folder is not None)
-        run.loop.validate = None  # arms are judged at rungs, after a cool-down
+        loop, state = run.loop, run.loop.train_state
+        loop.validate = None  # arms are judged at rungs, after a cool-down
+        if state.falling and state.length <= self.past:
+            state.falling = state.length = 0
+        loop.steps = self.steps or loop.steps
         return run
 
 

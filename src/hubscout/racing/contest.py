@@ -1,121 +1,29 @@
-"""A race under way: who starts, who goes on, what is kept, and when the time is over."""
+"""A race under way: who goes on, what is kept, and when the time is over."""
 
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from hubscout.engines import Engine, JobResult
+from hubscout.engines import JobResult
 from hubscout.errors import EngineError, TuningError
-from hubscout.racing.arms import Arm, Climb, Look, Runner, Speed, failed_look
+from hubscout.racing.arms import Arm, Climb, Look, failed_look
 from hubscout.racing.elimination import broken_by_rate, chances, finalists, one_rate_each, pooled, survivors
-from hubscout.racing.floor import MOST_ROWS, TIME_SHARE, FitProbe, Floor
 from hubscout.racing.held_out_samples import other_fold
-from hubscout.racing.race_journal import (
-    BEST,
-    PROBES,
-    RaceJournal,
-    arm_folder,
-    drop_checkpoints,
-    put_in_place,
-    restore,
-)
-from hubscout.racing.rungs import (
-    Clock,
-    Field,
-    Pace,
-    Rung,
-    Time,
-    choose_field,
-    rungs_of,
-    seconds_per_step,
-    work_after,
-)
-from hubscout.ranking import Ranking
+from hubscout.racing.race_journal import BEST, drop_checkpoints, put_in_place
+from hubscout.racing.race_plan import RacePlan
+from hubscout.racing.rungs import Pace, Rung, work_after
 from hubscout.ranking.jobs import TaskReference
-from hubscout.runs.events import Observer
-from hubscout.runs.race_record import plain
 from hubscout.runs.run_folder import RACE_WINNER
-from hubscout.tasks.task_metrics import primary
-from hubscout.tuning.rates import rates_of
-from hubscout.tuning.time_budget import FORWARD_SHARE
 from hubscout.tuning.trials import trial_job
-
-if TYPE_CHECKING:
-    from hubscout.tasks import Task
-    from hubscout.tuning import TuningArguments
 
 
 @dataclass
-class Contest:
+class Contest(RacePlan):
     """The rungs of a race: what is finished is on disk at once."""
-
-    task: Task
-    asked_for: Sequence[str]
-    """The models, those that could not be ranked included."""
-    ranking: Ranking
-    evidence: Mapping[str, float]
-    """Of each model, in the order in which models would be given up last."""
-    asked: TuningArguments
-    folder: Path
-    engine: Engine
-    observer: Observer
-    clock: Clock
-    race: str
-    """Tells this call from others in the memory of a process."""
-    folds: int = 1
-    ends: float = 1.0
-    """Whole runs that come after the rungs: the winner's, and those that follow it."""
-    deploy: str = ""
-    evidence_seconds: float | None = None
-    """What the ranking was allowed: when the race goes on it is allowed the same, whatever the budget is then."""
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        restore(self.folder / RACE_WINNER)
-        self.journal = RaceJournal(self.folder, self.clock, self.observer, self.deploy)
-        contenders = self.journal.resume(self._identity(), self.ranking.identifiers) or self._start()
-        self.steps, self.widths = contenders.steps, contenders.widths
-        self.rungs = rungs_of(self.steps, self.asked.cooldown)
-        self.arms = self._arms(contenders)
-        for model, ratio in self.journal.record.slow.items():
-            told = f"it takes {ratio:.0f} times as long per step as the others"
-            self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
-        if left_out := self.journal.record.left_out:
-            models = "1 model" if left_out == 1 else f"{left_out} models"
-            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
-
-    def _arms(self, chosen: Field) -> list[Arm]:
-        """Every model at its first rate, then at the next: where time is short, all have been looked at once."""
-        return [Arm(model, self.rate(factor)) for factor in chosen.factors for model in chosen.models]
-
-    @cached_property
-    def base(self) -> TuningArguments:
-        """What all arms have in common."""
-        return self.asked.replace(steps=self.steps, epochs=None).settled(self.task.modality, self.task.kind)
-
-    @cached_property
-    def floor(self) -> Floor | None:
-        """The linear probe of the first model by evidence, below which the race does not end; None once it is over."""
-        record = self.journal.record
-        return self._probe_of(record.probed) if record.probed and not record.complete else None
-
-    @cached_property
-    def reference(self) -> TaskReference:
-        """The task, as jobs get it."""
-        return TaskReference.of(self.task, self.engine)
-
-    def rate(self, factor: float) -> float:
-        """A learning rate: the default of the data and the optimiser, or what was asked for, times a factor."""
-        optimizer = self.asked.settled(self.task.modality, self.task.kind).optimizer
-        first = self.asked.learning_rate or rates_of(optimizer, self.task.modality).first
-        return float(f"{factor * first:.3g}")
 
     def leaders(self) -> list[Arm]:
         """Climb all rungs; the arms that are left, the best first."""
@@ -194,89 +102,6 @@ class Contest:
         found = {rung.number: rung.steps / self.steps for rung in self.rungs}
         return {**found, len(self.rungs): found[max(found)]} if found else {}
 
-    def _start(self) -> Field:
-        """Who starts, and how far they go in the time that there is."""
-        self.steps = self.longest
-        shutil.rmtree(self.folder / PROBES, ignore_errors=True)
-        # The first that can be run: a model that cannot shows that in the race.
-        floor = next((one for one in map(self._probe_of, list(self.evidence)[:3]) if one is not None), None)
-        if floor is not None:
-            put_in_place(floor.folder / BEST, self.folder / RACE_WINNER)
-        time, pace = self._time(floor)
-        del self.base  # its steps were those of the longest run
-        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
-        waiting = [model for model in self.evidence if model not in chosen.models]
-        slow = time.far_slower(waiting, chosen.models) if time is not None else {}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.journal.start(
-            self._identity(),
-            chosen,
-            task=self.task.name,
-            metric=self.metric,
-            steps=chosen.steps,
-            rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
-            arms=[plain(arm) for arm in self._arms(chosen)],
-            evidence_seconds=self.evidence_seconds,
-            probe=None if floor is None else floor.told(),
-            pace=None if pace is None else asdict(pace),
-            left_out=len(self.ranking) - len(chosen.models) - len(slow),
-            slow={model: round(ratio, 1) for model, ratio in slow.items()},
-        )
-        return chosen
-
-    @property
-    def longest(self) -> int:
-        """Steps of a run as they were asked for; a short budget means fewer."""
-        return self.asked.length(math.ceil(len(self.task.train) / self.asked.batch_size))
-
-    def _probe_of(self, model: str) -> Floor | None:
-        """The linear probe of a model, fitted now or before; None where it cannot be run.
-
-        It takes as many train samples as there is time for, and at least those of the ranking.
-        """
-        runner = self.runner(Arm(model, self.rate(1.0)), folder=self.folder / PROBES)
-        if (known := Floor.read(runner.folder, model)) is not None:
-            return known
-        rows, left = min(len(self.task.train), MOST_ROWS), self.clock.left
-        row = next((row for row in self.ranking if row.identifier == model), None)
-        if left is not None and row is not None and row.samples_per_second:
-            rows = min(rows, max(row.n, int(TIME_SHARE * left * row.samples_per_second)))
-        job = trial_job("probe", FitProbe(runner, rows), self.engine, self.asked.device)
-        (result,) = self.engine.run([job], observer=self.observer)
-        found: Floor | None = result.value
-        return found
-
-    def _time(self, floor: Floor | None) -> tuple[Time | None, Pace | None]:
-        """What the race has and needs, and how fast its first model is."""
-        left, pace = self.clock.left, None
-        if left is None:
-            return None, None
-        first = next(iter(self.evidence)) if floor is None else floor.model
-        if floor is None or left > floor.seconds:  # else there is no time for training
-            speed = Speed(self.runner(Arm(first, self.rate(1.0))), rows=100)
-            (result,) = self.engine.run(
-                [trial_job("speed", speed, self.engine, self.asked.device)], observer=self.observer
-            )
-            pace = result.value
-        per_step = seconds_per_step(self.ranking, self.asked.batch_size, first, pace)
-        if pace is None and floor is not None:
-            pace = Pace(per_step[first], floor.seconds, FORWARD_SHARE * per_step[first] / self.asked.batch_size)
-        look = 0.0 if pace is None else pace.look
-        return Time(self.clock.left or 0.0, per_step, look, self.ends, self.engine.places()), pace
-
-    @property
-    def metric(self) -> str:
-        """What arms are judged by."""
-        return primary(self.task.kind, self.task.target_names)
-
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "task": self.task.fingerprint,
-            "models": sorted(self.asked_for),
-            "arguments": self.asked.decisive(),
-            "folds": self.folds,
-        }
-
     def climb(
         self, arms: list[Arm], rung: Rung, fold: int | None = None, task: TaskReference | None = None
     ) -> Iterator[Look]:
@@ -312,18 +137,11 @@ class Contest:
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
         best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]
-        best += [self.floor.metric] if self.floor is not None else []
+        best += self.to_beat
         runner = self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold))
         above = max(best, default=-math.inf) if fold is None else math.inf
         climb = Climb(runner, rung, rung.rows(self.base.batch_size), keep_above=above, seconds=self._most(rung))
         return replace(trial_job(str(arm), climb, self.engine, self.asked.device), cost=-float(place))
-
-    def runner(self, arm: Arm, task: TaskReference | None = None, folder: Path | None = None, **more: Any) -> Runner:
-        """What trains an arm, in a folder of its own."""
-        home = (folder or self.folder / "arms") / arm_folder(arm)
-        chosen = self.base.replace(learning_rate=arm.learning_rate, head_learning_rate=self.asked.head_learning_rate)
-        settled = chosen.settled(self.task.modality, self.task.kind)
-        return Runner(self.race, task or self.reference, arm, settled, home, **more)
 
     def _keep(self, look: Look, fold: int | None) -> None:
         """Write a look down at once; the best so far becomes the model that can be used."""
@@ -331,7 +149,7 @@ class Contest:
             self.journal.look(look, "fold", fold=fold)
             return
         before = [one.metric for one in self.journal.looks if one.rung >= look.rung and one.metric is not None]
-        before += [self.floor.metric] if self.floor is not None else []
+        before += self.to_beat
         self.journal.look(look)
         saved = self.runner(look.arm).folder / BEST
         if look.metric is not None and look.metric > max(before, default=-math.inf) and saved.is_dir():

@@ -16,7 +16,7 @@ from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.floor import Floor
 from hubscout.racing.held_out_samples import with_validation
-from hubscout.racing.race_journal import BEST, put_in_place
+from hubscout.racing.race_journal import BEST, EARLIER, put_in_place
 from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, Rung
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
@@ -47,16 +47,22 @@ class FinalStages(Contest):
 
     def winner(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
         """The best of the leaders that can be tuned to its end, tuned; or a linear probe that is better."""
-        if (probed := self.journal.stages_done.get("probe")) is not None:
+        if "earlier" in self.journal.stages_done:
+            arm = self.journal.ended[-1][0]
+            tuned = opened(self.folder / RACE_WINNER, arm.model)
+        elif (probed := self.journal.stages_done.get("probe")) is not None:
             arm, tuned = self._arm_of(probed), opened(self.folder / RACE_WINNER, probed)
         else:
             arm, tuned = self._to_its_end(leaders)
             if (floor := self._better_probe(arm, tuned)) is not None:
                 arm = self._arm_of(floor.model)
                 tuned = self._made("probe", self.runner(arm), RACE_WINNER, later=0.0, floor=floor, trains=False)
+            elif (earlier := self._better_earlier(tuned)) is not None:
+                arm, tuned = earlier
         self.journal.decide(arm)
         if tuned.best_step == 0:
-            why = "training did not come up to it in this time" if tuned.steps else "there was no time to train it"
+            trained = tuned.steps or self.journal.looks
+            why = "training did not come up to it in this time" if trained else "there was no time to train it"
             told = f"the winner is the linear probe of its frozen features: {why}"
             self.notes.append(told + ("; it is not fitted again on train and validation" if self.refit else ""))
         elif self.refit:
@@ -64,21 +70,37 @@ class FinalStages(Contest):
         return arm, tuned
 
     def _arm_of(self, model: str) -> Arm:
-        """The arm that a probe of a model stands for."""
-        final = self.journal.record.final
-        return final if final is not None and final.model == model else Arm(model, self.rate(1.0))
+        """The arm that a probe of a model stands for: the one that came furthest."""
+        looks = [look for look in self.journal.looks if look.arm.model == model and look.metric is not None]
+        best = max(looks, key=lambda look: (look.rung, look.metric), default=None)
+        return Arm(model, self.rate(1.0)) if best is None else best.arm
 
     def _to_its_end(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
         first = self.journal.record.final or self._at_better_rate(leaders[0])
+        for arm, steps, _ in self.journal.ended[-1:]:
+            if arm == first and steps >= self.steps and not self.refit:  # it was tuned for as long already
+                put_in_place(self.folder / EARLIER, self.folder / RACE_WINNER)
+                self.journal.stage("winner", arm.model)
+                return arm, opened(self.folder / RACE_WINNER, arm.model)
         for arm in [first, *(arm for arm in leaders if arm != first)]:
             self.journal.decide(arm)
             try:
                 floor = self.floor if self.floor is not None and self.floor.model == arm.model else None
                 return arm, self._made("winner", self.runner(arm), RACE_WINNER, later=self.ends - 1, floor=floor)
             except TuningError as error:
-                self.notes.append(f"{arm} could not be tuned to its end, and the next one was: {error}")
+                self.note(f"{arm} could not be tuned to its end, and the next one was: {error}")
                 last = error
         raise last
+
+    def _better_earlier(self, tuned: Tuned) -> tuple[Arm, Tuned] | None:
+        """The winner of a shorter race where a longer one found nothing better, in its place again."""
+        for arm, _, metric in self.journal.ended[-1:]:
+            if metric is not None and "validation" in tuned.metrics and metric > tuned.metric("validation").value:
+                put_in_place(self.folder / EARLIER, self.folder / RACE_WINNER)
+                self.journal.stage("earlier", arm.model)
+                self.note("the winner of the shorter race stays: the longer one has found nothing better")
+                return arm, opened(self.folder / RACE_WINNER, arm.model)
+        return None
 
     def _better_probe(self, arm: Arm, tuned: Tuned) -> Floor | None:
         """A linear probe that is better than the tuned winner: of the first by evidence, or of the winner itself."""
@@ -124,7 +146,7 @@ class FinalStages(Contest):
                 learner = self._on_all(runner) if self.refit else runner
                 return self._made("deploy", learner, RACE_DEPLOYED, later=0, floor=floor)
             except DivergedError as error:
-                self.notes.append(f"{runner.arm} diverged while it was taught: {error.what}")
+                self.note(f"{runner.arm} diverged while it was taught: {error.what}")
         raise TuningError(f"{self.deploy} diverged at every learning rate.")
 
     def _lesson(self, rate: float, teachers: tuple[str, ...]) -> Runner:
@@ -257,6 +279,8 @@ class Finish:
             run.note("The result is the linear probe of the frozen features, with the backbone as it was.")
         elif self.floor is not None:
             self.floor.reached_by(run)
+        if made := run.loop.train_state.step:
+            run.arguments = run.arguments.replace(steps=made)
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned

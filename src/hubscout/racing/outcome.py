@@ -10,7 +10,7 @@ from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import TIED_ABOVE, chances, scores
 from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.hooks import call
-from hubscout.runs.race_record import Contestant, RaceRecord
+from hubscout.runs.race_record import Contestant, RaceRecord, last_comparison
 from hubscout.runs.texts import human_probability, listing, short_names
 from hubscout.runs.tuning_record import tuning_run
 
@@ -64,15 +64,14 @@ class Race:
         places = {row.identifier: row.rank for row in self.ranking}
         best: dict[str, tuple[tuple[float, ...], Look]] = {}
         p_best: dict[str, float] = {}
-        models = {rung: {look.arm.model for look in self.looks if look.rung == rung} for rung in self.shares}
-        last = max((rung for rung, seen in models.items() if len(seen) > 1), default=-1)
+        compared = last_comparison(self.looks)
         for rung in sorted({look.rung for look in self.looks}):
             looks = [look for look in self.looks if look.rung == rung and not self._only_a_rate(look, rung)]
             for look, score in zip(looks, scores(looks, self.evidence), strict=True):
                 place = (-1.0 if look.failure else float(rung), float(look.arm == self.winner), float(score))
                 if look.arm.model not in best or place > best[look.arm.model][0]:
                     best[look.arm.model] = (place, look)
-            if rung == last:  # the last on which more than one was compared
+            if compared is not None and rung == compared.rung:
                 for look, chance in zip(looks, chances(looks, self.evidence, self.shares[rung]), strict=True):
                     p_best[look.arm.model] = p_best.get(look.arm.model, 0.0) + float(chance)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
@@ -123,12 +122,16 @@ class Race:
             sure = f", the first of {known} models by evidence" if known > 1 else ", the only model with evidence"
             sure += f" of {all_of_them}" if known < all_of_them else ""
             sure += ": there was no time to compare by training"
+        beaten = probe and tried > 1 and first.p_best is None  # given up before the last rung, or never tuned
+        sure = "" if beaten else sure
         rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
         text = f"{names[first.model]} won{rate}{sure}"
-        if tied:
+        if tied and not beaten:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
-        if probe and self.tuned is not None and not self.tuned.steps:
+        if probe and not tried and self.tuned is not None and not self.tuned.steps:
             text += ". The result is the linear probe of its frozen features"
+        elif beaten:
+            text += f". None of the {tried} models that were tuned came up to the linear probe of its frozen features"
         elif probe:
             text += ". Training did not come up to the linear probe of its frozen features, so that the result is that"
             text += " probe"
@@ -187,7 +190,9 @@ class Race:
         from rich.text import Text
 
         table = Table(header_style="bold")
-        for head in ("#", "model", "by evidence", "rate", "steps", self.metric, "P(best)"):
+        compared = last_comparison(self.looks)
+        after = "" if compared is None else f" after {compared.steps}"
+        for head in ("#", "model", "by evidence", "rate", "steps", self.metric, f"P(best){after}"):
             table.add_column(head, justify="left" if head == "model" else "right")
         order = self.order
         for one, name in zip(order, short_names([one.model for one in order]), strict=True):

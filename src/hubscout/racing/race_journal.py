@@ -22,6 +22,8 @@ from hubscout.runs.texts import short_names
 
 BEST = "best"
 """In the folder of an arm: its cooled-down network, as it can be used."""
+EARLIER = "earlier"
+"""Folder of the winner of a shorter race, while a longer one goes on."""
 PROBES = "probes"
 """Folder of the linear probes of models, in use until the race is over."""
 WORKING = ("arms", "folds", "lessons", "refit")
@@ -45,8 +47,15 @@ class RaceJournal:
     """At the model to deploy, at each learning rate."""
     stages_done: dict[str, str] = field(default_factory=dict)
     """Stage after the rungs that is over → its model."""
-    marks: dict[str, float] = field(default_factory=dict)
-    """Part of the race → seconds since its start when it was last written of."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What each part of the race has taken, in the order in which they came."""
+    told_until: float = 0.0
+    """Seconds since the start of the race that are in `seconds`."""
+    ended: list[tuple[Arm, int, float | None]] = field(default_factory=list)
+    """Winners of shorter races: the arm, its steps, and its held-out metric."""
+    notes: list[str] = field(default_factory=list)
+    start_line: Mapping[str, Any] = field(default_factory=dict)
+    """Of the race as it goes on: the last that tells who starts."""
     pace: Pace | None = None
     """Of the first model, before there were looks."""
     lesson: tuple[str, list[str]] | None = None
@@ -61,12 +70,6 @@ class RaceJournal:
         """At the arms of the race, on its rungs."""
         return self.record.looks
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        """What each part of the race has taken, in the order in which they came."""
-        ends = [0.0, *self.marks.values()]
-        return {name: round(end - before, 3) for name, before, end in zip(self.marks, ends, ends[1:], strict=False)}
-
     def resume(self, identity: Mapping[str, Any], given: Sequence[str]) -> Field | None:
         """Who started, where an earlier run left this race; None where there is none.
 
@@ -76,8 +79,9 @@ class RaceJournal:
         lines = read_lines(path)
         if not lines:
             return None
-        first, names = lines[0], {name: name for name in given}
-        if first.get("identity") != as_written(identity):
+        start, names = starts_of(lines)[-1], {name: name for name in given}
+        wanted, found = as_written(identity), dict(start.get("identity", {}))
+        if {**found, "models": []} != {**wanted, "models": []} or not set(found["models"]) <= set(wanted["models"]):
             raise RunError(
                 f"{self.folder} holds another race (other data, models or arguments): choose another folder, or "
                 "overwrite it (overwrite=True, --overwrite)."
@@ -86,12 +90,13 @@ class RaceJournal:
             for line in lines:
                 if line.get("event") in ("look", "fold", "winner"):
                     line["arm"]["model"] = names[line["arm"]["model"]]
-                elif line.get("probe"):
-                    line["probe"]["model"] = names[line["probe"]["model"]]
+                for part in ("probe", "ended"):
+                    if line.get(part):
+                        line[part]["model"] = names[line[part]["model"]]
                 self._take(line)
-            start = first["field"]
-            models = tuple(names[name] for name in start["models"])
-            chosen = Field(models, tuple(start["factors"]), int(start["steps"]), tuple(start["widths"]))
+            told = start["field"]
+            models = tuple(names[name] for name in told["models"])
+            chosen = Field(models, tuple(told["factors"]), int(told["steps"]), tuple(told["widths"]))
             self.clock.before = float(lines[-1]["elapsed"])
         except (KeyError, TypeError, ValueError, AttributeError, RunError) as error:
             raise RunError(f"{path} is damaged or of another race: {error}. Remove it to start anew.") from error
@@ -102,8 +107,10 @@ class RaceJournal:
     def _take(self, line: Mapping[str, Any]) -> None:
         event, part = str(line["event"]), _PARTS.get(str(line["event"]))
         self.over = event == "finished"
-        if event == "race" and line.get("pace"):
-            self.pace = Pace(**line["pace"])
+        if event == "race":
+            self._begin(line)
+        elif event == "note":
+            self.notes.append(str(line["text"]))
         elif event == "lesson" and line["arm"]["model"] == self.to_deploy:
             self.lesson_looks.append(look_of(line))
         elif event == "fold":
@@ -115,8 +122,32 @@ class RaceJournal:
             if part != "deploy" or line["model"] == self.to_deploy:
                 self.stages_done[part] = str(line["model"])
         if part is not None:
-            self.marks[part] = float(line["elapsed"])
+            now = float(line["elapsed"])
+            self.seconds[part] = round(self.seconds.get(part, 0.0) + now - self.told_until, 3)
+            self.told_until = now
         self.record.take(line)
+
+    def _begin(self, line: Mapping[str, Any]) -> None:
+        """Who starts: in a race that goes on with more time or models, stages are to be made again."""
+        if line["steps"] != self.record.steps:
+            self.fold_looks, self.lesson_looks = {}, []
+        self.start_line, self.stages_done, self.lesson = line, {}, None
+        self.pace = Pace(**line["pace"]) if line.get("pace") else self.pace
+        if one := line.get("ended"):
+            self.ended.append((Arm(one["model"], one["learning_rate"]), int(one["steps"]), one["metric"]))
+
+    def has_more(self, budget: float | None, models: Sequence[str]) -> bool:
+        """Whether there is more time, or there are more models, than when the race began."""
+        return is_longer(budget, self.start_line) or set(models) > set(self.start_line["identity"]["models"])
+
+    def note(self, text: str) -> None:
+        """What the user should know, also where the race is stopped after it."""
+        self._write("note", text=text)
+
+    def stop(self) -> None:
+        """Somebody has stopped the race: the time until then counts."""
+        if self.start_line and not self.over:
+            append_line(self.folder / RACE_LINES, {"event": "stopped", "elapsed": round(self.clock.spent, 3)})
 
     def start(self, identity: Mapping[str, Any], chosen: Field, **told: Any) -> None:
         """The first line: which race this is, and who starts."""
@@ -158,10 +189,29 @@ class RaceJournal:
         self.observer(Raced("", line))
 
 
-def evidence_seconds(folder: Path, wanted: float | None) -> float | None:
-    """What the ranking of a race is allowed: what it was when the race began, else what is wanted now."""
-    lines = read_lines(folder / RACE_LINES, tolerant=True)
-    return lines[0].get("evidence_seconds", wanted) if lines else wanted
+def evidence_seconds(folder: Path, budget: float | None, wanted: float | None) -> tuple[float | None, bool]:
+    """What the ranking of a race is allowed, and whether that is another ranking than the one in the folder.
+
+    It is what it was when the race began, unless the budget is longer now and that would have told more.
+    """
+    starts = starts_of(read_lines(folder / RACE_LINES, tolerant=True))
+    if not starts:
+        return wanted, False
+    before = starts[-1].get("evidence_seconds", wanted)
+    if starts[-1].get("whole_evidence", True) or not is_longer(budget, starts[-1]):
+        return before, False
+    return wanted, wanted != before
+
+
+def starts_of(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The lines that tell who starts: one, and one more for each time that a race went on with more time or models."""
+    return [line for line in lines if line.get("event") == "race"] or list(lines[:1])
+
+
+def is_longer(budget: float | None, start: Mapping[str, Any]) -> bool:
+    """Whether a budget is longer than that of a race's start; None is without a limit."""
+    before = start.get("budget")
+    return before is not None and (budget is None or budget > before)
 
 
 def as_written(values: Mapping[str, Any]) -> Any:
@@ -183,7 +233,7 @@ def clear(folder: Path) -> None:
     """Remove what a race left, but for its models, which stay until there are others."""
     for name in (RACE, RACE_LINES):
         (folder / name).unlink(missing_ok=True)
-    for name in (*WORKING, PROBES):
+    for name in (*WORKING, PROBES, EARLIER):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

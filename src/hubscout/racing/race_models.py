@@ -23,11 +23,12 @@ from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
+from hubscout.racing.elimination import TIED_ABOVE
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.racing.prior import add_to_store, with_prior
-from hubscout.racing.race_journal import PROBES, WORKING, clear, drop_checkpoints, evidence_seconds
+from hubscout.racing.race_journal import BEST, EARLIER, PROBES, WORKING, clear, drop_checkpoints, evidence_seconds
 from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
@@ -152,7 +153,8 @@ def race(
         lock = FolderLock(folder)
         lock.take()
         stack.callback(lock.release)
-        share = evidence_seconds(folder, None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds)
+        wanted = None if clock.seconds is None else EVIDENCE_SHARE * clock.seconds
+        share, again = evidence_seconds(folder, clock.seconds, wanted)
         ranking = rank(
             opened,
             candidates.models,
@@ -162,7 +164,7 @@ def race(
             seed=seed,
             skip_bad=skip_bad,
             out=folder / RACE_EVIDENCE,
-            overwrite=overwrite,
+            overwrite=overwrite or again,
             engine=engine,
             engine_options=engine_options,
             observer=observer,
@@ -187,7 +189,8 @@ def race(
             clear(folder)
         split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
-        if missed := sum(one.error == BUDGET_SPENT for one in ranking.failures):
+        missed = sum(one.error == BUDGET_SPENT for one in ranking.failures)
+        if missed:
             notes.append(f"{missed} of {len(candidates.models)} models have no evidence: the budget is too short")
         for note in notes:
             heard(Message("", note))
@@ -210,10 +213,13 @@ def race(
                 deploy=deploy or "",
                 notes=notes,
                 evidence_seconds=share,
+                whole_evidence=not missed and (not ranking.stages or ranking.stages[-1].n >= len(opened.train)),
             )
             over = contest.journal.record.complete
             found = _run(contest)
         except (KeyboardInterrupt, InterruptedRunError) as error:
+            with suppress(NameError):  # it was stopped before it had begun
+                contest.journal.stop()
             looks = len(read_race(folder).looks)
             told = f"Stopped after {looks} {'look' if looks == 1 else 'looks'} at arms."
             if out is not None and (folder / RACE_WINNER).is_dir():
@@ -247,7 +253,7 @@ def _run(contest: FinalStages) -> Race:
         try:
             found = replace(found, deployed=contest.deployed(winner, tuned, teachers, known.get(contest.deploy)))
         except TuningError as error:  # the winner is there all the same
-            contest.notes.append(f"{contest.deploy} could not be taught: {error}")
+            contest.note(f"{contest.deploy} could not be taught: {error}")
     notes = (*contest.task.notes, *contest.notes)
     if contest.journal.over and contest.journal.record.deploy == contest.deploy:  # the same call, and nothing was done
         with suppress(RunError):
@@ -255,9 +261,18 @@ def _run(contest: FinalStages) -> Race:
     found = replace(found, seconds=contest.journal.seconds, notes=notes, told=contest.journal.record)
     write_race(contest.folder, found.record())
     contest.journal.finish()
-    shutil.rmtree(contest.folder / PROBES, ignore_errors=True)
+    for name in (PROBES, EARLIER):
+        shutil.rmtree(contest.folder / name, ignore_errors=True)
+    # With more time a race goes on, and those that may still win with it.
+    tied = {one.model for one in found.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE}
+    staying = (
+        [contest.runner(arm).folder for arm in found.told.arms if arm.model in tied] if contest.clock.seconds else []
+    )
     for home in (path for name in WORKING for path in contest.folder.glob(f"{name}/**/")):
-        drop_checkpoints(home)
+        if home in staying:
+            shutil.rmtree(home / BEST, ignore_errors=True)
+        elif not any(one in home.parents for one in staying):
+            drop_checkpoints(home)
     return replace(found, told=contest.journal.record)
 
 

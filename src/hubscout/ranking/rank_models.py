@@ -24,7 +24,7 @@ from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
-from hubscout.runs.profiler import profiled
+from hubscout.runs.profiler import profiled, step
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.run_folder import RANKING, check_folder
 from hubscout.tasks.kinds import kind_of
@@ -190,11 +190,13 @@ def rank(
             profiler=profiler,
         )
         stack.callback(run.journal.close)
-        run.begin(overwrite)
+        with step("start"):
+            run.begin(overwrite)
         if run.over:
             return run.finish()
-        runner = _open_engine(engine, engine_options or {}, stack, observer)
-        device = "cpu" if runner.elsewhere else pick_device(chosen.device)
+        with step("start"):
+            runner = _open_engine(engine, engine_options or {}, stack, observer)
+            device = "cpu" if runner.elsewhere else pick_device(chosen.device)
         if device.startswith("cuda"):
             warm_up(device)
         run.assessor = Assessor(

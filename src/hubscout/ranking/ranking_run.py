@@ -81,9 +81,8 @@ class RankingRun:
             if not self.configuration["progressive"]:
                 self.rows = there
                 self.failures = {f.identifier: f for f in earlier.failures if f.identifier not in wanted}
-            elif earlier.complete and there and wanted <= {*there, *(spent := _unreached(earlier))}:
-                # The budget is the same, or the folder were refused: what it did not reach it would not reach now.
-                self.rows, self.stages, self.failures = there, list(earlier.stages), spent
+            elif earlier.complete and there and wanted <= {*there, *(failed := self._not_again(earlier))}:
+                self.rows, self.stages, self.failures = there, list(earlier.stages), failed
             elif others := sorted(set(there) - wanted):
                 raise RunError(
                     f"{self.journal.folder} holds a ranking on growing subsets, in which models are given up by "
@@ -105,6 +104,15 @@ class RankingRun:
 
             told = f"{len(self.rows)} finished {'model is' if len(self.rows) == 1 else 'models are'} there already"
             self.settings.observer(Message(str(self.journal.folder), told))
+
+    def _not_again(self, earlier: Ranking) -> dict[str, Failure]:
+        """Failures of a finished ranking on growing subsets that stay.
+
+        The budget is the same, or the folder were refused: what it did not reach it would not reach now. Where no
+        model is given up for another, one that failed does not make the others be scored again.
+        """
+        stay = [one for one in earlier.failures if one.error == BUDGET_SPENT or not self.configuration["drop"]]
+        return {one.identifier: one for one in stay}
 
     def _holding(self, earlier: Ranking) -> dict[str, Row]:
         """The rows of the folder that stay: all but those of wanted models that have changed since."""
@@ -247,10 +255,6 @@ class RankingRun:
             return replace(ranking, environment={**ranking.environment, "not_saved": said})
         self.journal.note("finished", seconds=ranking.seconds, failed=len(ranking.failures))
         return ranking
-
-
-def _unreached(ranking: Ranking) -> dict[str, Failure]:
-    return {failure.identifier: failure for failure in ranking.failures if failure.error == BUDGET_SPENT}
 
 
 def summarise(task: Task, notes: Sequence[str], skipped: Sequence[str]) -> TaskSummary:

@@ -95,9 +95,10 @@ def _expected(ranking: Ranking) -> list[str]:
     if best is None:
         return []
     main, *others = best.expected
+    where = " of the best layer (tuning starts from the last one)" if any(row.layer for row in ranking.rows) else ""
     text = (
-        f"{main.title}: of a linear model on the frozen features, on samples left out of its fit, with a 95% interval. "
-        f"Guessing gets {main.words(main.guess)}."
+        f"{main.title}: of a linear model on the frozen features{where}, on samples left out of its fit, with a 95% "
+        f"interval. Guessing gets {main.words(main.guess)}."
     )
     for other in others:
         text += f" {other.heading}: {other} for the best, {other.words(other.guess)} by guessing."
@@ -172,7 +173,7 @@ def columns(ranking: Ranking) -> dict[str, Callable[[Row], str]]:
         ("best layer", _best_layer, any(row.layers for row in rows)),
         ("params", lambda row: human_count(row.params), True),
         ("FLOPs", lambda row: human_count(row.flops), True),
-        ("samples/s", lambda row: "–" if row.samples_per_second is None else f"{row.samples_per_second:.3g}", True),
+        ("samples/s", lambda row: human_count(row.samples_per_second), True),
         ("latency", latency_text, any(row.latency_seconds is not None for row in rows)),
         ("time", lambda row: "cached" if row.from_cache else human_seconds(row.seconds), True),
         ("judged on", lambda row: f"{row.n:,}", len({row.n for row in rows}) > 1),

@@ -214,14 +214,14 @@ def _one_place(place: object) -> str:
 
 
 def data_options(ranking: Ranking) -> list[str]:
-    """How the data was read, as options of `hubscout tune`, where a column or a kind was named."""
+    """How the data was read, as options of `hubscout tune`: columns, kind and place of images, and what was skipped."""
     told = _source_arguments(ranking)
     options: list[str] = []
-    for name in ("image", "text", "label", "kind", "split"):
+    for name in ("image", "image_root", "text", "label", "kind", "split"):
         value = told.get(name)
         for part in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
-            options += [f"--{name}", str(part)]
-    return options
+            options += [f"--{name.replace('_', '-')}", str(part)]
+    return [*options, *(word for word in command_words(ranking.environment) if word == "--skip-bad")]
 
 
 def _source_arguments(ranking: Ranking) -> Mapping[str, Any]:

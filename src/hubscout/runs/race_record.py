@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class Contestant:
     steps: int
     metric: float | None
     p_best: float | None
-    """Chance to be the best once tuned, of those in the last rung."""
+    """Chance to be the best once tuned, of those on the last rung on which several were compared."""
     failure: str = ""
 
 
@@ -118,6 +118,10 @@ class RaceRecord:
     def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
         if event == "race":
+            if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
+                self.looks = ()
+            self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
+            self.probed, self.probe_metric = "", None
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
@@ -179,6 +183,15 @@ class RaceRecord:
             return (arm != self.final, -came, -(metric if metric is not None else -1e300))
 
         return sorted(self.arms, key=place)
+
+
+def last_comparison(looks: Sequence[Look]) -> Look | None:
+    """A look on the last rung on which several models were compared: P(best) is of that; None where there is none."""
+    for rung in sorted({look.rung for look in looks}, reverse=True):
+        there = [look for look in looks if look.rung == rung]
+        if len({look.arm.model for look in there}) > 1:
+            return there[0]
+    return None
 
 
 def look_of(line: Mapping[str, Any]) -> Look:
@@ -310,4 +323,6 @@ def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
     if event == "lesson":
         arm = Arm(**line["arm"])
         return f"{arm}, taught: {line['failure'] or format(line['metric'], '.4f')} after {line['steps']} steps"
+    if event == "note":
+        return str(line["text"])
     return race_status(record) if event in ("race", "winner", "deploy") else ""

@@ -328,7 +328,8 @@ class Ranking:
     def __repr__(self) -> str:
         first = f", first {self.rows[0].identifier!r}" if self.rows else ""
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        return f"Ranking({self.task.name!r}: {len(self.rows)} models by {self.metrics[0]}{first}{failed})"
+        models = "1 model" if len(self.rows) == 1 else f"{len(self.rows)} models"
+        return f"Ranking({self.task.name!r}: {models} by {self.metrics[0]}{first}{failed})"
 
     def __str__(self) -> str:
         return call("as_text", self)

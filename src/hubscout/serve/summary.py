@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from hubscout.errors import RunError
+from hubscout.runs.paired_comparison import any_explains
 from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
-from hubscout.runs.run_folder import CURVES, EVENTS, RACE, RACE_EVIDENCE, RACE_LINES, RANKING, TRIALS, TUNING
+from hubscout.runs.run_folder import (
+    CURVES,
+    EVENTS,
+    RACE,
+    RACE_EVIDENCE,
+    RACE_LINES,
+    RACE_WINNER,
+    RANKING,
+    TRIALS,
+    TUNING,
+)
 from hubscout.runs.run_folder import NOTE as HOLDER
 from hubscout.runs.texts import short_names
 from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
@@ -119,6 +130,9 @@ def _ranking(name: str, folder: Path, note: Started | None) -> Summary:
             problem = " ".join(str(error).split())
     rows = [row for row in as_list(record.get("rows")) if isinstance(row, dict)]
     best = rows[0] if rows else {}
+    task = as_dict(record.get("task"))
+    odds, targets = [as_number(row.get("odds")) for row in rows], len(as_list(task.get("target_names")))
+    leader = short_names([str(best["identifier"])])[0] if best.get("identifier") else ""
     events = json_lines(folder / EVENTS)
     began = next((event for event in events if event.get("event") == "started"), {})
     last = events[-1] if events else {}
@@ -126,8 +140,8 @@ def _ranking(name: str, folder: Path, note: Started | None) -> Summary:
         name=name,
         kind="ranking",
         state=_ranking_state(folder, record, began, last.get("event"), note),
-        task=str(as_dict(record.get("task")).get("name") or began.get("task") or ""),
-        best=short_names([str(best["identifier"])])[0] if best.get("identifier") else "",
+        task=str(task.get("name") or began.get("task") or ""),
+        best="none explains the labels" if any_explains(odds, targets) is False else leader,
         score=as_number(best.get("score")),
         metric=str(next(iter(as_list(record.get("metrics"))), "")),
         models=len(rows),
@@ -163,6 +177,10 @@ def _race(name: str, folder: Path, note: Started | None) -> Summary:
             problem = problem or " ".join(str(error).split())
     leader = race.final or next(iter(race.leaderboard()), None)
     seen = race.seen(leader) if leader is not None else {}
+    metric, score = f"held-out {race.metric}" if race.metric else "", seen[max(seen)].metric if seen else None
+    given = _tunings(folder / RACE_WINNER)[0] if race.complete else {}
+    for found in map(_result, given.values()):  # what the race has given, and not an arm on its way
+        metric, score = found if found[1] is not None else (metric, score)
     state: State = "finished" if race.complete else "running" if _is_held(folder) else "interrupted"
     if state == "interrupted" and note is not None and not is_race(folder):
         state = "failed"  # before it had anything to show
@@ -174,8 +192,8 @@ def _race(name: str, folder: Path, note: Started | None) -> Summary:
         state=state,
         task=race.task or (task if isinstance(task, str) else ""),
         best=short_names([leader.model])[0] if leader is not None and seen else "",
-        score=seen[max(seen)].metric if seen else None,
-        metric=f"held-out {race.metric}" if race.metric else "",
+        score=score,
+        metric=metric,
         models=len(race.arms),
         seconds=float(sum(value for value in spent if is_number(value))) or None,
         problem=problem,
@@ -260,7 +278,7 @@ def _tunings(folder: Path) -> tuple[dict[Path, TuningRecord], str]:
     return found, first_problem
 
 
-def _result(record: TuningRecord, lines: list[dict[str, Any]]) -> tuple[str, float | None]:
+def _result(record: TuningRecord, lines: Sequence[dict[str, Any]] = ()) -> tuple[str, float | None]:
     """Name and value of the first metric: on test where it is known, else of the last validation."""
     found = plain_metrics(record.saved_metrics)
     found = found or next((as_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})

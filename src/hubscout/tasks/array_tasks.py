@@ -116,11 +116,8 @@ def guess_modality(inputs: Sequence[Any]) -> str:
         return "audio"
     if isinstance(first, (list, tuple)) and all(isinstance(word, str) for word in first):
         return "text-pair" if isinstance(first, tuple) and len(first) == 2 else "tokens"
-    try:
-        if np.asarray(first).dtype.kind in "biufc":
-            return "array"
-    except (TypeError, ValueError):
-        pass
+    if _numbers(first) is not None:
+        return "array"
     raise TaskError(
         f"Cannot tell what the inputs are from the first: {type(first).__name__} {first!r:.60}. "
         f"Say modality= one of {', '.join(MODALITIES)}."
@@ -211,11 +208,17 @@ def _check_array(inputs: Sequence[Any], split: str) -> Sequence[Any]:
         return inputs
     arrays = []
     for row, value in enumerate(inputs):
-        try:
-            array = np.asarray(value)
-        except (TypeError, ValueError) as error:
-            raise TaskError(f"{split}, row {row} is not an array: {error}.") from error
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        array = _numbers(value)
+        if array is None or not np.isfinite(array).all():
             raise TaskError(f"{split}, row {row} is not an array of finite numbers: {value!r:.60}.")
         arrays.append(array)
     return arrays
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    """An array of real numbers; None for what is not one."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    return array if array.dtype.kind in "biuf" else None

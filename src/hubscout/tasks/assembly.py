@@ -49,16 +49,12 @@ def unlabelled_rows(labels: Mapping[str, Sequence[Any]], kind: str, notes: list[
     asked = kind_of(kind)
     if asked.has_label_sets or asked.rows_are_words:
         return {}
-    numbers: dict[str, np.ndarray] = {}
-    for part, values in labels.items():
-        if (found := _numbers(values)) is None:
-            return {}
-        numbers[part] = found
-    known = {part: values[~np.isnan(values)] for part, values in numbers.items()}
-    marked = {part: values == -1 for part, values in numbers.items()}
+    numbers = {part: _numbers(values) for part, values in labels.items()}
+    known = {part: values[~np.isnan(values)] for part, values in numbers.items() if values is not None}
     # Beside other negative numbers, -1 is a number like them.
-    if any((values[values != -1] < 0).any() for values in known.values()):
+    if len(known) < len(numbers) or any((values[values != -1] < 0).any() for values in known.values()):
         return {}
+    marked = {part: values == -1 for part, values in numbers.items() if values is not None}
     train = known.get("train", np.empty(0))
     if (train == -1).any():
         if not asked.is_real_valued:
@@ -90,13 +86,12 @@ def _numbers(values: Sequence[Any]) -> np.ndarray | None:
     """Labels as floats, NaN where one is missing; None where some are not numbers."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.astype(np.float64) if values.ndim == 1 else None
-    numbers = np.empty(len(values))
-    for row, value in enumerate(values):
-        number = as_number(value)
-        if number is None:
+    numbers = []
+    for value in values:
+        if (number := as_number(value)) is None:
             return None
-        numbers[row] = number
-    return numbers
+        numbers.append(number)
+    return np.array(numbers)
 
 
 def assemble(
@@ -190,12 +185,9 @@ def _check_targets(
             f"{name}: train has the one class {only!r}, and a task needs two or more. "
             "Check the labels, or that the path is the folder above the class folders."
         )
-    absent = [target for target, count in zip(target_names, counts, strict=True) if count == 0]
-    single = [target for target, count in zip(target_names, counts, strict=True) if count == 1]
-    if absent:
-        notes.append(f"not in train, though in another split: {shortened(map(repr, absent), most=5)}")
-    if single:
-        notes.append(f"a single example in train: {shortened(map(repr, single), most=5)}")
+    for few, what in enumerate(("not in train, though in another split", "a single example in train")):
+        if named := [target for target, count in zip(target_names, counts, strict=True) if count == few]:
+            notes.append(f"{what}: {shortened(map(repr, named), most=5)}")
     if not kind.rows_are_words and max(counts) >= IMBALANCE * max(min(counts[counts > 0], default=1), 1):
         frequent = target_names[int(np.argmax(counts))]
         notes.append(

@@ -78,9 +78,11 @@ def find_inputs(
     named = {role: as_columns(value, table) for role, value in given.items() if value is not None}
     if len(named) > 1:
         raise TaskError(f"Say one of image=, text=, audio= and tokens=; {' and '.join(named)} were given.")
-    if named:
-        role, inputs = next(iter(named.items()))
-        return _modality_of(role, inputs), inputs
+    for role, inputs in named.items():
+        if len(inputs) > (2 if role == "text" else 1):
+            most = "one column, or two for pairs" if role == "text" else "one column"
+            raise TaskError(f"{role}= takes {most}; {len(inputs)} came: {', '.join(inputs)}.")
+        return "text-pair" if len(inputs) == 2 else role, inputs
     modality, inputs = _guess_inputs(table, taken)
     notes.append(f"{_quoted(inputs)} {'hold' if len(inputs) > 1 else 'holds'} the inputs ({modality})")
     return modality, inputs
@@ -116,14 +118,6 @@ def usual_name(columns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
 def _quoted(names: Iterable[str]) -> str:
     listed = list(names)
     return f"column{'s' if len(listed) > 1 else ''} {', '.join(repr(name) for name in listed)}"
-
-
-def _modality_of(role: str, inputs: Sequence[str]) -> str:
-    allowed = 2 if role == "text" else 1
-    if len(inputs) > allowed:
-        most = "one column, or two for pairs" if role == "text" else "one column"
-        raise TaskError(f"{role}= takes {most}; {len(inputs)} came: {', '.join(inputs)}.")
-    return "text-pair" if len(inputs) == 2 else role
 
 
 def _find_split(table: Table, split: str | bool | None, split_by_file: bool) -> str | None:
@@ -217,16 +211,16 @@ def _mean_words(values: Sequence[Any]) -> float:
     return sum(len(value.split()) for value in values) / len(values) if _is_text(values) else 0.0
 
 
-def _names_splits(table: Table, name: str) -> bool:
-    return all(isinstance(value, str) and canonical_split(value) is not None for value in _sample(table, name))
-
-
 def guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:
     """The column with a usual name for labels, or the only one that is left."""
     free = [name for name in table.columns if name not in taken]
     if usual := usual_name(free, TAG_NAMES if modality == "tokens" else TARGET_NAMES):
         return usual
-    left = [name for name in free if name.strip().lower() not in _NAMING_COLUMNS and not _names_splits(table, name)]
+    left = [
+        name
+        for name in free
+        if name.strip().lower() not in _NAMING_COLUMNS and not all(map(canonical_split, _sample(table, name)))
+    ]
     if len(left) == 1:
         return (left[0],)
     if not left:

@@ -107,25 +107,18 @@ def _token_files(folder: Path) -> list[Path]:
 
 def read_sentences(path: Path, *, column: int = -1, encoding: str = "utf-8") -> list[Sentence]:
     """The sentences of one file. Columns are separated by tabs if the first line has one, else by blanks."""
-    text = read_text(path, encoding)
-    sentences: list[Sentence] = []
-    words: list[str] = []
-    tags: list[str] = []
-    tabs: bool | None = None
-    width: int | None = None
-    for number, line in enumerate(text.split("\n"), start=1):
+    sentences: list[Sentence] = [([], [])]
+    tabs, width = False, 0
+    for number, line in enumerate(read_text(path, encoding).split("\n"), start=1):
         line = line.rstrip("\r")
         if not line.strip() or line.startswith("-DOCSTART-"):
-            if words:
-                sentences.append((words, tags))
-                words, tags = [], []
+            sentences.append(([], []))
             continue
         if line.startswith("# "):
             continue
-        if tabs is None:
-            tabs = "\t" in line
+        tabs = tabs if width else "\t" in line
         cells = [cell.strip() for cell in line.split("\t")] if tabs else line.split()
-        if width is None:
+        if not width:
             width = len(cells)
             if width < 2:
                 raise TaskError(f"{str(path)!r}, line {number}: expected a word and its tags, found only {line!r:.60}.")
@@ -136,13 +129,12 @@ def read_sentences(path: Path, *, column: int = -1, encoding: str = "utf-8") -> 
                 f"{str(path)!r}, line {number}: expected {width} columns as in the lines before, found {line!r:.60}. "
                 "Every word needs all its tags, and sentences are separated by blank lines."
             )
+        words, tags = sentences[-1]
         words.append(cells[0])
         tags.append(cells[column])
-    if words:
-        sentences.append((words, tags))
-    if not sentences:
+    if not width:
         raise TaskError(f"{str(path)!r} has no sentences.")
-    return sentences
+    return [sentence for sentence in sentences if sentence[0]]
 
 
 def is_iob1(rows: Iterable[Sequence[str]]) -> bool:

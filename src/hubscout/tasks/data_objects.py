@@ -13,7 +13,7 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.tasks.array_tasks import from_arrays
 from hubscout.tasks.images import as_array, is_array, is_pillow
-from hubscout.tasks.sequences import Mapped, Rows
+from hubscout.tasks.sequences import Mapped, Rows, take
 from hubscout.tasks.splitting import check_split
 from hubscout.tasks.task import Task
 
@@ -105,18 +105,14 @@ def _pair_of(source: Any, notes: list[str]) -> tuple[Any, Any]:
     dataset = _without_transform(dataset, notes)
     tensors = getattr(dataset, "tensors", None)
     files = getattr(dataset, "samples", None)
-    inputs: Any
-    labels: Any
+    found: Any
     if isinstance(tensors, tuple) and len(tensors) == 2:
-        inputs, labels = (as_array(tensor) for tensor in tensors)
+        found = tuple(as_array(tensor) for tensor in tensors)
     elif isinstance(files, list) and isinstance(files[0], tuple) and hasattr(dataset, "class_to_idx"):
-        inputs, labels = [Path(path) for path, _ in files], [label for _, label in files]
+        found = [Path(path) for path, _ in files], [label for _, label in files]
     else:
-        inputs, labels = _read_pairs(dataset)
-    if rows is None:
-        return inputs, labels
-    chosen: Any = Rows(inputs, np.asarray(rows))
-    return chosen, [labels[row] for row in rows]
+        found = _read_pairs(dataset)
+    return found if rows is None else (Rows(found[0], rows), take(found[1], rows))
 
 
 def _read_pairs(dataset: Any) -> tuple[Any, list[Any]]:

@@ -78,12 +78,10 @@ def from_hf(
         tables.setdefault(part, []).append(dataset_table(dataset, part or "the data set"))
     if not tables:
         raise TaskError("The data set has no rows in any split.")
-    origin = None
-    shown = "dataset"
+    origin, shown = None, "dataset"
     if isinstance(source, (str, Path)):
         local = Path(source).expanduser()
-        place = str(local.absolute()) if local.is_dir() else str(source)
-        shown = local.name if local.is_dir() else str(source)
+        place, shown = (str(local.absolute()), local.name) if local.is_dir() else (str(source), str(source))
         origin = opened_by("from_hf", arguments, source=place)
     options = {option: arguments[option] for option in TABLE_OPTIONS}
     return task_from_tables(tables, name=name or shown, source=origin, notes=notes, **options)

@@ -53,34 +53,30 @@ def from_image_folder(
     notes: list[str] = []
     home = _see_through(root, notes)
     by_split = _split_folders(home, notes) or {"train": [home]}
-    paths: dict[str, list[Path]] = {}
-    labels: dict[str, list[str]] = {}
-    others: Counter[str] = Counter()
     endings = readable_endings()
     unfollowed: list[Path] = []
     classes = {split: [one for home in homes for one in _visible_folders(home)] for split, homes in by_split.items()}
     real = [one.resolve() for ones in classes.values() for one in ones]
-    for split, class_folders in classes.items():
-        paths[split], labels[split] = [], []
-        for class_folder in class_folders:
-            for path in walk(class_folder, apart_from=real, unfollowed=unfollowed):
-                if path.suffix.lower() in endings:
-                    paths[split].append(path)
-                    labels[split].append(class_folder.name)
-                else:
-                    others[path.suffix.lower()] += 1
+    files = {
+        split: [(path, one.name) for one in ones for path in walk(one, apart_from=real, unfollowed=unfollowed)]
+        for split, ones in classes.items()
+    }
+    others = Counter(
+        ending for found in files.values() for path, _ in found if (ending := path.suffix.lower()) not in endings
+    )
+    images = {split: [one for one in found if one[0].suffix.lower() in endings] for split, found in files.items()}
     notes += _left_out(others)
-    if not any(paths.values()):
+    if not any(images.values()):
         raise TaskError(_nothing_found(root) + "".join(f" Also, {note}." for note in _left_out(others)))
     if unfollowed:
         notes.append(f"not followed, for they lead to folders that are read anyway: links such as {unfollowed[0]}")
-    target_names, targets = encode_classes(labels)
+    target_names, targets = encode_classes({split: [name for _, name in found] for split, found in images.items()})
     return assemble(
         name=name or root.name,
         kind="classification",
         modality="image",
         target_names=target_names,
-        splits={split: Split(Images(paths[split]), targets[split]) for split in paths},
+        splits={split: Split(Images([path for path, _ in images[split]]), targets[split]) for split in images},
         notes=notes,
         source=opened_by("from_image_folder", arguments, folder=str(root)),
         validation_size=validation_size,

@@ -19,6 +19,7 @@ SEPARATORS = (";", "|", ",")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 # Whole numbers with more values than this, and none of them repeated often, are measured, not named.
 _MOST_NUMBERED_CLASSES = 100
+_MOST_NUMBERED_CLASSES_WITH_GAPS = 20
 
 
 def is_missing(value: Any) -> bool:
@@ -61,10 +62,14 @@ def guess_kind(values: Sequence[Any]) -> tuple[str, str]:
     # The test for an infinite value comes later, where it can be named.
     if any(number != math.floor(number) for number in numbers if number is not None and math.isfinite(number)):
         return "regression", "the labels are real numbers"
-    distinct = len(set(numbers))
-    if distinct > _MOST_NUMBERED_CLASSES and distinct * 5 > len(numbers):
-        return "regression", f"the labels have {distinct:,} different whole numbers"
-    return "classification", f"the labels have {distinct:,} different whole numbers"
+    finite = {number for number in numbers if number is not None and math.isfinite(number)}
+    distinct, gaps = len(set(numbers)), bool(finite) and max(finite) - min(finite) >= len(finite)
+    why = f"the labels have {distinct:,} different whole numbers"
+    # Classes are usually counted through: numbers with gaps, few rows each, are amounts.
+    most = _MOST_NUMBERED_CLASSES_WITH_GAPS if gaps else _MOST_NUMBERED_CLASSES
+    if distinct > most and distinct * 5 > len(numbers):
+        return "regression", f"{why} in {len(numbers):,} rows"
+    return "classification", why
 
 
 def _plain_numbers(value: Any) -> list[float]:

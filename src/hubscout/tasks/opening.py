@@ -191,7 +191,8 @@ def local_copy(url: str) -> Path:
     if not files:
         raise TaskError(f"There is nothing at {url!r}.")
     name = PurePosixPath(str(path).rstrip("/")).name or "data"
-    home = data_root() / _digest(url, files)
+    about = {name: [str(entry.get(sign)) for sign in _SIGNS_OF_CHANGE] for name, entry in files.items()}
+    home = data_root() / hashlib.sha256(json.dumps([url, about], sort_keys=True).encode()).hexdigest()[:24]
     home.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{home}.lock"):
         if not (home / name).exists():
@@ -222,11 +223,6 @@ def _copy(system: Any, path: str, home: Path, name: str, url: str) -> None:
         raise TaskError(f"{url!r} could not be copied to {home.parent}: {reason}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _digest(url: str, files: Mapping[str, Mapping[str, Any]]) -> str:
-    about = {name: [str(entry.get(sign)) for sign in _SIGNS_OF_CHANGE] for name, entry in files.items()}
-    return hashlib.sha256(json.dumps([url, about], sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:

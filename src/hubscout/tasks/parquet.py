@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,7 @@ class RowGroups(LazyRows):
         self._file = parquet.ParquetFile(self._path)
         counts = [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
         self._ends = np.cumsum(counts)
-        self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._group = lru_cache(_ROW_GROUPS_KEPT)(partial(self._file.read_row_group, columns=[self._name]))
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -189,11 +190,6 @@ class RowGroups(LazyRows):
         group = int(np.searchsorted(self._ends, row, side="right"))
         # The file handle is shared: one reader at a time.
         with self._lock:
-            if group not in self._kept:
-                self._kept[group] = self._file.read_row_group(group, columns=[self._name]).column(self._name)
-                if len(self._kept) > _ROW_GROUPS_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(group)
-            column = self._kept[group]
+            column = self._group(group).column(self._name)
         start = int(self._ends[group - 1]) if group else 0
         return column[row - start].as_py()

@@ -146,18 +146,14 @@ def _split_lines(text: str, mark: str, quoting: Literal[0, 3]) -> list[tuple[int
 
 def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any]], int]:
     """One object a line, or one list of objects."""
-    where = ""
-    try:
-        if form == "json" and text.lstrip().startswith("["):
-            rows = json.loads(text)
-        else:
-            rows = []
-            for number, line in enumerate(text.split("\n"), start=1):
-                where = f" in line {number}"
-                if line.strip():
-                    rows.append(json.loads(line))
-    except (ValueError, RecursionError) as error:
-        raise TaskError(f"{str(path)!r} is not valid JSON{where}: {error}.") from error
+    whole = form == "json" and text.lstrip().startswith("[")
+    rows: list[Any] = []
+    for number, line in enumerate([text] if whole else text.split("\n"), start=1):
+        try:
+            rows += (json.loads(line) if whole else [json.loads(line)]) if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            where = "" if whole else f" in line {number}"
+            raise TaskError(f"{str(path)!r} is not valid JSON{where}: {error}.") from error
     names: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, dict):

@@ -46,10 +46,10 @@ def task_from_tables(
     if split is True:
         raise TaskError("split= takes the name of a column, or False to ignore such a column.")
     said = list(notes)
-    first = next(iter(tables.get("train", ())), None) or next(one for ones in tables.values() for one in ones)
+    everything = [one for ones in tables.values() for one in ones]
+    first = next(iter(tables.get("train", everything)))
     roles = find_roles(first, given, label=label, split=split, split_by_file=None not in tables, notes=said)
     if roles.split is not None:
-        everything = [one for ones in tables.values() for one in ones]
         parts = _by_column(everything, roles, said)
         if set(parts) == {"train"} and (options.get("validation_size") or options.get("test_size")):
             said.append(
@@ -121,19 +121,15 @@ def _by_column(tables: Sequence[Table], roles: Roles, notes: list[str]) -> dict[
     columns = gather(tables, roles)
     values = columns[roles.split]
     rows: dict[str, list[int]] = {}
-    unnamed = 0
-    for row, value in enumerate(values):
-        if is_missing(value):
-            unnamed += 1
-            continue
-        part = canonical_split(value)
-        if part is None:
+    named = [(row, value) for row, value in enumerate(values) if not is_missing(value)]
+    for row, value in named:
+        if (part := canonical_split(value)) is None:
             raise TaskError(
                 f"The column {roles.split!r} holds {value!r:.60} (row {row}), which is not the name of a split. Known "
                 f"names: {known_split_names()}. Say split=False to ignore the column."
             )
         rows.setdefault(part, []).append(row)
-    if unnamed:
+    if unnamed := len(values) - len(named):
         notes.append(f"{unnamed:,} of {len(values):,} rows have no value in {roles.split!r} and are left out")
     if not rows:
         raise TaskError(f"The column {roles.split!r} is empty in all {len(values):,} rows.")
@@ -178,11 +174,9 @@ def _with_labels(part: str, columns: Columns, roles: Roles, kind: TaskKind, note
         gone = [value is None for value in columns[roles.targets[0]]]
     else:
         gone = [any(is_missing(columns[name][row]) for name in roles.targets) for row in range(_length(columns))]
-    missing = sum(gone)
-    if not missing:
-        return columns
-    what = "a label" if len(roles.targets) > 1 else f"a value in {roles.targets[0]!r}"
-    notes.append(f"{missing:,} of {len(gone):,} rows in {part} lack {what} and are left out")
+    if missing := sum(gone):
+        what = "a label" if len(roles.targets) > 1 else f"a value in {roles.targets[0]!r}"
+        notes.append(f"{missing:,} of {len(gone):,} rows in {part} lack {what} and are left out")
     return _take(columns, np.flatnonzero(~np.array(gone)))
 
 

@@ -141,9 +141,9 @@ class TuningArguments:
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
     C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
     fine-tuning, bit for bit."""
-    feature_trade_off: NonNegative = 0.0
+    feature_trade_off: NonNegative | None = None
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
-    features that a linear map of the model's does not explain. 0: none."""
+    features that a linear map of the model's does not explain. None: 0, which is without it."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
@@ -173,7 +173,8 @@ class TuningArguments:
     """`posterior`: start the head from the posterior weights m of the model's frozen features."""
     linear_probe: bool | None = None
     """Measure the linear probe of the frozen features (and of the teachers') before tuning, and keep it as the result
-    where validation never reaches it, if `keep_best`. None: where `rate_search` looks for a rate."""
+    where validation never reaches it, if `keep_best`. None: where the learning rate is left to hubscout, unless the
+    run is shorter than the probe."""
     freeze: str | None = None
     """A layer's name: it and everything before it stay as they are. `all`: the whole backbone (linear probing)."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import DivergedError, HubscoutError, RunError
+from hubscout.features import FeatureCache
 from hubscout.hubs import Backbone
 from hubscout.hubs.model_objects import is_model
 from hubscout.hubs.saving import DESCRIPTION
@@ -37,7 +38,6 @@ from hubscout.tuning.tuned import Tuned
 from hubscout.tuning.tuned_folder import save_record
 
 if TYPE_CHECKING:
-    from hubscout.features import FeatureCache
     from hubscout.tasks.task_metrics import MetricValue, Outcome
 
 _MEASURING = ("bootstrap_resamples", "confidence", "shown_samples")
@@ -54,7 +54,7 @@ def tune(
     resume: bool = False,
     overwrite: bool = False,
     skip_bad: bool = False,
-    cache: FeatureCache | None = None,
+    cache: FeatureCache | str | Path | bool | None = None,
     observer: Observer | None = None,
     progress: bool = True,
     began: float | None = None,
@@ -78,7 +78,8 @@ def tune(
         resume: refuse to start where `out` holds no run to resume.
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
-        cache: where frozen features are looked up and kept.
+        cache: where frozen features are looked up and kept, as for `rank`: True is the folder that rankings use; None
+            and False are nowhere.
         observer: hears of progress in place of the display; see `hubscout.runs.events`.
         progress: show progress in a terminal or a notebook; False shows nothing.
         began: the moment, by `time.perf_counter()`, that a `budget` counts from; None is this call.
@@ -109,6 +110,8 @@ def tune(
     check_choices(model, teachers, method, chosen, folder, resume=resume, overwrite=overwrite)
     task = open_task(task)
     settled = chosen.settled(task.modality, task.kind)
+    if isinstance(cache, bool | str | Path):
+        cache = FeatureCache(None if cache is True else cache) if cache is not False else None
     with shown(observer, progress, title="tuning") as hearer:
         told = hearer or silent
         start = partial(SingleRun, task, model, tuple(teachers), method, settled, folder, cache, told, began=began)
@@ -187,8 +190,7 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
     fresh = run.rate is None and state.step == 0
     searches = fresh and asked.rate_search and len(run.task.validation) > 0 and long_enough
-    probes = searches or run.rate is not None if asked.linear_probe is None else asked.linear_probe
-    if state.step == 0 and probes:
+    if state.step == 0 and (_probes(run) if asked.linear_probe is None else asked.linear_probe):
         measure_probes(run)
     limit = None
     if state.step >= state.length > 0:  # its time is over
@@ -211,6 +213,18 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
             f"{state.step:,} steps ({state.step / loop.plan.batches_per_epoch:.3g} epochs) were made in that budget."
         )
     return finish(run)
+
+
+def _probes(run: SingleRun) -> bool:
+    """Whether the linear probe is measured where nobody says: where the rate is ours to choose, in a run that is long.
+
+    Or in a shorter one, if it takes no longer than the training: a step is about three passes over its samples.
+    """
+    asked, steps = run.asked, run.loop.steps
+    if not asked.rate_search or not len(run.task.validation):
+        return False
+    samples = sum(map(len, run.task.splits.values()))
+    return asked.budget is not None or steps_per_rate(steps) > 0 or samples <= 3 * steps * asked.batch_size
 
 
 def finish(run: SingleRun) -> Tuned:

@@ -17,7 +17,8 @@ from hubscout.report.markup import (
     tag,
 )
 from hubscout.report.saved_run import Run
-from hubscout.runs.race_record import Arm, RaceRecord, race_status, rung_cell, rung_titles
+from hubscout.report.sections.tuning import result_facts
+from hubscout.runs.race_record import Arm, RaceRecord, last_comparison, race_status, rung_cell, rung_titles
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun
@@ -30,6 +31,7 @@ STAGES = {
     "evidence": "Evidence of all models",
     "rungs": "Rungs: a little tuning of each arm",
     "winner": "The winner, to its end",
+    "probe": "A linear probe in its place",
     "refit": "The winner again, on train and validation",
     "deploy": "The model to deploy, taught by the winners",
 }
@@ -48,8 +50,9 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
             for name, seconds in race.seconds.items()
         ]
         parts.append(tag("div", table(("What was spent", "Time", "Share"), rows), style="margin-top:22px"))
-    if race.notes:
-        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in race.notes))]
+    of_data = run.ranking.task.notes if run.ranking is not None else ()  # they stand where the data are told of
+    if notes := [note for note in race.notes if note not in of_data]:
+        parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in notes))]
     if run.folder is not None and race.complete:
         model = run.folder / (RACE_DEPLOYED if race.deploy else RACE_WINNER)
         parts.append(copyable(shell_command(["hubscout", "predict", f"{model}/", "INPUTS"]), "Run next"))
@@ -61,7 +64,7 @@ def _winner(run: Run) -> TuningRun | None:
 
 
 def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, str]]:
-    facts: list[tuple[str, str, str]] = []
+    facts = [] if winner is None else result_facts(winner)
     first = race.order[0] if race.order else None
     if first is not None and first.metric is not None:
         whole = winner.steps if winner is not None else race.steps
@@ -70,6 +73,8 @@ def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, s
     if first is not None and first.p_best is not None:
         raced = len({look.arm.model for look in race.looks})
         told = f"{raced} {'model' if raced == 1 else 'models'} raced"
+        compared = last_comparison(race.looks)
+        told += "" if compared is None else f", compared after {compared.steps} steps"
         facts.append(("P(best once tuned)", human_probability(first.p_best), told))
     facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} {'look' if len(race.looks) == 1 else 'looks'}"))
     if race.seconds:

@@ -121,7 +121,8 @@ def tuning_answer(run: Run) -> Section:
         words = _best_method(measured)
     parts: list[object] = [tag("p", *words, class_="answer")]
     if single is not None and measured:
-        parts.append(definitions(_facts(single)))
+        time = [("Time", human_seconds(single.seconds), f"{single.steps:,} steps")] if single.seconds else []
+        parts.append(definitions([*result_facts(single), *time]))
     if single is not None and single.best_step == 0 and single.steps:
         warnings.append("No step of training was better on validation than the linear probe: this model is the probe.")
     parts += [tag("p", warning, class_="caveat") for warning in warnings]
@@ -159,9 +160,11 @@ def _best_method(runs: Sequence[TuningRun]) -> list[object]:
     return [tag("strong", name, class_="model"), words, f" Then {listing(others)}." if others else "", guess]
 
 
-def _facts(run: TuningRun) -> list[tuple[str, str, str]]:
+def result_facts(run: TuningRun) -> list[tuple[str, str, str]]:
+    """What a model is worth, and against what; nothing where it was not measured."""
     found = achieved(run)
-    assert found is not None
+    if found is None:
+        return []
     value, low, high = found.interval
     facts = [(f"{found.split.capitalize()} {found.metric}", f"{value:.4f}", f"{low:.4f} to {high:.4f}")]
     names = ("Linear probe", "Best teacher's probe") if "model" in run.probes else ("Best teacher's probe",)
@@ -171,8 +174,6 @@ def _facts(run: TuningRun) -> list[tuple[str, str, str]]:
         facts.append(("Guessing", f"{found.guess:.4f}", ""))
     if run.sizes.get(found.split):
         facts.append((f"{found.split.capitalize()} samples", f"{run.sizes[found.split]:,}", ""))
-    if run.seconds:
-        facts.append(("Time", human_seconds(run.seconds), f"{run.steps:,} steps"))
     return facts
 
 

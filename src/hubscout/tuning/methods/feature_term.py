@@ -30,9 +30,9 @@ class FeatureTerm:
     that the maps learn as fast as is stable at the learning rate of new modules.
     """
 
-    def __init__(self, preparation: Preparation) -> None:
+    def __init__(self, preparation: Preparation, trade_off: float) -> None:
         arguments, frozen, device = preparation.arguments, preparation.frozen_features, preparation.device
-        self.trade_off = arguments.feature_trade_off
+        self.trade_off = trade_off
         model, teachers = preparation.model, preparation.teachers
         width, *widths = (feature_width(one, preparation.task) for one in (model, *teachers))
         self.maps = nn.ModuleList(nn.Linear(width, size) for size in widths)
@@ -49,7 +49,7 @@ class FeatureTerm:
         pace = 1.0
         if arguments.optimizer == "sgd":
             assert arguments.head_learning_rate is not None
-            pace = _PACE / (2 * max(self.trade_off, 1e-12) * arguments.head_learning_rate)
+            pace = _PACE / (2 * trade_off * arguments.head_learning_rate)
         self.gain = (pace / max(size, 1e-12)) ** 0.5
 
     def references(self, rows: Tensor) -> dict[str, Tensor]:

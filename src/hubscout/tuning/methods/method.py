@@ -145,6 +145,8 @@ class TaughtMethod(Method):
 
     uses_teachers = True
     panel: TeacherPanel
+    feature_trade_off: ClassVar[float] = 0.0
+    """Where the arguments have none."""
     cached: Tensor | None = None
     feature_term: FeatureTerm | None = None
 
@@ -158,8 +160,10 @@ class TaughtMethod(Method):
             self.cached = preparation.answers_of_views(self.panel.by_view, live)
         elif arguments.teacher_targets != "live":
             self.cached = cached()
-        if arguments.feature_trade_off:
-            self.feature_term = FeatureTerm(preparation)
+        strength = arguments.feature_trade_off
+        strength = self.feature_trade_off if strength is None else strength
+        if strength:
+            self.feature_term = FeatureTerm(preparation, strength)
             self.extra = self.feature_term.maps
         self.notes.append(self.panel.summary())
 
