@@ -39,9 +39,8 @@ class Look:
     log_likelihoods: np.ndarray
 
     def clearly_ahead_of(self, other: Look) -> bool:
-        gaps = self.right.astype(float) - other.right
         gains = np.maximum(self.log_likelihoods, FLOOR) - np.maximum(other.log_likelihoods, FLOOR)
-        return not why_not_ahead(gaps.mean(), gaps.std() / len(gaps) ** 0.5, gains)
+        return not why_not_ahead(self.right.mean() - other.right.mean(), gains)
 
 
 Looks = dict[str, Look]

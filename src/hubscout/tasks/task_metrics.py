@@ -188,11 +188,6 @@ class Outcome:
             found[name] = MetricValue(point, float(low), float(high))
         return found
 
-    def difference_error(self, other: Outcome, *, resamples: int = 200, seed: int = 0) -> float:
-        """The standard error of the difference of two models' primary metrics, by a bootstrap over their samples."""
-        one, two = _bootstrap([self, other], self.names[:1], resamples, seed)
-        return float((one - two).std())
-
     def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
         """How well each sample was predicted, in nats; the higher the better.
 
