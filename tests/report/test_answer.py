@@ -1,6 +1,7 @@
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -159,11 +160,12 @@ def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> 
     """And it is one that the command line takes."""
     import typer.main
 
-    from hubscout.cli.tune import app
+    from hubscout.cli.app import app
 
     found = answer(ranking)
     parts = words(next_command(ranking, found))
-    command = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
+    command = group.get_command(None, "tune")
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
     assert found.best.identifier == "timm/large"
     assert context.params["model"] == "timm/large"
