@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import typer.main
 
 from hubscout import __version__
 from hubscout.cli import main
-from hubscout.cli.app import COMMANDS, in_options
+from hubscout.cli.app import COMMANDS, app, in_options
 
 Run = Callable[..., Any]
 
@@ -106,8 +105,8 @@ def test_python_m_hubscout() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-TUNE = typer.main.get_command(importlib.import_module("hubscout.cli.tune").app).params
-RANK = typer.main.get_command(importlib.import_module("hubscout.cli.rank").app).params
+GROUP: Any = typer.main.get_command(app)
+TUNE, RANK = (GROUP.get_command(None, name).params for name in ("tune", "rank"))
 
 
 @pytest.mark.parametrize(

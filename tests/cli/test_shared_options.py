@@ -37,6 +37,43 @@ def test_an_option_means_the_same_in_every_command() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_is_for(name: str) -> None:
+    """Helps are in docstrings: one that is misspelt there would be missing."""
+    command = app_command(name)
+    for one in (command, *getattr(command, "commands", {}).values()):
+        assert not [parameter.name for parameter in one.params if not getattr(parameter, "help", None)]
+
+
+def test_helps_come_from_docstrings_and_groups_are_spelled_out() -> None:
+    from hubscout.cli.shared_options import Engine, described
+
+    heard: list[Any] = []
+
+    def command(*, where: Engine, steps: int = 3, in_full: bool = False) -> None:
+        """Do it.
+
+        Args:
+            steps: How many,
+                in all.
+            in_full: Whether to do all of it.
+
+        """
+        heard.append((where, steps, in_full))
+
+    command.__annotations__ = {"where": Engine, "steps": int, "in_full": bool}
+    app = typer.Typer()
+    app.command()(described(command))
+    made: Any = typer.main.get_command(app)
+    helps = {one.opts[0]: one.help for one in made.params}
+    assert helps["--steps"] == "How many, in all."
+    assert helps["--in-full"] == "Whether to do all of it."
+    assert helps["--engine"].startswith("Where the work runs")
+    assert made.help == "Do it."
+    made.main(["--engine", "ray", "--in-full"], standalone_mode=False)
+    assert heard == [(Engine("ray"), 3, True)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_a_command_have_options_that_exist(name: str) -> None:
     examples = re.findall(rf"^.*\bhubscout {name} .*$", app_command(name).epilog or "", flags=re.MULTILINE)
     known = {option for one in app_command(name).params for option in (*one.opts, *one.secondary_opts)}

@@ -49,3 +49,17 @@ def test_probability_of_largest_is_what_drawing_gives():
     np.testing.assert_allclose(
         probability_of_largest(np.array([[0.7, 0.0]]))[0, 0], norm.cdf(0.7 / np.sqrt(2)), rtol=1e-12
     )
+
+
+@pytest.mark.filterwarnings("ignore::hubscout.errors.UnboundedEvidenceWarning")
+def test_rows_are_left_out_of_a_fit_without_noise():
+    """With more features than rows labels are fitted exactly, and what the other rows say of one is not 0 / 0."""
+    generator = np.random.default_rng(0)
+    ids = np.arange(24) % 3
+    features = generator.normal(size=(24, 80)) + 2 * np.eye(3, 80)[ids] * 3
+    labels = np.eye(3)[ids]
+    found = logme(features, ids).predict_left_out(features, labels)
+    for row in range(24):
+        others = np.arange(24) != row
+        expected = features[row] @ np.linalg.pinv(features[others]) @ labels[others]
+        np.testing.assert_allclose(found[row], expected, atol=1e-6)

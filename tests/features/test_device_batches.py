@@ -61,7 +61,7 @@ def test_the_next_model_takes_them_from_there(make_backbone: Any, task: Task) ->
 
 def test_nothing_is_kept_where_the_device_is_the_cpu(make_backbone: Any, task: Task) -> None:
     pool = PreparedPool(0)
-    extract(make_backbone(seed=0), task, batch_size=16, prepared=pool)
+    extract(make_backbone(seed=0), task, batch_size=16, device="cpu", prepared=pool)
     assert not kept(pool)
 
 

@@ -52,6 +52,19 @@ def test_arms_that_cannot_be_told_apart_share_the_chance() -> None:
     assert chance[2] < 0.01
 
 
+def test_two_of_three_arms_that_are_close_are_not_far_apart_because_the_third_is_left_out() -> None:
+    """The held-out samples tell them apart, but a rung is not the end: a small lead after few steps is not sure."""
+    chance = chances(looks([0.0, 0.05, 1.0], rows=4000, own=0.05), {}, 0.05)
+    assert 0.4 < chance[0] < 0.65
+    assert chance[1] > 0.2
+
+
+def test_how_far_arms_lie_apart_is_hardly_known_of_two() -> None:
+    two, many = looks([0.0, 0.5], rows=4000), looks([0.0, *[0.5] * 4, *[1.0] * 8], rows=4000)
+    assert chances(two, {}, 0.37)[0] < 0.95  # one gap, in units of itself
+    assert chances(many, {}, 0.37)[0] > 0.95
+
+
 def test_who_has_no_chance_goes_whatever_the_room() -> None:
     assert [arm.model for arm in survivors(looks([0.0, 0.02, 9.0, 9.0, 9.0]), {}, 1.0, most=5)] == ["m0", "m1"]
     assert [arm.model for arm in survivors(looks([0.0, 0.02, 0.01]), {}, 0.04, most=2)] == ["m0", "m2"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from racing_networks import QUICK, names
 
-from hubscout.engines.job_context import forget
+from hubscout.engines.job import forget
 from hubscout.errors import InterruptedRunError, RunError
 from hubscout.racing import race
 from hubscout.racing.race_plan import RacePlan

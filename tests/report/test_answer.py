@@ -163,7 +163,8 @@ def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> 
 
     found = answer(ranking)
     parts = words(next_command(ranking, found))
-    command = typer.main.get_command(app)
+    group = typer.main.get_command(app)
+    command = vars(group)["commands"]["tune"]
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
     assert found.best.identifier == "timm/large"
     assert context.params["model"] == "timm/large"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubscout.report.markup import Markup, json_script, number, table, tag, text
+from hubscout.report.markup import Markup, copyable, json_script, number, table, tag, text
 
 
 @given(st.text())
@@ -25,6 +25,13 @@ def test_a_data_block_cannot_be_ended_from_inside_and_reads_back(data: object) -
     content = made.removeprefix('<script type="application/json" id="data">').removesuffix("</script>")
     assert "<" not in content
     assert json.loads(content) == data
+
+
+@given(st.text())
+def test_a_template_escapes_what_it_is_filled_with(value: str) -> None:
+    made = copyable(value)
+    assert made.startswith(f'<div class="command"><code>{text(value)}</code><button ')  # nothing between the tags
+    assert copyable(tag("b", value)).startswith(f'<div class="command"><code><b>{text(value)}</b></code>')
 
 
 def test_markup_is_not_escaped_twice() -> None:

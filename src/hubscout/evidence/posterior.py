@@ -93,10 +93,28 @@ def predict_left_out(evidence: Evidence, features: object, labels: np.ndarray) -
     leverage[:, scored] = predict_variance(evidence, features)[:, scored] * evidence.beta[scored] - 1
     if evidence.center:
         leverage[:, scored] += 1 / evidence.n  # the mean was estimated from the row as well
-    # A row that decides its own prediction alone says nothing of what the rest would predict: the prior mean stays.
     free = np.clip(1 - leverage, 0, 1)
     known = free > 1e-9
-    return np.where(known, (fitted - leverage * labels) / np.where(known, free, 1.0), evidence.intercept)
+    found = (fitted - leverage * labels) / np.where(known, free, 1.0)
+    return np.where(known, found, _left_out_of_a_perfect_fit(evidence, features, labels))
+
+
+def _left_out_of_a_perfect_fit(evidence: Evidence, features: object, labels: np.ndarray) -> np.ndarray:
+    """The same where features fit the labels without noise, so that both sides of the fraction vanish with t.
+
+    With as many directions as rows it is y_i − (G⁻¹y)_i / (G⁻¹)_ii, G = FFᵀ + tI. Else a row that decides its own
+    prediction alone says nothing of what the rest would predict, and the prior mean stays.
+    """
+    spectrum, result = kept(evidence.spectrum), np.broadcast_to(evidence.intercept, labels.shape).copy()
+    if evidence.center or spectrum.rank < evidence.n:
+        return result
+    values, scored = to_host(spectrum.squared_singular_values), evidence.scored
+    left = to_host(to_float64(check_features(features, feature_dim=evidence.feature_dim)))
+    left = left @ to_host(spectrum.basis) / np.sqrt(values)
+    ratio = np.asarray(evidence.alpha)[scored] / np.asarray(evidence.beta)[scored]
+    weights = 1 / (values + ratio[:, None])
+    result[:, scored] = labels[:, scored] - (left @ (to_host(spectrum.projections) * weights).T) / (left**2 @ weights.T)
+    return result
 
 
 def predict_variance(evidence: Evidence, features: object) -> np.ndarray:

@@ -21,6 +21,8 @@ OUT_BELOW = 0.01
 MOST_FINALISTS = 3
 TIED_ABOVE = 0.05
 """An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
+MANY_ARMS = 10
+"""Of fewer, all say how far arms lie apart: without its worst, two of three would seem far apart however close."""
 FEWEST_ARMS = 5
 """To learn from fewer how far evidence can be trusted would be guessing."""
 LEAST_VARIANCE = 0.001
@@ -30,7 +32,7 @@ _MOVES = (0.90, 0.74, 0.55, 0.40, 0.29, 0.19, 0.11, 0.05, 0.01)
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """In deviations from the median; what is missing is far below. The worst tenth does not stretch the scale."""
+    """In deviations from the median; what is missing is far below. The worst of ten does not stretch the scale."""
     there = values[np.isfinite(values)]
     if not len(there):
         return np.full(len(values), -9.0)
@@ -38,7 +40,7 @@ def standardised(values: np.ndarray) -> np.ndarray:
 
 
 def _scale(values: np.ndarray) -> float:
-    upper = values[values > np.quantile(values, 0.1)]
+    upper = values[values > np.quantile(values, 0.1)] if len(values) >= MANY_ARMS else values
     return (float(upper.std()) if len(values) > 2 and len(upper) > 1 else float(np.ptp(values))) or 1.0
 
 
@@ -68,7 +70,10 @@ def chances(looks: Sequence[Look], evidence: Mapping[str, float], share: float, 
     weights = generator.multinomial(rows, np.full(rows, 1 / rows), size=DRAWS) / rows
     level = table.mean(axis=1)
     noise = (weights @ table.T - level) / _scale(level) * np.sqrt(trust[running])
-    draws = found[running] + noise + moves(share) * generator.standard_normal(noise.shape)
+    # How far arms lie apart is itself learnt from these arms: of a few, hardly. Hence Student's t, one scale for all.
+    freedom = int(running.sum()) - 1
+    scale = moves(share) * np.sqrt(freedom / generator.chisquare(freedom, size=(DRAWS, 1)))
+    draws = found[running] + noise + scale * generator.standard_normal(noise.shape)
     chance = np.zeros(len(looks))
     chance[running] = np.bincount(draws.argmax(axis=1), minlength=int(running.sum())) / DRAWS
     return chance

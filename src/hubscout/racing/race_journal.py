@@ -237,6 +237,17 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
+def tidy(folder: Path, staying: Sequence[Path]) -> None:
+    """Remove what only a race under way needs, but for the checkpoints of the arms in `staying`."""
+    for name in (PROBES, EARLIER):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for home in {path.parent for name in WORKING for path in folder.glob(f"{name}/**/{BEST}")}:
+        shutil.rmtree(home / BEST, ignore_errors=True)
+    for path in [path for name in WORKING for path in folder.glob(f"{name}/**/checkpoints")]:
+        if path.parent not in staying:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def put_in_place(source: Path, target: Path) -> None:
     """A copy of a folder under another name; a reader sees the old one or the new one."""
     restore(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 import uuid
@@ -28,7 +27,7 @@ from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.racing.prior import add_to_store, with_prior
-from hubscout.racing.race_journal import BEST, EARLIER, PROBES, WORKING, clear, drop_checkpoints, evidence_seconds
+from hubscout.racing.race_journal import clear, evidence_seconds, tidy
 from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
@@ -261,18 +260,10 @@ def _run(contest: FinalStages) -> Race:
     found = replace(found, seconds=contest.journal.seconds, notes=notes, told=contest.journal.record)
     write_race(contest.folder, found.record())
     contest.journal.finish()
-    for name in (PROBES, EARLIER):
-        shutil.rmtree(contest.folder / name, ignore_errors=True)
-    # With more time a race goes on, and those that may still win with it.
+    # With more time a race goes on, and with it those that may still win.
     tied = {one.model for one in found.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE}
-    staying = (
-        [contest.runner(arm).folder for arm in found.told.arms if arm.model in tied] if contest.clock.seconds else []
-    )
-    for home in (path for name in WORKING for path in contest.folder.glob(f"{name}/**/")):
-        if home in staying:
-            shutil.rmtree(home / BEST, ignore_errors=True)
-        elif not any(one in home.parents for one in staying):
-            drop_checkpoints(home)
+    limited = contest.clock.seconds is not None
+    tidy(contest.folder, [contest.runner(arm).folder for arm in found.told.arms if limited and arm.model in tied])
     return replace(found, told=contest.journal.record)
 
 

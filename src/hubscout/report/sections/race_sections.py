@@ -17,7 +17,7 @@ from hubscout.report.markup import (
     tag,
 )
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.tuning import result_facts
+from hubscout.report.sections.tuning_sections import result_facts
 from hubscout.runs.race_record import Arm, RaceRecord, last_comparison, race_status, rung_cell, rung_titles
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds, short_names
