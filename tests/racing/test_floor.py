@@ -13,7 +13,7 @@ from racing_networks import QUICK, names
 from hubscout.engines.job import forget
 from hubscout.errors import InterruptedRunError
 from hubscout.racing import Race, race
-from hubscout.racing.floor import FitProbe
+from hubscout.racing.floor import PROBE, FitProbe, Floor
 from hubscout.racing.held_out_samples import for_race
 from hubscout.runs.events import Finished, Raced
 from hubscout.tasks import Task
@@ -112,6 +112,12 @@ def test_the_probe_is_fitted_on_what_there_is_time_for(
     line = json.loads((tmp_path / "run" / "race.jsonl").open().readline())
     assert line["probe"]["fitted_on"] == 120 < len(for_race(task).train)
     assert any(isinstance(event, Finished) for event in heard)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04", b"\x80\x02]."])
+def test_a_damaged_probe_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / PROBE).write_bytes(content)
+    assert Floor.read(tmp_path, "a") is None
 
 
 def _lines(folder: Path, event: str) -> list[dict[str, Any]]:
