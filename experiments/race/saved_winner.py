@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from replay import FIRST_RATE, SETS, STEPS, measured, product
+from replay import FIRST_RATE, STEPS, measured, product, sets_of
 
 from hubscout.racing.rungs import RATE_FACTORS
 
@@ -22,7 +22,7 @@ def parts(share: float, fold: int) -> list[float]:
     Both train for as many steps, on four fifths of train, and neither is fitted again on all of it.
     """
     found = []
-    for name in SETS:
+    for name in sets_of(fold):
         on, record = measured(name), product()[f"race-{name}-fold{fold}-{share:g}-steps"]
         model, rate = record["winner"]["model"], record["winner"]["learning_rate"]
         rates = {rate, *(FIRST_RATE * factor for factor in RATE_FACTORS)}

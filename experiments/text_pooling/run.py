@@ -100,7 +100,10 @@ def finished() -> list[dict[str, Any]]:
 
 
 def table() -> Iterator[str]:
-    """Mean test accuracy over the seeds that all arms have: probe, training, and the better of both by validation."""
+    """Mean test accuracy over seeds: of training, and of the better of it and the probe by validation.
+
+    The seeds are those that `head` and `mean` have; `layer` may have fewer.
+    """
     found = {(r["set"], r["model"], r["arm"], r["steps"], r["seed"]): r for r in finished()}
     yield "| set | model | steps | seeds | " + " | ".join(f"{arm}, trained | {arm}, kept" for arm in ARMS) + " |"
     yield "|---" * (4 + 2 * len(ARMS)) + "|"
@@ -110,11 +113,12 @@ def table() -> Iterator[str]:
             continue
         cells = []
         for arm in ARMS:
-            if any((set_name, model, arm, steps, seed) not in found for seed in seeds):
+            own = [seed for seed in seeds if (set_name, model, arm, steps, seed) in found]
+            if not own:
                 cells += ["", ""]
                 continue
-            runs = [found[set_name, model, arm, steps, seed] for seed in seeds]
-            probes = [found[set_name, model, arm, 0, seed] for seed in seeds]
+            runs = [found[set_name, model, arm, steps, seed] for seed in own]
+            probes = [found[set_name, model, arm, 0, seed] for seed in own]
             kept = [max(pair, key=lambda one: one["validation"])["test"] for pair in zip(runs, probes, strict=True)]
             cells += [f"{100 * mean(one['test'] for one in runs):.1f}", f"{100 * mean(kept):.1f}"]
         yield f"| {set_name} | {model} | {steps or 'probe'} | {len(seeds)} | {' | '.join(cells)} |"

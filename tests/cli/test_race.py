@@ -86,6 +86,25 @@ def test_a_pattern_races_all_that_it_matches_and_limits_hold(
     assert "keeps the limits" in none.stderr
 
 
+def test_models_of_a_list_race_and_run_no_code(
+    hubscout: Run, images: Path, networks: str, word_encoder: str, tmp_path: Path
+) -> None:
+    texts, listed = tmp_path / "texts.csv", tmp_path / "models.txt"
+    lines = [f"{name} {verb} .,{verb}" for verb in ("runs", "reads") for name in ("Ann", "Bob", "Eve", "Tom") * 8]
+    texts.write_text("text,label\n" + "\n".join(lines) + "\n")
+    listed.write_text(f"{word_encoder}\n{networks}\n")
+    short = ("--set", "steps=8", "--device", "cpu")
+    command = ("race", texts, "-m", f"@{listed}", "--out", tmp_path / "run", "--json", *short)
+    for _ in range(2):  # the second time out of the folder
+        result = hubscout(*command)
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["winner"]["model"] == word_encoder
+    listed.write_text(f"{networks}\n")
+    refused = hubscout("race", images, "-m", f"@{listed}", "--out", tmp_path / "refused", *QUICK)
+    assert refused.exit_code == 2
+    assert "--allow-code" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

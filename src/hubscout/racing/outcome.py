@@ -75,9 +75,11 @@ class Race:
                 for look, chance in zip(looks, chances(looks, self.evidence, self.shares[rung]), strict=True):
                     p_best[look.arm.model] = p_best.get(look.arm.model, 0.0) + float(chance)
         rest = [row.identifier for row in self.ranking if row.identifier not in best]
-        raced = sorted(best, key=lambda model: (model != self.winner.model, *(-part for part in best[model][0])))
+        raced = sorted(best, key=lambda model: tuple(-part for part in best[model][0]))
         contestants = []
-        for number, model in enumerate([*raced, *rest], start=1):
+        # The winner may be a linear probe of a model that was not trained.
+        in_order = sorted([*raced, *rest], key=lambda model: model != self.winner.model)
+        for number, model in enumerate(in_order, start=1):
             seen = best[model][1] if model in best else None
             contestants.append(
                 Contestant(
@@ -122,7 +124,8 @@ class Race:
             sure = f", the first of {known} models by evidence" if known > 1 else ", the only model with evidence"
             sure += f" of {all_of_them}" if known < all_of_them else ""
             sure += ": there was no time to compare by training"
-        beaten = probe and tried > 1 and first.p_best is None  # given up before the last rung, or never tuned
+        # Given up before the last rung, or never tuned.
+        beaten = probe and first.p_best is None and (tried > 1 or bool(self._tried - {first.model}))
         sure = "" if beaten else sure
         rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
         text = f"{names[first.model]} won{rate}{sure}"
@@ -131,7 +134,7 @@ class Race:
         if probe and not tried and self.tuned is not None and not self.tuned.steps:
             text += ". The result is the linear probe of its frozen features"
         elif beaten:
-            text += f". None of the {tried} models that were tuned came up to the linear probe of its frozen features"
+            text += ". Nothing that was tuned came up to the linear probe of its frozen features"
         elif probe:
             text += ". Training did not come up to the linear probe of its frozen features, so that the result is that"
             text += " probe"

@@ -17,7 +17,6 @@ from hubscout.engines.job import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
 from hubscout.features.options import check_acceleration
 from hubscout.features.precision import check_device
-from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import check_identifier
@@ -172,8 +171,9 @@ def race(
             measure_latency=max_latency is not None or share is None or share > TIMED_FROM * len(candidates.models),
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
-        # The folder may hold rows of models that were not asked for: what a file names does not race.
-        named = tuple(row for row in ranking if not isinstance(row.identifier, IdentifierFromFile))
+        # The folder may hold rows of models that were not asked for: they do not race.
+        wanted = {candidate.identifier for candidate in candidates.models}
+        named = tuple(row for row in ranking if row.identifier in wanted)
         allowed = replace(ranking, rows=named).within(
             max_params=max_params, max_flops=max_flops, max_latency=max_latency
         )

@@ -116,9 +116,7 @@ class RacePlan:
     def _start(self) -> Field:
         """Who starts, and how far they go in the time that there is."""
         shutil.rmtree(self.folder / PROBES, ignore_errors=True)
-        # The first that can be run: a model that cannot shows that in the race.
-        floor = next((one for one in map(self._probe_of, list(self.evidence)[:3]) if one is not None), None)
-        if floor is not None:
+        if (floor := self._first_probe()) is not None:
             put_in_place(floor.folder / BEST, self.folder / RACE_WINNER)
         time, pace = self._time(floor)
         chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
@@ -127,26 +125,29 @@ class RacePlan:
 
     def _extended(self, before: Field) -> Field:
         """Who starts where there is more time, or more models, than there was."""
-        time, _ = self._time(self.floor)
+        floor = self._first_probe()
+        time, pace = self._time(floor)
         more = None if time is None else replace(time, seconds=time.seconds + self.journal.seconds.get("rungs", 0.0))
         chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, more)
         if chosen.steps != before.steps:  # looks after other steps do not count: what they have taken is gone
             chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
         if chosen.steps <= before.steps:
             chosen = choose_field(list(self.evidence), before.steps, self.asked.cooldown, more)
-        told: dict[str, Any] = {}
+        told: dict[str, Any] = {"pace": None if pace is None else asdict(pace)}
         final = self.journal.record.final
         if final is not None and "winner" in self.journal.stages_done:
             put_in_place(self.folder / RACE_WINNER, self.folder / EARLIER)
             record = read_tuning(self.folder / EARLIER)
             metric = next(iter(record.metrics.get("validation", {}).values()), None)
             told["ended"] = {**plain(final), "steps": record.steps, "metric": metric and metric[0]}
-        else:
-            told["pace"] = None if self.journal.pace is None else asdict(self.journal.pace)
-        self._write_start(chosen, time, self.floor, **told)
+        self._write_start(chosen, time, floor, **told)
         here, there = (f"{len(one.models)} in runs of {one.steps} steps" for one in (chosen, before))
         self.note(f"the race goes on with more time or models: models that start are {here}; they were {there}")
         return chosen
+
+    def _first_probe(self) -> Floor | None:
+        """That of the first model by evidence that can be run; one that cannot shows that in the race."""
+        return next((one for one in map(self._probe_of, list(self.evidence)[:3]) if one is not None), None)
 
     def _write_start(self, chosen: Field, time: Time | None, floor: Floor | None, **told: Any) -> None:
         waiting = [model for model in self.evidence if model not in chosen.models]
