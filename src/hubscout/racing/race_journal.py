@@ -82,9 +82,9 @@ class RaceJournal:
             return None
         start, names = starts_of(lines)[-1], {name: name for name in given}
         wanted, found = as_written(identity), start.get("identity")
-        before = found.get("models") if isinstance(found, dict) else None
-        same = isinstance(before, list) and {**found, "models": []} == {**wanted, "models": []}
-        if not same or any(model not in wanted["models"] for model in before):
+        found = found if isinstance(found, dict) and isinstance(found.get("models"), list) else {"models": []}
+        same = {**found, "models": []} == {**wanted, "models": []}
+        if not same or any(model not in wanted["models"] for model in found["models"]):
             raise RunError(
                 f"{self.folder} holds another race (other data, models or arguments): choose another folder, or "
                 "overwrite it (overwrite=True, --overwrite)."
@@ -215,7 +215,7 @@ def starts_of(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def is_longer(budget: float | None, start: Mapping[str, Any]) -> bool:
     """Whether a budget is longer than that of a race's start; None is without a limit."""
-    before = start.get("budget")
+    before: Any = start.get("budget")
     return is_number(before) and (budget is None or budget > before)
 
 
