@@ -53,8 +53,14 @@ class FinalStages(Contest):
         elif (probed := self.journal.stages_done.get("probe")) is not None:
             arm, tuned = self._arm_of(probed), opened(self.folder / RACE_WINNER, probed)
         else:
-            arm, tuned = self._to_its_end(leaders)
-            if (floor := self._better_probe(arm, tuned)) is not None:
+            try:
+                arm, tuned = self._to_its_end(leaders)
+                floor = self._better_probe(arm, tuned)
+            except TuningError:  # of all of them, and told of each
+                if self.floor is None:
+                    raise
+                floor = self.floor
+            if floor is not None:
                 arm = self._arm_of(floor.model)
                 tuned = self._made("probe", self.runner(arm), RACE_WINNER, later=0.0, floor=floor, trains=False)
             elif (earlier := self._better_earlier(tuned)) is not None:
@@ -88,7 +94,7 @@ class FinalStages(Contest):
                 floor = self.floor if self.floor is not None and self.floor.model == arm.model else None
                 return arm, self._made("winner", self.runner(arm), RACE_WINNER, later=self.ends - 1, floor=floor)
             except TuningError as error:
-                self.note(f"{arm} could not be tuned to its end, and the next one was: {error}")
+                self.note(f"{arm} could not be tuned to its end: {error}")
                 last = error
         raise last
 
