@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hubscout.hubs import Batch
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import TeacherPanel
@@ -28,7 +29,8 @@ class BTuning(TaughtMethod):
     have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
 
     λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 3·C is worth a search. 10·C
-    wants a low learning rate, and has ruined runs without one.
+    wants a low learning rate, and has ruined runs without one. For regression, whose own loss is a mean over the
+    columns too, it is 1.
 
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
     computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
@@ -49,7 +51,9 @@ class BTuning(TaughtMethod):
         arguments = preparation.arguments
         # As many as there are targets: the mean over them becomes a sum, and the term's curvature, 2λ/C · ‖m‖², stays
         # what it is for 100 classes with the 100 of the authors' code. 100 for three classes makes tuning diverge.
-        default = float(len(preparation.task.target_names))
+        # Numbers have a mean over the columns on the other side as well, their squared error: the two are equal at 1.
+        numbers = kind_of(preparation.task.kind).is_real_valued
+        default = 1.0 if numbers else float(len(preparation.task.target_names))
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
         self.panel = TeacherPanel(preparation)
         self.panel.study()
