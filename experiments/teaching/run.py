@@ -9,10 +9,10 @@ For each case (a set, how many of its train samples, a student, its teachers by 
 judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
 have four learning rates, methods with teachers two rates and two strengths. What only varies a method (`same_as`), and
 every method on a medium number of samples, takes over the setting that was found for it and has no search of its own.
-`WORTH` says what is run, and in which order. "the default" is what `explore.py` chose, by validation, on cases and
-seeds of its own; without knobs it has its strengths, and the learning rate that `tune` finds. Every finished run is a
-line of JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better one by validation
-is kept in the cache.
+`WORTH` says what is run, and in which order. "features beside b-tuning" is what `explore.py` chose, by validation, on
+cases and seeds of its own; without knobs a method has its own strength, and the learning rate that `tune` finds. Every
+finished run is a line of JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better
+one by validation is kept in the cache.
 """
 
 from __future__ import annotations
@@ -227,11 +227,14 @@ EXPLORATION = {
 }
 """Cases on which the default is chosen, and their learning rate; nothing is judged on them."""
 EXPLORATION_SEEDS = (11, 12, 13)
+BESIDE = {**METHODS["b-tuning"], "fixed": 3.0, "feature_trade_off": 1.0}
+"""What the exploration chose."""
+del BESIDE["strengths"]
 METHODS |= {
     name: {**METHODS[base], "fixed": strength, **options} for name, (base, strength, options) in EXPLORED.items()
 } | {
-    "the default": {"chosen": True},
-    "the default, no knobs": {"chosen": True, "no_knobs": True},
+    "features beside b-tuning": BESIDE,
+    "features beside b-tuning, no knobs": {**BESIDE, "no_knobs": True},
     "fine-tune, no knobs": {"method": "fine-tune", "no_knobs": True},
     "b-tuning, no knobs": {"method": "b-tuning", "teachers": 3, "no_knobs": True},
 }
@@ -253,30 +256,30 @@ ALL = ("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k")
 OTHERS = ("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20")
 FAR, TEXTS = "omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-L3-v2"
 HEADS, SICK = "pet-heads-500/mobilenetv2_coral_in1k", "sick-siamese-1000/paraphrase-MiniLM-L3-v2"
-NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs", "the default, no knobs")
+NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs", "features beside b-tuning, no knobs")
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((*FEW, *OTHERS), NO_KNOBS),
-    ((HEADS,), ("fine-tune", "b-tuning", "the default")),
+    ((HEADS,), ("fine-tune", "b-tuning", "features beside b-tuning")),
     (FEW, ("b-tuning, views", "untrained teachers")),
     ((*ALL, TEXTS), NO_KNOBS),
     (ALL, (UPPER,)),
-    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "the default")),
+    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "features beside b-tuning")),
     (FEW, ("logit-kd, tuned teachers",)),
     ((FAR,), NO_KNOBS),
-    ((*FEW, *OTHERS), ("the default",)),
+    ((*FEW, *OTHERS), ("features beside b-tuning",)),
     (OTHERS, CORE),
     ((*FEW, *OTHERS), NO_KNOBS),
-    (ALL, ("the default", "fine-tune, rate of b-tuning")),
-    ((FAR, TEXTS), ("the default",)),
-    ((HEADS,), ("fine-tune", "b-tuning", "the default")),
+    (ALL, ("features beside b-tuning", "fine-tune, rate of b-tuning")),
+    ((FAR, TEXTS), ("features beside b-tuning",)),
+    ((HEADS,), ("fine-tune", "b-tuning", "features beside b-tuning")),
     (FEW, ("b-tuning, views", "untrained teachers", "logit-kd, tuned teachers")),
     (ALL, (UPPER,)),
-    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "the default")),
+    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "features beside b-tuning")),
     ((*ALL, FAR, TEXTS), NO_KNOBS),
     (FEW, ("fine-tune, rate of b-tuning", "distill-weighted", "ema", "mixup", "b-tuning, uniform")),
     ((FAR,), ("feature kd", "logit-kd, weak")),
     (FEW, ("untrained b-tuning teachers", "b-tuning, left out", "soup of four runs", "lora")),
-    ((SICK,), ("fine-tune", "b-tuning", "the default")),
+    ((SICK,), ("fine-tune", "b-tuning", "features beside b-tuning")),
     ((HEADS,), ("feature kd",)),
     ((FAR, TEXTS, "fashion-mnist-500/cifar10_resnet20", HEADS), (UPPER,)),
     (tuple(MEDIUM), ("logit-kd, weak",)),
@@ -356,11 +359,8 @@ def run_one(setting: Setting) -> dict[str, Any]:
     from hubscout.errors import DivergedError
 
     case, options, strength = CASES[setting.case], dict(METHODS[setting.method]), setting.strength
+    strength = options.get("fixed") if strength is None else strength
     result: dict[str, Any] = {"key": setting.key, **asdict(setting)}
-    if options.pop("chosen", False):
-        result["chosen"] = chosen_default()
-        options = {**METHODS[result["chosen"]], **options}
-        strength = options.get("fixed")
     method, taught_by = options.pop("method"), options.pop("teachers", None)
     for name in ("strengths", "rate_factor", "same_as", "fixed"):
         options.pop(name, None)
@@ -427,11 +427,6 @@ def tuned_run(
         bootstrap_resamples=2,
         validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
     )
-
-
-def chosen_default() -> str:
-    """The name in `EXPLORED` that the exploration chose."""
-    return json.loads(Path(os.environ["HUBSCOUT_EXPERIMENT_CHOICE"]).read_text())["default"]
 
 
 def teacher_folder(case: Case, name: str, rate: float) -> Path:
@@ -568,8 +563,6 @@ def main() -> None:
     plan = Plan(
         {r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods, explores=given.plan == "explore"
     )
-    choice = given.out.parent / "choice.json"
-    os.environ["HUBSCOUT_EXPERIMENT_CHOICE"] = str(choice)  # the workers' too
     end = time.monotonic() + given.seconds
     pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))
     running: set[Future[dict[str, Any]]] = set()
@@ -596,9 +589,7 @@ def main() -> None:
                     flush=True,
                 )
     if given.plan == "explore":
-        found = choose(plan.done.values())
-        choice.write_text(json.dumps(found, indent=1) + "\n")
-        print(json.dumps(found, indent=1))
+        print(json.dumps(choose(plan.done.values()), indent=1))
 
 
 if __name__ == "__main__":

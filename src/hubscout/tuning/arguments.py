@@ -139,7 +139,7 @@ class TuningArguments:
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
-    C/10 to 10·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
+    C/10 to 3·C; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted: 0.3). 0 is
     fine-tuning, bit for bit."""
     feature_trade_off: NonNegative | None = None
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'

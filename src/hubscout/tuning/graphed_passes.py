@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,18 +41,24 @@ class GraphedPasses:
         self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
         self.seen: Counter[Any] = Counter()
         self.recorded: dict[Any, _Recorded] = {}
+        self.failure = ""
+        """Why a step could not be recorded."""
 
-    def take(self, inputs: Inputs, passes: Passes, also: Any = None) -> dict[str, Tensor]:
+    def take(self, inputs: Inputs, passes: Passes, also: Any = None) -> dict[str, Tensor] | None:
         """The losses of a step, gradients in the parameters; `also` is what else the passes depend on.
 
-        Raises what recording raises, where something cannot be recorded: no gradient is left then.
+        None where the passes cannot be recorded: `failure` says why, and no gradient is left. What they raise when they
+        are not recorded is theirs, such as that memory runs out.
         """
         key = (also, *((name, tuple(t.shape), t.dtype, t.stride()) for name, t in inputs.items()))
-        if key in self.recorded:
-            return self._play(self.recorded[key], inputs)
         self.seen[key] += 1
-        if self.seen[key] > WARM_UP and len(self.recorded) < MOST_GRAPHS:
-            self.recorded[key] = self._record(inputs, passes)
+        if key not in self.recorded and self.seen[key] > WARM_UP and len(self.recorded) < MOST_GRAPHS:
+            try:
+                self.recorded[key] = self._record(inputs, passes)
+            except RuntimeError as error:  # a network may do what a graph cannot hold
+                self.failure = str(error).partition("\n")[0]
+                return None
+        if key in self.recorded:
             return self._play(self.recorded[key], inputs)
         # On the stream that is recorded later: gradients are accumulated where they were first asked for.
         current = torch.cuda.current_stream()
@@ -71,6 +78,7 @@ class GraphedPasses:
                 losses = passes(held)
         except BaseException:
             self._set_gradients([None] * len(self.parameters))
+            _leave_recording()
             raise
         return _Recorded(graph, held, losses, [parameter.grad for parameter in self.parameters])
 
@@ -84,6 +92,13 @@ class GraphedPasses:
     def _set_gradients(self, gradients: list[Tensor | None]) -> None:
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
+
+
+def _leave_recording() -> None:
+    """Give the device's generator a new state: torch leaves it in a recording that failed, where dropout cannot draw."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    with suppress(RuntimeError):  # networks without dropout go on all the same
+        generator.graphsafe_set_state(generator.clone_state())
 
 
 def can_be_graphed(device: torch.device, processes: int, views: Mapping[str, Mapping[str, Tensor]]) -> bool:

@@ -219,7 +219,13 @@ class SingleRun:
         """What the network of the run, or another one, makes of the first samples of some batches."""
         size = self.arguments.evaluation_batch_size or 2 * self.arguments.batch_size
         network = network or self.loop.network
-        return Outcome.of(self.task, split, predict_split(network, batches, len(split), self.accelerator, size))
+        predict = partial(predict_split, network, batches, len(split), self.accelerator, size)
+        try:
+            return Outcome.of(self.task, split, predict())
+        except torch.OutOfMemoryError:
+            if not self.loop.stepper.forget_graphs():
+                raise
+        return Outcome.of(self.task, split, predict())  # outside the handler, which holds on to what did not fit
 
     def checkpoints(self) -> Checkpoints | None:
         """Those in the folder of the run, with what they must have in common with it; None without a folder."""

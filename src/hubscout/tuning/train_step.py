@@ -124,13 +124,22 @@ class TrainStep:
         }
         if graphed and self.may_be_graphed and can_be_graphed(device, processes, {MODEL: views[MODEL]}):
             self.graphs = self.graphs or GraphedPasses(list(self.network.parameters()))
-            try:
-                return self.graphs.take(inputs, passes, (row_weight, penalty_weight))
-            except RuntimeError as error:  # a network may do what a graph cannot hold
-                self.may_be_graphed, self.graphs = False, None
-                reason = str(error).partition("\n")[0]
-                self.note(f"The steps cannot be recorded as a CUDA graph, and are taken kernel by kernel: {reason}")
+            played = self.graphs.take(inputs, passes, (row_weight, penalty_weight))
+            if played is not None:
+                return played
+            reason = self.graphs.failure
+            self.forget_graphs()
+            self.note(f"The steps cannot be recorded as a CUDA graph, and are taken kernel by kernel: {reason}")
         return passes(inputs)
+
+    def forget_graphs(self) -> bool:
+        """Give back what recorded passes hold, the activations of a batch, and record no more; whether there were any."""
+        there = self.graphs is not None
+        self.graphs, self.may_be_graphed = None, False
+        self.prepared.zero_grad()  # gradients may be in their memory
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return there
 
     def _partners(
         self, micro: Share, first_row: int, references: Mapping[str, Tensor]
@@ -155,9 +164,7 @@ class TrainStep:
             reason = "Out of memory with a single sample: choose a smaller model or a larger device."
             raise TuningError(reason) from error
         self.micro_batch = (self.micro_batch + 1) // 2
-        self.prepared.zero_grad()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        self.forget_graphs()
         self.note(f"Out of memory: going on with micro-batches of {self.micro_batch} samples, accumulated.")
 
 

@@ -27,7 +27,8 @@ class BTuning(TaughtMethod):
     temperature), or other weights (see `mixing_weights`). Regression targets are centred (both predictions
     have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
 
-    λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 10·C is worth a search.
+    λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 3·C is worth a search. 10·C
+    wants a low learning rate, and has ruined runs without one.
 
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
     computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
