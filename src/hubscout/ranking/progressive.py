@@ -35,6 +35,8 @@ WORTH_GROWING = 1.25
 """A subset that is less than this many times the one before tells nothing new."""
 TO_BE_COMPARED = 3.0
 """Where no model is given up, the first subset may take so many times the budget: without it a model has no place."""
+AHEAD = 2.0
+"""Models that must still end in that time before one more is begun: what follows the ranking takes as long again."""
 
 
 def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:
@@ -126,8 +128,8 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
     while stage < len(sizes):
         began = time.perf_counter()
         rows: dict[str, Row] = {}
-        limit, fewest = (deadline, 0) if stage else (until, 1)
-        for candidate, found in run.attempts(alive, increments[: stage + 1], limit, fewest):
+        limit, fewest, ahead = (deadline, 0, 0.0) if stage else (until, 1, 0.0 if drops else AHEAD)
+        for candidate, found in run.attempts(alive, increments[: stage + 1], limit, fewest, ahead):
             if found is not None:
                 rows[candidate.identifier] = found
         ended = {*rows, *run.failures, *run.skipped}
