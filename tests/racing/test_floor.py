@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -47,11 +48,12 @@ def test_a_race_without_time_gives_the_probe_of_the_first_by_evidence(
     assert saved.metric("test") == found.tuned.metric("test")
     assert len(saved.predict(list(task.test.inputs))) == len(task.test)
     if budget < 1:
-        missing = len(models) - len(found.ranking)
-        assert f"{missing} of 3 models have no evidence: the budget is too short" in found.notes
+        assert "2 of 3 models have no evidence: the budget is too short" in found.notes
+        assert all("the budget is too short" in failure.reason for failure in found.ranking.failures)
+        assert re.search(r"the budget of 0\.001 s was not kept: the race took \d", "\n".join(found.notes))
         assert not found.looks
         assert found.tuned.steps == 0
-        assert "won, the only model with evidence of 3: there was no time to compare by training." in found.answer
+        assert "won, the only one of 3 models that could be ranked in this time: none was compared" in found.answer
         assert ". The result is the linear probe of its frozen features, with accuracy" in found.answer
     again = race(task, models, out=tmp_path / "run", budget=budget, learning_rate=0.05, **QUICK)
     assert again.tuned is not None
@@ -77,6 +79,20 @@ def test_the_winner_is_not_below_the_probe_of_another_model(
     again = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 1e-7})
     assert again.winner == found.winner
     assert again.notes == found.notes
+
+
+def test_where_nothing_can_be_trained_the_probe_wins(task: Task, networks: Path, tmp_path: Path) -> None:
+    models = names(networks, "width=64&broken=true", "width=8&broken=true")
+    found = race(task, models, out=tmp_path / "run", **QUICK)
+    assert found.winner.model == found.ranking.best.identifier
+    assert found.tuned is not None
+    assert found.tuned.best_step == 0
+    assert found.tuned.metric("validation").value >= probed(tmp_path / "run", found) - 0.011
+    assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
+    assert " won, the first of 2 models by evidence: none could be trained. The result is the linear" in found.answer
+    assert "the winner is the linear probe of its frozen features: no model could be trained" in found.notes
+    again = race(task, models, out=tmp_path / "run", **QUICK)
+    assert (again.winner, again.answer, again.notes) == (found.winner, found.answer, found.notes)
 
 
 def test_a_race_that_is_stopped_before_its_first_look_has_a_model_that_can_be_used(

@@ -165,6 +165,19 @@ def test_without_dropping_the_first_subset_may_take_longer_than_the_budget(
     assert [row.n for row in ranking] == [250, 250]
 
 
+def test_without_dropping_no_model_is_begun_that_leaves_no_time_for_what_follows(
+    long_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hubscout.ranking import progressive as run_module
+
+    models = [f"python:{zoo}:sleepy", f"python:{zoo}:look?first=0&last=8"]
+    assert len(rank(long_task, models, cache=False, budget="1h", drop=False)) == 2
+    monkeypatch.setattr(run_module, "AHEAD", 1e5)  # times 0.6 seconds
+    ranking = rank(long_task, models, cache=False, budget="1h", drop=False)
+    assert ranking.identifiers == (models[0],)
+    assert [failure.reason for failure in ranking.failures] == ["not reached: the budget is too short"]
+
+
 def test_a_model_that_catches_up_is_kept(make_row: Make) -> None:
     """Both are far behind on 500 samples; one was farther behind on 250 and closes the gap well before 4,000."""
     before = {"leader": make_row("leader", 0.50), "late": make_row("late", 0.20), "lost": make_row("lost", 0.40)}

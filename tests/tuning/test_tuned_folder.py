@@ -55,6 +55,14 @@ def test_a_timm_folder_opens_again_here_and_in_plain_timm(timm_tuned, tmp_path):
             np.testing.assert_allclose(network(inputs).double().softmax(1), expected.values, rtol=1e-4, atol=1e-6)
 
 
+def test_who_may_read_the_folder_may_read_the_weights(timm_tuned, tmp_path):
+    """The writer of safetensors lets only the user read them, and another one serves the model."""
+    folder = timm_tuned.save(tmp_path / "model")
+    (tmp_path / "new").touch()
+    modes = {path.name: oct(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()}
+    assert set(modes.values()) == {oct((tmp_path / "new").stat().st_mode)}, modes
+
+
 def test_the_card_says_target_teachers_data_and_metrics(timm_tuned, tmp_path):
     text = (timm_tuned.save(tmp_path) / "README.md").read_text()
     for part in (

@@ -12,14 +12,16 @@ import numpy as np
 
 from hubscout.engines.job import remembered
 from hubscout.errors import InterruptedRunError
+from hubscout.hubs import Identifier
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
 from hubscout.runs.race_record import Arm, Look
+from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.time_budget import PACE_STEPS
 
 if TYPE_CHECKING:
     from hubscout.ranking.jobs import TaskReference
-    from hubscout.tuning import TuningArguments
+    from hubscout.tuning import Tuned, TuningArguments
     from hubscout.tuning.single_run import SingleRun
 
 LIVE = "race-arm"
@@ -183,3 +185,11 @@ def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     some = task.validation.take(np.arange(min(rows, len(task.validation))))
     found, scale = run.outcome(run.validation, some), run.loop.network.loss.scale
     return found.primary, found.log_likelihoods(scale)
+
+
+def opened(folder: Path, model: str) -> Tuned:
+    """What another process has tuned and saved; no code runs that the folder names and the user has not."""
+    from hubscout.tuning import Tuned
+
+    same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)
+    return Tuned.load(folder, allow_code=same)

@@ -26,7 +26,7 @@ class Contest(RacePlan):
     """The rungs of a race: what is finished is on disk at once."""
 
     def leaders(self) -> list[Arm]:
-        """Climb all rungs; the arms that are left, the best first."""
+        """Climb all rungs; the arms that are left, the best first: none where only the probe can be used."""
         arms = leaders = self.arms
         models = len({arm.model for arm in arms})
         for rung, width in zip(self.rungs, self.widths, strict=False):
@@ -46,6 +46,9 @@ class Contest(RacePlan):
             leaders = survivors(looks, self.evidence, share, len(looks), self.asked.seed, fewest)
             if not leaders:
                 reasons = "; ".join(f"{look.arm}: {look.failure}" for look in looks[:3])
+                if self.journal.record.probed:
+                    self.note(f"no arm could be trained: {reasons}")
+                    return []
                 raise TuningError(f"No arm could be trained: {reasons}")
             arms = one_rate_each(leaders)
             room = next((later for later in self.widths[rung.number + 1 : len(self.rungs)] if later), 1)

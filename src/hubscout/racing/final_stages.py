@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
-from hubscout.hubs import Identifier
-from hubscout.racing.arms import Arm, Climb, Look, Runner
+from hubscout.racing.arms import Arm, Climb, Look, Runner, opened
 from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.floor import Floor
@@ -20,15 +19,12 @@ from hubscout.racing.race_journal import BEST, EARLIER, put_in_place
 from hubscout.racing.rungs import HIGHER_FACTOR, RATE_FACTORS, Rung
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
-from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.arguments import RESTART_FACTOR
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.time_budget import fit_to_time
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hubscout.tuning import Tuned
 
 T = TypeVar("T")
@@ -47,28 +43,25 @@ class FinalStages(Contest):
 
     def winner(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
         """The best of the leaders that can be tuned to its end, tuned; or a linear probe that is better."""
+        steps, looks = 0, self.journal.looks
         if "earlier" in self.journal.stages_done:
             arm = self.journal.ended[-1][0]
             tuned = opened(self.folder / RACE_WINNER, arm.model)
         elif (probed := self.journal.stages_done.get("probe")) is not None:
             arm, tuned = self._arm_of(probed), opened(self.folder / RACE_WINNER, probed)
         else:
-            try:
-                arm, tuned = self._to_its_end(leaders)
-                floor = self._better_probe(arm, tuned)
-            except TuningError:  # of all of them, and told of each
-                if self.floor is None:
-                    raise
-                floor = self.floor
-            if floor is not None:
-                arm = self._arm_of(floor.model)
-                tuned = self._made("probe", self.runner(arm), RACE_WINNER, later=0.0, floor=floor, trains=False)
+            arm, tuned = self._to_its_end(leaders)
+            steps = tuned.steps  # those of a winner that may not stay
+            if (floor := self._better_probe(arm, tuned)) is not None:
+                arm, tuned = self._as_it_is(floor)
             elif (earlier := self._better_earlier(tuned)) is not None:
                 arm, tuned = earlier
         self.journal.decide(arm)
         if tuned.best_step == 0:
-            trained = tuned.steps or self.journal.looks
-            why = "training did not come up to it in this time" if trained else "there was no time to train it"
+            why = "there was no time to train it"
+            if looks or steps or tuned.steps:
+                failed = looks and all(look.failure for look in looks)
+                why = "no model could be trained" if failed else "training did not come up to it in this time"
             told = f"the winner is the linear probe of its frozen features: {why}"
             self.notes.append(told + ("; it is not fitted again on train and validation" if self.refit else ""))
         elif self.refit:
@@ -82,6 +75,8 @@ class FinalStages(Contest):
         return Arm(model, self.rate(1.0)) if best is None else best.arm
 
     def _to_its_end(self, leaders: Sequence[Arm]) -> tuple[Arm, Tuned]:
+        if not leaders and self.floor is not None:
+            return self._as_it_is(self.floor)
         first = self.journal.record.final or self._at_better_rate(leaders[0])
         for arm, steps, _ in self.journal.ended[-1:]:
             if arm == first and steps >= self.steps and not self.refit:  # it was tuned for as long already
@@ -96,7 +91,14 @@ class FinalStages(Contest):
             except TuningError as error:
                 self.note(f"{arm} could not be tuned to its end: {error}")
                 last = error
-        raise last
+        if self.floor is None:
+            raise last
+        return self._as_it_is(self.floor)
+
+    def _as_it_is(self, floor: Floor) -> tuple[Arm, Tuned]:
+        """A linear probe in the winner's place."""
+        arm = self._arm_of(floor.model)
+        return arm, self._made("probe", self.runner(arm), RACE_WINNER, later=0.0, floor=floor, trains=False)
 
     def _better_earlier(self, tuned: Tuned) -> tuple[Arm, Tuned] | None:
         """The winner of a shorter race where a longer one found nothing better, in its place again."""
@@ -290,11 +292,3 @@ class Finish:
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
-
-
-def opened(folder: Path, model: str) -> Tuned:
-    """What another process has tuned and saved; no code runs that the folder names and the user has not."""
-    from hubscout.tuning import Tuned
-
-    same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)
-    return Tuned.load(folder, allow_code=same)

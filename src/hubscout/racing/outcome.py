@@ -121,9 +121,11 @@ class Race:
         probe = self.tuned is not None and self.tuned.best_step == 0
         if not tried:
             all_of_them = known + sum(one.error == BUDGET_SPENT for one in self.ranking.failures)
-            sure = f", the first of {known} models by evidence" if known > 1 else ", the only model with evidence"
-            sure += f" of {all_of_them}" if known < all_of_them else ""
-            sure += ": there was no time to compare by training"
+            sure = f", the first of {known} models by evidence" if known > 1 else ""
+            if known < all_of_them:
+                sure = ", the only one" if known == 1 else f", the first by evidence of {known}"
+                sure += f" of {all_of_them} models that could be ranked in this time"
+            sure += ": none could be trained" if self.looks else ": none was compared by training"
         # Given up before the last rung, or never tuned.
         beaten = probe and first.p_best is None and (tried > 1 or bool(self._tried - {first.model}))
         sure = "" if beaten else sure
@@ -131,7 +133,7 @@ class Race:
         text = f"{names[first.model]} won{rate}{sure}"
         if tied and not beaten:
             text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
-        if probe and not tried and self.tuned is not None and not self.tuned.steps:
+        if probe and not tried and self.tuned is not None and (self.looks or not self.tuned.steps):
             text += ". The result is the linear probe of its frozen features"
         elif beaten:
             text += ". Nothing that was tuned came up to the linear probe of its frozen features"

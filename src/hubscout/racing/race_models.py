@@ -53,6 +53,8 @@ TRACES = (RACE_LINES, f"{RACE_EVIDENCE}/{RANKING}")
 """Files that a race leaves from its first result on."""
 EVIDENCE_SHARE = 0.25
 """Of the budget, at most: a ranking that would take longer goes by growing subsets."""
+KEPT_WITHIN = 1.05
+"""Times the budget: a race that takes longer says so."""
 TIMED_FROM = 15.0
 """Seconds of evidence per model from which latency is measured that nobody has asked for: it takes half a second."""
 
@@ -190,7 +192,8 @@ def race(
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
         missed = sum(one.error == BUDGET_SPENT for one in ranking.failures)
         if missed:
-            notes.append(f"{missed} of {len(candidates.models)} models have no evidence: the budget is too short")
+            have = "has" if missed == 1 else "have"
+            notes.append(f"{missed} of {len(candidates.models)} models {have} no evidence: the budget is too short")
         for note in notes:
             heard(Message("", note))
         stack.callback(forget, LIVE)
@@ -253,6 +256,8 @@ def _run(contest: FinalStages) -> Race:
             found = replace(found, deployed=contest.deployed(winner, tuned, teachers, known.get(contest.deploy)))
         except TuningError as error:  # the winner is there all the same
             contest.note(f"{contest.deploy} could not be taught: {error}")
+    if (budget := contest.clock.seconds) is not None and contest.clock.spent > KEPT_WITHIN * budget:
+        contest.notes.append(f"the budget of {budget:g} s was not kept: the race took {contest.clock.spent:.0f} s")
     notes = (*contest.task.notes, *contest.notes)
     if contest.journal.over and contest.journal.record.deploy == contest.deploy:  # the same call, and nothing was done
         with suppress(RunError):

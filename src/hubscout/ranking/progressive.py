@@ -35,6 +35,8 @@ WORTH_GROWING = 1.25
 """A subset that is less than this many times the one before tells nothing new."""
 TO_BE_COMPARED = 3.0
 """Where no model is given up, the first subset may take so many times the budget: without it a model has no place."""
+AHEAD = 2.0
+"""Models that must still end in that time before one more is begun: what follows the ranking takes as long again."""
 
 
 def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:
@@ -126,8 +128,8 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
     while stage < len(sizes):
         began = time.perf_counter()
         rows: dict[str, Row] = {}
-        limit, fewest = (deadline, 0) if stage else (until, 1)
-        for candidate, found in run.attempts(alive, increments[: stage + 1], limit, fewest):
+        limit, fewest, ahead = (deadline, 0, 0.0) if stage else (until, 1, 0.0 if drops else AHEAD)
+        for candidate, found in run.attempts(alive, increments[: stage + 1], limit, fewest, ahead):
             if found is not None:
                 rows[candidate.identifier] = found
         ended = {*rows, *run.failures, *run.skipped}
@@ -136,7 +138,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
             run.journal.note("budget-spent", stage=stage, n=sizes[stage])
             break  # part of the models on more data cannot be compared with the rest: keep the subset before
         for candidate in unreached:
-            run.fail(candidate, BUDGET_SPENT, f"not reached within the budget of {budget:g} seconds")
+            run.fail(candidate, BUDGET_SPENT, "not reached: the budget is too short")
         for row in rows.values():
             run.take(row)
         out = {}

@@ -145,17 +145,19 @@ class RankingRun:
         increments: Sequence[np.ndarray | None],
         deadline: float | None = None,
         fewest: int = 0,
+        ahead: float = 0.0,
     ) -> Iterator[tuple[Candidate, Row | None]]:
-        """Assess models, wherever the engine runs them, until the deadline is over, and at least `fewest`."""
+        """Assess models, wherever the engine runs them, while `ahead` more end by the deadline, and `fewest` anyway."""
         if not fewest and deadline is not None and time.perf_counter() > deadline:
             return
-        done = 0
+        began, done = time.perf_counter(), 0
         with closing(self.assessor.assess(candidates, increments)) as outcomes:
             for candidate, outcome in outcomes:
                 found = self.check(candidate, outcome)
                 done += found is not None
                 yield candidate, found
-                if deadline is not None and done >= fewest and time.perf_counter() > deadline:
+                now = time.perf_counter()
+                if deadline is not None and done >= fewest and now + ahead * (now - began) / max(done, 1) > deadline:
                     return
 
     def check(self, candidate: Candidate, found: Row | Exception) -> Row | None:

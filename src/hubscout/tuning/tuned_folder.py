@@ -21,7 +21,7 @@ from hubscout.hubs import Backbone
 from hubscout.hubs import load as load_backbone
 from hubscout.hubs.hub_registry import Identifier, code_wanted
 from hubscout.hubs.model_objects import register
-from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
+from hubscout.hubs.saving import DESCRIPTION, HEAD_WEIGHTS, read_description
 from hubscout.hubs.weight_files import fit_state, read_state
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
 from hubscout.runs.files import read_lines, why_not_written, write_atomically
@@ -48,6 +48,8 @@ def save(tuned: Tuned, folder: Path) -> Path:
         partial = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
         backbone.save(partial, head=head, target_names=tuned.target_names, kind=tuned.kind)
         save_record(tuned, partial)
+        for weights in partial.rglob("*.safetensors"):  # only the user may read what safetensors writes
+            shutil.copymode(partial / DESCRIPTION, weights)
         if tuned.evaluation is None:
             write_evaluation(folder, None)
         for path in sorted(partial.iterdir()):
