@@ -36,8 +36,9 @@ def test_divergence_of_labels_is_the_formula_by_hand():
 @pytest.mark.parametrize("answers", ["cached", "left-out", "live"])
 def test_a_teacher_that_knows_better_is_followed(kind, answers):
     task = make_task(kind)
-    plain = tune(task, perceptron(0), **QUICK)
-    taught = tune(task, perceptron(0), [perceptron(1)], "logit-kd", teacher_targets=answers, **QUICK)
+    options = {**QUICK, "linear_probe": False}  # which may be the better result of so short a run
+    plain = tune(task, perceptron(0), **options)
+    taught = tune(task, perceptron(0), [perceptron(1)], "logit-kd", teacher_targets=answers, **options)
     assert any(
         not torch.equal(a, b)
         for a, b in zip(weights_of(plain.backbone).values(), weights_of(taught.backbone).values(), strict=True)
