@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InterruptedRunError
@@ -41,7 +42,7 @@ class Floor:
         try:
             told = _read(folder)
             return cls(model, told["metric"], told["held_out"], told["fitted_on"], told["seconds"], folder)
-        except (OSError, RuntimeError, KeyError, EOFError):
+        except (OSError, RuntimeError, KeyError, EOFError, UnpicklingError):
             return None
 
     def told(self) -> dict[str, Any]:
