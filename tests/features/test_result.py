@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from hubscout.evidence.array_backend import to_host
+from hubscout.evidence.block import ARRAYS
 from hubscout.evidence.statistics import Statistics
 from hubscout.features.result import BlockAccumulator, LayerStatistics
 
@@ -47,3 +51,22 @@ def test_statistics_of_tapped_layers_are_made_when_they_are_asked_for() -> None:
     assert made == ["stem"]
     with pytest.raises(KeyError):
         statistics["head"]
+
+
+def test_memory_of_sums_stays_until_the_stream_that_reads_them_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU: stand-ins, since the sums belong to a stream of their own, and another one reads them."""
+    made, recorded, real = SimpleNamespace(synchronize=lambda: None), [], torch.Tensor.to
+    monkeypatch.setattr("hubscout.evidence.array_backend.HOST_TENSORS_AS_NUMPY", False)
+    monkeypatch.setattr("hubscout.features.result._stream_beside", lambda device: made)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "that of the caller")
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *given: self if given == ("cuda",) else real(self, *given))
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: recorded.append((id(self), stream)))
+    accumulator = BlockAccumulator("classification", ("a", "b"), device="cuda")
+    rng = np.random.default_rng(0)
+    accumulator.add(rng.normal(size=(40, 3)).astype(np.float32), rng.integers(0, 2, 40), np.arange(40) % 2)
+    found = accumulator.finish()
+    held = {id(getattr(block, name)) for block in found.blocks.values() for name in ARRAYS}
+    assert len(held) >= 2 * 5
+    assert {one for one, _ in recorded} == held
+    assert {stream for _, stream in recorded} == {"that of the caller"}

@@ -115,3 +115,15 @@ def test_a_default_that_is_written_out_finds_the_cached_features(bert, tmp_path)
     assert written_out.card.identifier == f"file:{bert}?pairs=cross&pooling=mean"
     for other in ("pooling=max", "max_length=4"):
         assert not extract(f"file:{bert}?{other}", task, device="cpu", cache=cache).from_cache
+
+
+def test_opening_a_model_leaves_all_generators_as_they_were(bert, monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    torch.manual_seed(3)
+    seeded.clear()
+    before = torch.get_rng_state()
+    load(f"file:{bert}?pooling=head")
+    load(f"file:{bert}")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not seeded

@@ -18,6 +18,7 @@ from hubscout.racing import Race, race
 from hubscout.racing.arms import Arm, Look, Runner
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.final_stages import FinalStages, Finish
+from hubscout.racing.floor import FitProbe, Floor
 from hubscout.racing.rungs import Pace
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
@@ -170,6 +171,24 @@ def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(
     assert found.deployed.best_step == 0
     assert begun == [(), ()]  # of the first by evidence, and of the model to deploy
     assert set(found.deployed.tuning_run().probes) == {"model"}
+
+
+def test_the_probe_of_a_model_to_deploy_that_is_not_ranked_takes_what_there_is_time_for(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: dict[str, int] = {}
+    fitted = FitProbe.__call__
+
+    def seen(self: FitProbe) -> Floor | None:
+        rows[self.runner.arm.model] = self.rows
+        return fitted(self)
+
+    monkeypatch.setattr(FitProbe, "__call__", seen)
+    monkeypatch.setattr(Pace, "of", lambda looks, model=None: Pace(0.001, 0.0, 10.0) if looks else None)
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    found = race(task, big, out=tmp_path / "run", deploy=small, limit=100, budget=300, **OPTIONS)
+    assert found.deployed is not None
+    assert rows[small] == 100
 
 
 def test_a_winner_that_is_ahead_of_its_linear_probe_is_what_was_trained(

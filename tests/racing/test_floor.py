@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,10 @@ import pytest
 from racing_networks import QUICK, names
 
 from hubscout.engines.job import forget
-from hubscout.errors import InterruptedRunError
+from hubscout.errors import DivergedError, InterruptedRunError
 from hubscout.racing import Race, race
-from hubscout.racing.floor import FitProbe
+from hubscout.racing.final_stages import Finish
+from hubscout.racing.floor import PROBE, FitProbe, Floor
 from hubscout.racing.held_out_samples import for_race
 from hubscout.runs.events import Finished, Raced
 from hubscout.tasks import Task
@@ -132,6 +135,42 @@ def test_the_probe_is_fitted_on_what_there_is_time_for(
     line = json.loads((tmp_path / "run" / "race.jsonl").open().readline())
     assert line["probe"]["fitted_on"] == 120 < len(for_race(task).train)
     assert any(isinstance(event, Finished) for event in heard)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04", b"\x80\x02]."])
+def test_a_damaged_probe_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / PROBE).write_bytes(content)
+    assert Floor.read(tmp_path, "a") is None
+
+
+def test_where_no_arm_can_be_tuned_to_its_end_the_result_is_the_probe(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Finish.__call__
+
+    def diverging(self: Finish) -> Tuned | None:
+        if self.trains:
+            raise DivergedError("At step 40 the loss became NaN.", "Lower learning_rate.")
+        return finish(self)
+
+    monkeypatch.setattr(Finish, "__call__", diverging)
+    models = names(networks, "width=8", "width=48")
+    found = race(task, models, out=tmp_path / "run", **QUICK)
+    assert found.tuned is not None
+    assert found.tuned.best_step == 0
+    assert found.tuned.metric("validation").value == pytest.approx(probed(tmp_path / "run", found), abs=0.02)
+    assert sum("could not be tuned to its end: At step 40" in note for note in found.notes) >= 2
+    again = race(task, models, out=tmp_path / "run", **QUICK)
+    assert again.answer == found.answer
+
+
+def test_a_network_that_gives_no_numbers_does_not_come_up_to_its_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr("hubscout.racing.floor.evaluate_arm", lambda run, rows: (float("nan"), np.zeros(0)))
+    monkeypatch.setattr(Floor, "give_to", lambda self, run, reached: given.append(reached))
+    run: Any = SimpleNamespace(loop=SimpleNamespace(averaged=nullcontext))
+    assert not Floor("a", 0.5, 10, 10, 1.0, Path()).reached_by(run)
+    assert len(given) == 1
 
 
 def _lines(folder: Path, event: str) -> list[dict[str, Any]]:

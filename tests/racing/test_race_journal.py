@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,8 +15,11 @@ from pathlib import Path
 import pytest
 from racing_networks import QUICK, names
 
+from hubscout.errors import RunError
 from hubscout.racing import race
-from hubscout.racing.race_journal import put_in_place
+from hubscout.racing.race_journal import RaceJournal, evidence_seconds, put_in_place
+from hubscout.racing.rungs import Clock
+from hubscout.runs.events import silent
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -119,3 +123,26 @@ def test_kill_9_at_any_time(task: Task, networks: Path, tmp_path: Path) -> None:
     }
     assert resumed.deployed is not None
     assert resumed.deployed.metric("test") == whole.deployed.metric("test")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("identity", "another"),
+        ("identity", ["a", "b"]),
+        ("identity", {"task": "t"}),
+        ("identity", {"task": "t", "models": 3}),
+        ("identity", {"task": "t", "models": [["a"]]}),
+    ],
+)
+def test_a_damaged_start_of_a_race_is_another_race(field: str, value: object, tmp_path: Path) -> None:
+    (tmp_path / "race.jsonl").write_text(json.dumps({"event": "race", field: value, "elapsed": 0.0}) + "\n")
+    with pytest.raises(RunError, match="holds another race"):
+        RaceJournal(tmp_path, Clock(None, 0.0), silent).resume({"task": "t", "models": ["a"]}, ["a"])
+
+
+@pytest.mark.parametrize("value", ["long", [1], {"a": 1}, True])
+def test_damaged_times_of_a_race_are_not_compared(value: object, tmp_path: Path) -> None:
+    line = {"event": "race", "budget": value, "evidence_seconds": value, "whole_evidence": False}
+    (tmp_path / "race.jsonl").write_text(json.dumps(line) + "\n")
+    assert evidence_seconds(tmp_path, budget=60.0, wanted=15.0) == (15.0, False)

@@ -62,8 +62,20 @@ class BlockAccumulator:
         for block in sorted(self._held):
             self._flush(block)
         if self._device.startswith("cuda"):
-            _stream_beside(self._device).synchronize()
+            self._hand_over()
         return self._statistics
+
+    def _hand_over(self) -> None:
+        """Let the caller's stream read the sums: they are made, and their memory is given out again only after that."""
+        import torch
+
+        from hubscout.evidence.block import ARRAYS
+
+        _stream_beside(self._device).synchronize()
+        reading = torch.cuda.current_stream(self._device)
+        for block in self._statistics.blocks.values():
+            for tensor in (getattr(block, name) for name in ARRAYS):
+                tensor.record_stream(reading)
 
     def _flush(self, block: int) -> None:
         features, targets = map(np.concatenate, zip(*self._held.pop(block), strict=True))

@@ -142,7 +142,7 @@ def _load_network(
     if not pools and config.model_type in UNTRAINED_POOLER:
         arguments["add_pooling_layer"] = False
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # `torch.manual_seed` would seed those of GPUs, which stay as they are
         try:
             model, information = automatic.from_pretrained(source, config=config, **arguments)
         except TypeError:

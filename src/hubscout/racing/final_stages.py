@@ -89,7 +89,7 @@ class FinalStages(Contest):
                 floor = self.floor if self.floor is not None and self.floor.model == arm.model else None
                 return arm, self._made("winner", self.runner(arm), RACE_WINNER, later=self.ends - 1, floor=floor)
             except TuningError as error:
-                self.note(f"{arm} could not be tuned to its end, and the next one was: {error}")
+                self.note(f"{arm} could not be tuned to its end: {error}")
                 last = error
         if self.floor is None:
             raise last

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InterruptedRunError
@@ -42,7 +42,7 @@ class Floor:
         try:
             told = _read(folder)
             return cls(model, told["metric"], told["held_out"], told["fitted_on"], told["seconds"], folder)
-        except (OSError, RuntimeError, KeyError, EOFError, UnpicklingError):
+        except (OSError, RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
             return None
 
     def told(self) -> dict[str, Any]:
@@ -53,9 +53,10 @@ class Floor:
         """Whether a trained network is at least as good; where it is not, the probe becomes the best of its run."""
         with run.loop.averaged():
             reached, _ = evaluate_arm(run, self.held_out)
-        if reached < self.metric:
+        good = reached >= self.metric  # NaN is not
+        if not good:
             self.give_to(run, reached)
-        return reached >= self.metric
+        return good
 
     def give_to(self, run: SingleRun, reached: float) -> None:
         """Make the probe the best of a run that has `reached` less."""

@@ -17,6 +17,7 @@ from hubscout.racing.rungs import Clock, Field, Pace, Rung
 from hubscout.runs.events import Observer, Raced
 from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
+from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
@@ -80,8 +81,10 @@ class RaceJournal:
         if not lines:
             return None
         start, names = starts_of(lines)[-1], {name: name for name in given}
-        wanted, found = as_written(identity), dict(start.get("identity", {}))
-        if {**found, "models": []} != {**wanted, "models": []} or not set(found["models"]) <= set(wanted["models"]):
+        wanted, found = as_written(identity), start.get("identity")
+        found = found if isinstance(found, dict) and isinstance(found.get("models"), list) else {"models": []}
+        same = {**found, "models": []} == {**wanted, "models": []}
+        if not same or any(model not in wanted["models"] for model in found["models"]):
             raise RunError(
                 f"{self.folder} holds another race (other data, models or arguments): choose another folder, or "
                 "overwrite it (overwrite=True, --overwrite)."
@@ -198,6 +201,8 @@ def evidence_seconds(folder: Path, budget: float | None, wanted: float | None) -
     if not starts:
         return wanted, False
     before = starts[-1].get("evidence_seconds", wanted)
+    if before is not None and not is_number(before):
+        before = wanted
     if starts[-1].get("whole_evidence", True) or not is_longer(budget, starts[-1]):
         return before, False
     return wanted, wanted != before
@@ -210,8 +215,8 @@ def starts_of(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def is_longer(budget: float | None, start: Mapping[str, Any]) -> bool:
     """Whether a budget is longer than that of a race's start; None is without a limit."""
-    before = start.get("budget")
-    return before is not None and (budget is None or budget > before)
+    before: Any = start.get("budget")
+    return is_number(before) and (budget is None or budget > before)
 
 
 def as_written(values: Mapping[str, Any]) -> Any:

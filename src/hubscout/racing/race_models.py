@@ -174,8 +174,8 @@ def race(
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
         # The folder may hold rows of models that were not asked for: they do not race.
-        wanted = {candidate.identifier for candidate in candidates.models}
-        named = tuple(row for row in ranking if row.identifier in wanted)
+        asked_for = [candidate.identifier for candidate in candidates.models]
+        named = tuple(row for row in ranking if row.identifier in asked_for)
         allowed = replace(ranking, rows=named).within(
             max_params=max_params, max_flops=max_flops, max_latency=max_latency
         )
@@ -200,7 +200,7 @@ def race(
         try:
             contest = FinalStages(
                 task=split,
-                asked_for=[candidate.identifier for candidate in candidates.models],
+                asked_for=asked_for,
                 ranking=allowed,
                 evidence=evidence,
                 asked=arguments,

@@ -192,12 +192,18 @@ class RacePlan:
             return known
         rows, left = min(len(self.task.train), MOST_ROWS), self.clock.left
         row = next((row for row in self.ranking if row.identifier == model), None)
-        if left is not None and row is not None and row.samples_per_second:
-            rows = min(rows, max(row.n, int(TIME_SHARE * left * row.samples_per_second)))
+        fewest, speed = (row.n, row.samples_per_second) if row is not None else self._usual_speed()
+        if left is not None and speed:
+            rows = min(rows, max(fewest, int(TIME_SHARE * left * speed)))
         job = trial_job("probe", FitProbe(runner, rows), self.engine, self.asked.device)
         (result,) = self.engine.run([job], observer=self.observer)
         found: Floor | None = result.value
         return found
+
+    def _usual_speed(self) -> tuple[int, float]:
+        """For a model to deploy that is not ranked: samples of the others, and how many were judged per second."""
+        pace = Pace.of(self.journal.looks) or self.journal.pace
+        return min(row.n for row in self.ranking), 0.0 if pace is None or not pace.row else 1 / pace.row
 
     def _time(self, floor: Floor | None) -> tuple[Time | None, Pace | None]:
         """What the race has and needs, and how fast its first model is."""

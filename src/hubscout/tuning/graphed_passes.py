@@ -95,7 +95,7 @@ class GraphedPasses:
 
 
 def _leave_recording() -> None:
-    """Give the device's generator a new state: torch leaves it in a recording that failed, where dropout cannot draw."""
+    """A new state for the generator: torch leaves it in a recording that failed, where dropout cannot draw from it."""
     generator = torch.cuda.default_generators[torch.cuda.current_device()]
     with suppress(RuntimeError):  # networks without dropout go on all the same
         generator.graphsafe_set_state(generator.clone_state())

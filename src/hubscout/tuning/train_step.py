@@ -133,7 +133,7 @@ class TrainStep:
         return passes(inputs)
 
     def forget_graphs(self) -> bool:
-        """Give back what recorded passes hold, the activations of a batch, and record no more; whether there were any."""
+        """Give back the memory of recorded passes, that of a batch, and record no more; whether there were any."""
         there = self.graphs is not None
         self.graphs, self.may_be_graphed = None, False
         self.prepared.zero_grad()  # gradients may be in their memory
