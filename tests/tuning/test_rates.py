@@ -10,11 +10,13 @@ from tuning_networks import make_task, perceptron, weights_of
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
+from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.rates import SHARE, TRIALS, rates_of, round_rate, steps_per_rate, why_not_ahead
 
 DEFAULT = rates_of("sgd", "array").default
 FIRST = rates_of("sgd", "array").first
 FASTER = round_rate(4 * FIRST)
+KINDS = ("classification", "multilabel", "regression", "tagging")
 LONG = {"method": "fine-tune", "steps": 240, "batch_size": 16, "optimizer": "sgd"}
 
 
@@ -94,6 +96,25 @@ def test_a_rate_that_diverges_is_not_chosen():
     (note,) = [note for note in tuned.notes if "Short runs" in note]
     assert "divergence" in note
     assert tuned.metric().value > 0.5
+
+
+@pytest.mark.parametrize("method", ["fine-tune", "b-tuning", "logit-kd", "distill-weighted", "kd"])
+def test_the_first_steps_for_numbers_do_not_throw_a_network_off(method):
+    def many_positive_features(seed: int):
+        model = perceptron(seed, width=1024)
+        model.module.body.append(torch.nn.Softplus())
+        return model
+
+    teachers = [] if method == "fine-tune" else [many_positive_features(1)]
+    tuned = tune(make_task("regression"), many_positive_features(0), teachers, method, steps=150, linear_probe=False)
+    losses = [line["parts"]["task"] for line in tuned.curves if line["event"] == "step"]
+    assert max(losses[:20]) < 1.5 * losses[0]  # four times without a warm-up
+    assert tuned.metric().value > 0.5
+
+
+def test_a_warm_up_is_for_numbers_or_for_those_who_ask():
+    settled = [TuningArguments(**given).settled("image", kind) for kind in KINDS for given in ({}, {"warmup": 0.02})]
+    assert [one.warmup for one in settled] == [0.0, 0.02, 0.0, 0.02, 0.1, 0.02, 0.0, 0.02]
 
 
 def test_a_killed_run_goes_on_with_the_rate_that_it_had_chosen(tmp_path, monkeypatch):

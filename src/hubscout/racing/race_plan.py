@@ -142,8 +142,8 @@ class RacePlan:
             told["ended"] = {**plain(final), "steps": record.steps, "metric": metric and metric[0]}
         self._write_start(chosen, time, floor, **told)
         here, there = (f"{len(one.models)} in runs of {one.steps} steps" for one in (chosen, before))
-        told = ", as before" if here == there else f"; they were {there}"
-        self.note(f"the race goes on with more time or models: models that start are {here}{told}")
+        beside = ", as before" if here == there else f"; they were {there}"
+        self.note(f"the race goes on with more time or models: models that start are {here}{beside}")
         return chosen
 
     def _first_probe(self) -> Floor | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from hubscout.amounts import parse_seconds
 from hubscout.errors import InputError, UnknownNameError
-from hubscout.tuning.rates import default_optimizer, rates_of
+from hubscout.tuning.rates import default_optimizer, default_warmup, rates_of
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class TuningArguments:
     of the steps: a run can be prolonged from any step of its stable part."""
     cooldown: Share = 0.2
     """Share of the steps in which the rates fall under `wsd`."""
-    warmup: Share = 0.0
-    """Share of the steps in which the learning rates rise linearly from zero."""
+    warmup: Share | None = None
+    """Share of the steps in which the learning rates rise linearly from zero. None: 0.1 for regression, else 0."""
     gradient_clip: Positive | None = None
     """Largest norm of the gradient; None: not clipped."""
     restarts: NonNegativeInt = 3
@@ -297,6 +297,7 @@ class TuningArguments:
             epochs=EPOCHS if self.epochs is None and self.steps is None and self.budget is None else self.epochs,
             optimizer=optimizer,
             schedule=self.schedule if self.schedule != "auto" else "cosine" if self.budget is None else "wsd",
+            warmup=default_warmup(kind) if self.warmup is None else self.warmup,
             learning_rate=rate,
             head_learning_rate=self.head_learning_rate or 10 * rate,
             rate_search=self.rate_search and left_to_us,
