@@ -99,6 +99,8 @@ def test_models_of_a_list_race_and_run_no_code(
         result = hubscout(*command)
         assert result.exit_code == 0, result.stderr
         assert json.loads(result.stdout)["winner"]["model"] == word_encoder
+        first, *_ = map(json.loads, (tmp_path / "run" / "race.jsonl").read_text().splitlines())
+        assert first["probe"]["model"] == word_encoder
     listed.write_text(f"{networks}\n")
     refused = hubscout("race", images, "-m", f"@{listed}", "--out", tmp_path / "refused", *QUICK)
     assert refused.exit_code == 2

@@ -5,8 +5,11 @@ import pytest
 import torch
 from tuning_networks import make_task, perceptron, weights_of
 
+from hubscout.errors import InterruptedRunError
+from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.runs.evaluation_record import conclusion
 from hubscout.runs.events import Validated
+from hubscout.tasks import open_task
 from hubscout.tuning import tune
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
@@ -84,6 +87,22 @@ def test_a_killed_run_still_keeps_the_probe(tmp_path):
     assert said(resumed) == said(whole) != []
     assert torch.equal(resumed.head.weight, whole.head.weight)
     assert conclusion(resumed.tuning_run()) == conclusion(whole.tuning_run())
+
+
+def test_a_stopped_run_of_a_model_that_a_file_names_is_resumed(word_encoder, tmp_path):
+    """What a checkpoint holds is data alone: a name with its origin is none."""
+
+    def stop(event):
+        if isinstance(event, Validated) and event.step >= 3:
+            raise KeyboardInterrupt
+
+    (tmp_path / "texts.csv").write_text("text,label\n" + "Ann runs,runs\nBob reads,reads\nEve runs,runs\n" * 20)
+    task, name = open_task(tmp_path / "texts.csv"), IdentifierFromFile(word_encoder, "models.txt")
+    short = {"steps": 4, "batch_size": 8, "linear_probe": True, "bootstrap_resamples": 10, "device": "cpu"}
+    with pytest.raises(InterruptedRunError):
+        tune(task, name, [name], out=tmp_path / "run", observer=stop, validate_every_epochs=0.2, **short)
+    assert list((tmp_path / "run").rglob("*.pt"))
+    assert tune(task, name, [name], out=tmp_path / "run", validate_every_epochs=0.2, **short).steps == 4
 
 
 def test_patience_counts_from_the_run_and_not_from_the_probe():

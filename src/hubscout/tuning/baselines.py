@@ -69,7 +69,8 @@ def probe(frozen_features: FrozenFeatures, backbone: Backbone, splits: Sequence[
         if len(split := getattr(task, name)):
             features = np.asarray(frozen_features.features(backbone, name), dtype=np.float64)
             found[name] = Outcome.of(task, split, features @ posterior.weights.T + posterior.intercept).values()
-    return Probe(model=backbone.card.identifier, metrics=found)
+    # It goes into checkpoints, which hold plain values alone: not a name with the file that it stands in.
+    return Probe(model=str(backbone.card.identifier), metrics=found)
 
 
 def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test")) -> None:
