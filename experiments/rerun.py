@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "few_shot": ("experiments/few_shot/run.py",),
     "text_layers": ("experiments/text_layers/run.py", "experiments/text_layers/run.py --cost"),
+    "text_pooling": ("experiments/text_pooling/run.py", "experiments/text_pooling/run.py --table"),
     "left_out": ("experiments/left_out/run.py --limit 400", "experiments/left_out/mislabelled.py"),
     "head_retraining": ("experiments/head_retraining/run.py",),
     "default_tuning": ("experiments/default_tuning/run.py --workers {workers}",),

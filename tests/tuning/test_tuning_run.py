@@ -167,7 +167,7 @@ def test_a_run_without_its_whole_result_goes_on(tmp_path):
 
 def test_a_loss_that_explodes_without_becoming_nan_is_divergence():
     with pytest.raises(DivergedError, match="a model that says the same of every input has 1"):
-        tune(make_task("regression"), perceptron(0), restarts=0, **{**HOT, "learning_rate": 0.15})
+        tune(make_task("regression"), perceptron(0), restarts=0, warmup=0.0, **{**HOT, "learning_rate": 0.15})
 
 
 def test_restarts_are_bounded():
