@@ -4,6 +4,7 @@
     python benchmarks/gpu.py decoding       # JPEG files by Pillow and by nvJPEG, and how far their pixels are apart
     python benchmarks/gpu.py resizing       # 256 images of 32 pixels to 224, on the device and by Pillow
     python benchmarks/gpu.py passes         # `rank` of a ResNet-50 on 50,000 small images beside bare forward passes
+    python benchmarks/gpu.py spectrum       # the eigenproblem of the evidence alone, in both number formats
     python benchmarks/gpu.py hub            # `rank --profile` of seventeen networks on 2,936 JPEG files of 128 pixels
 
 Networks have random weights, images are made up: neither changes the time. `--device cpu` and few `--samples` try it
@@ -204,6 +205,22 @@ def passes(samples: int, device: str) -> None:
         print("  " + "".join(f"{text:>14}" for text in line), flush=True)
 
 
+def spectrum(dim: int, device: str) -> None:
+    import torch
+
+    rows = torch.randn(3 * dim, dim, device=device, dtype=torch.float64)
+    inner = rows.T @ rows
+    single = inner.float()
+    work: dict[str, Callable[[], object]] = {
+        "Gram product": lambda: rows.T @ rows,
+        "eigenvalues and vectors, float64": lambda: torch.linalg.eigh(inner),
+        "eigenvalues and vectors, float32": lambda: torch.linalg.eigh(single),
+        "eigenvalues alone, float64": lambda: torch.linalg.eigvalsh(inner),
+    }
+    for name, each in work.items():
+        print(f"{name:36}{1000 * min(timed(each, device) for _ in range(4)):8.1f} ms", flush=True)
+
+
 def hub(samples: int) -> None:
     import subprocess
     import sys
@@ -220,7 +237,7 @@ def hub(samples: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["layouts", "decoding", "resizing", "passes", "hub"])
+    parser.add_argument("part", choices=["layouts", "decoding", "resizing", "passes", "spectrum", "hub"])
     parser.add_argument("--samples", type=int)
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
@@ -232,6 +249,8 @@ def main() -> None:
         resizing(given.samples or 256, given.device)
     elif given.part == "passes":
         passes(given.samples or 50_000, given.device)
+    elif given.part == "spectrum":
+        spectrum(given.samples or 2048, given.device)
     else:
         hub(given.samples or 2936)
 
