@@ -576,6 +576,7 @@ class Plan:
         self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str], *, explores: bool = False
     ) -> None:
         self.done, self.begun, self.explores = done, set(done), explores
+        self.explored = [s for s in explored() if s.case in cases and s.method in methods]
         chosen = choose(done.values())
         names = {CHOSEN: chosen["default"], CHOSEN_VIEWS: chosen["with views"]}
         names[f"{CHOSEN}, no knobs"] = f"{names[CHOSEN]}, no knobs"
@@ -585,7 +586,7 @@ class Plan:
 
     def ready(self) -> Iterator[Setting]:
         if self.explores:
-            yield from (s for s in explored() if s.key not in self.begun)
+            yield from (s for s in self.explored if s.key not in self.begun)
             return
         for case, method in self.pairs:
             if METHODS[method].get("no_knobs") and ROWS is None:
