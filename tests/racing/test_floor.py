@@ -22,6 +22,7 @@ from hubscout.racing.floor import PROBE, FitProbe, Floor
 from hubscout.racing.held_out_samples import for_race
 from hubscout.runs.events import Finished, Raced
 from hubscout.tasks import Task
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import Tuned
 
 SLOW = ("width=32&pace=0.3", "width=48&pace=0.3&seed=1", "width=2&pace=0.3")
@@ -171,6 +172,35 @@ def test_a_network_that_gives_no_numbers_does_not_come_up_to_its_probe(monkeypat
     run: Any = SimpleNamespace(loop=SimpleNamespace(averaged=nullcontext))
     assert not Floor("a", 0.5, 10, 10, 1.0, Path()).reached_by(run)
     assert len(given) == 1
+
+
+def test_the_winner_and_a_probe_are_compared_on_the_same_samples(
+    networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe that was measured on the first samples alone is not compared with the metric of all."""
+    monkeypatch.setattr("hubscout.racing.race_plan.MOST_ROWS", 300)
+    inputs = np.random.default_rng(0).normal(size=(1000, 6)).astype(np.float32)
+    task = Task.from_arrays(inputs, (inputs[:, 0] * inputs[:, 1] > 0).astype(int), kind="classification", name="signs")
+    good, other = names(networks, "width=64&broken=true", "width=2")
+    found = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 0.05})
+    split, (line,) = for_race(task), _lines(tmp_path / "run", "beside")
+    assert line["samples"] == 100 < len(split.validation)
+    first, (taken,) = split.validation.take(np.arange(100)), _lines(tmp_path / "run", "stage")[:1]
+    assert taken["model"] == other
+    if found.winner.model == other:
+        said = Tuned.load(tmp_path / "run" / "winner", allow_code=True).predict(list(first.inputs)).values
+        assert line["winner"] == Outcome.of(split, first, said).primary
+    assert (found.winner.model == good) == (line["probe"] > line["winner"])
+
+
+def test_a_look_is_kept_if_it_is_above_the_probe_on_the_samples_of_both(task: Task, tmp_path: Path) -> None:
+    split = for_race(task)
+    truth = np.asarray(split.validation.targets)[:90]
+    said = np.eye(2)[np.where(np.arange(90) < 45, truth, 1 - truth)]  # the first half is right, the second wrong
+    floor = Floor("a", 0.5, 90, 300, 1.0, tmp_path, said)
+    assert floor.on_first(split, 40) == (40, 1.0)
+    assert floor.on_first(split, 60) == (60, 0.75)
+    assert floor.on_first(split, 1000) == (90, 0.5)
 
 
 def _lines(folder: Path, event: str) -> list[dict[str, Any]]:

@@ -52,6 +52,7 @@ class FinalStages(Contest):
         else:
             arm, tuned = self._to_its_end(leaders)
             steps = tuned.steps  # those of a winner that may not stay
+            self._compare(tuned)
             if (floor := self._better_probe(arm, tuned)) is not None:
                 arm, tuned = self._as_it_is(floor)
             elif (earlier := self._better_earlier(tuned)) is not None:
@@ -110,16 +111,25 @@ class FinalStages(Contest):
                 return arm, opened(self.folder / RACE_WINNER, arm.model)
         return None
 
+    def _compare(self, tuned: Tuned) -> None:
+        """Note how the winner and the probe that the race began with do on the same samples."""
+        if self.floor is None or tuned.best_step == 0 or "validation" not in tuned.metrics:
+            return
+        reached = self.floor.of_same_samples(self.task, tuned)
+        self.journal.beside(self.floor.model, self.floor.metric, reached, self.floor.held_out)
+
     def _better_probe(self, arm: Arm, tuned: Tuned) -> Floor | None:
         """A linear probe that is better than the tuned winner: of the first by evidence, or of the winner itself."""
         if self.floor is None or self.floor.model == arm.model or "validation" not in tuned.metrics:
             return None  # nothing is held out, or the two were compared already
         row = next((row for row in self.ranking if row.identifier == arm.model), None)
-        value, probes = tuned.metric("validation").value, [self.floor]
-        if row is not None and row.expected and row.expected[0].value > value:
+        probes = [self.floor]
+        if row is not None and row.expected and row.expected[0].value > tuned.metric("validation").value:
             probes += [own for own in [self._probe_of(arm.model)] if own is not None]
-        best = max(probes, key=lambda one: one.metric)
-        return best if best.metric > value else None
+        # Of two probes the first by evidence may have been measured on fewer samples: each is compared on its own.
+        leads = {one: one.metric - one.of_same_samples(self.task, tuned) for one in probes}
+        best = max(probes, key=leads.__getitem__)
+        return best if leads[best] > 0 else None
 
     def _at_better_rate(self, first: Arm) -> Arm:
         """The first with its rates compared again on the last rung: after few steps high rates lead, not at the end."""
@@ -179,8 +189,8 @@ class FinalStages(Contest):
         pace, left = self.pace(runner.arm.model), self.clock.left
         samples = len(self.task.validation) + len(self.task.test)
         reserve = pace.look + 1.2 * pace.row * samples + 0.01 * (self.clock.seconds or 0.0)
-        if floor is not None:
-            reserve += pace.row * floor.held_out
+        if (compared := floor or self.floor) is not None:
+            reserve += pace.row * compared.held_out
         seen = [look.steps for look in self.journal.looks if look.arm == runner.arm] if stage == "winner" else []
         now = self.steps - max(seen, default=0)
         seconds = None if left is None else left * now / (now + max(0.0, later) * self.steps)

@@ -96,12 +96,6 @@ class RacePlan:
         record = self.journal.record
         return self._probe_of(record.probed) if record.probed and not record.complete else None
 
-    @property
-    def to_beat(self) -> list[float]:
-        """Held-out metrics of what there is to be used, whatever the rungs show."""
-        found = [self.floor.metric] if self.floor is not None else []
-        return found + [metric for _, _, metric in self.journal.ended[-1:] if metric is not None]
-
     @cached_property
     def reference(self) -> TaskReference:
         """The task, as jobs get it."""

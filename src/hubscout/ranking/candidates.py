@@ -29,6 +29,8 @@ class Candidate:
     """A network in memory, held here as long as it is needed: the hub `memory` copies it when it is opened."""
     by_pattern: bool = False
     """Whether a pattern matched it: nobody asked for this one, so that it may turn out to be of another modality."""
+    params: int | None = None
+    """Parameters, where a pattern was looked up and the hub has told."""
 
     def ready(self) -> Backbone | None:
         """What must be sent to another process, because it cannot be opened there by its name."""
@@ -87,7 +89,7 @@ def find_candidates(models: Any, modality: str | None = None, device: str = "aut
                 if options:
                     given = Identifier.parse(f"{entry.identifier.partition('?')[0]}?{options}").options
                     identifier = str(Identifier.parse(identifier).with_options(**given))
-                found.setdefault(identifier, Candidate(identifier, by_pattern=True))
+                found.setdefault(identifier, Candidate(identifier, by_pattern=True, params=entry.params))
         else:
             _check_hub(model)
             found.setdefault(model, Candidate(model))
@@ -146,6 +148,21 @@ def _in_memory(model: Any, name: str | None, taken: Collection[str]) -> Candidat
     if isinstance(model, Backbone) and name is None:
         return Candidate(model.card.identifier, model)
     return Candidate(register(model, name, taken), model=model)
+
+
+def listed_params(candidate: Candidate) -> int | None:
+    """How many parameters a model has by the listing of its hub; None where it is listed nowhere."""
+    if candidate.backbone is not None or candidate.identifier.partition(":")[0] in _LOCAL_HUBS:
+        return None
+    if candidate.params is not None:
+        return candidate.params
+    try:
+        from hubscout.hubs import list_models
+
+        entries = list_models(candidate.identifier.partition("?")[0])
+    except Exception:
+        return None  # it is a guess: the load itself says what is wrong
+    return entries[0].params if entries else None
 
 
 _LOCAL_HUBS = ("file", "memory", "onnx", "python")

@@ -122,7 +122,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
     deadline = until = None if budget is None else run.started + budget
     if budget is not None and not drops:
         until = run.started + TO_BE_COMPARED * budget
-    alive = list(run.candidates)
+    alive = [candidate for candidate in run.candidates if candidate.identifier not in run.unopened]
     before: dict[str, Row] = {}
     stage = 0
     while stage < len(sizes):

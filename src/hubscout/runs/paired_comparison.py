@@ -15,18 +15,18 @@ flat prior; they say nothing of what fine-tuning may change.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, OverLimitError
 
 if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
-    from hubscout.runs.row import Row
+    from hubscout.runs.row import Failure, Row
 
 
 DRAWS = 20_000
@@ -187,6 +187,15 @@ def any_explains(odds: Sequence[float | None], targets: int) -> bool | None:
 
 
 def failed_words(ranking: Ranking) -> str:
-    """How many of the models failed, in words."""
-    failed = len(ranking.failures)
-    return f"{failed} of {len(ranking.rows) + failed} models failed"
+    """How many of the models failed, and how many cost too much, in words."""
+    models, over = len(ranking.rows) + len(ranking.failures), over_limit(ranking.failures)
+    parts = [f"{failed} of {models} models failed"] if (failed := len(ranking.failures) - len(over)) else []
+    if over:
+        told = f"{len(over)} over the limits" if parts else f"{len(over)} of {models} models over the limits"
+        parts.append(f"{told} {'was' if len(over) == 1 else 'were'} not run")
+    return " and ".join(parts)
+
+
+def over_limit(failures: Iterable[Failure]) -> list[Failure]:
+    """Those of models that cost more than was allowed, which nobody calls a failure."""
+    return [one for one in failures if one.error == OverLimitError.__name__]

@@ -55,6 +55,19 @@ class Look:
     evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
+    saved: bool = False
+    """Whether the network was kept, because nothing before it was better on the same samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideProbe:
+    """The winner and the linear probe of the first model by evidence, on the same held-out samples."""
+
+    model: str
+    """That the probe is of."""
+    probe: float
+    winner: float
+    samples: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +112,8 @@ class RaceRecord:
     looks: tuple[Look, ...] = ()
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
     final: Arm | None = None
+    beside: BesideProbe | None = None
+    """Where the winner was trained."""
     deploy: str = ""
     """The model that the winners teach, where one was asked for."""
     order: tuple[Contestant, ...] = ()
@@ -121,6 +136,7 @@ class RaceRecord:
             if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
                 self.looks = ()
             self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
+            self.beside = None
             self.probed, self.probe_metric = "", None
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
@@ -138,6 +154,8 @@ class RaceRecord:
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
             self.final = _arm(line["arm"])
+        elif event == "beside":
+            self.beside = record_of(BesideProbe, line, RACE_LINES)
         elif event == "deploy":
             self.deploy = str(line["model"])
         elif event == "finished":

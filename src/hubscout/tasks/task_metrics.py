@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -187,6 +187,12 @@ class Outcome:
                 low, high = share_interval(point, self._samples, confidence)
             found[name] = MetricValue(point, float(low), float(high))
         return found
+
+    def first(self, samples: int) -> Outcome:
+        """That of the first so many samples."""
+        rows = samples if self.groups is None else int(np.searchsorted(self.groups, samples))
+        groups = None if self.groups is None else self.groups[:rows]
+        return replace(self, predicted=self.predicted[:rows], targets=self.targets[:rows], groups=groups)
 
     def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
         """How well each sample was predicted, in nats; the higher the better.

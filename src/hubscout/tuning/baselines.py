@@ -64,13 +64,17 @@ def worse_than_guessing(
 
 def probe(frozen_features: FrozenFeatures, backbone: Backbone, splits: Sequence[str] = ("validation", "test")) -> Probe:
     """What the posterior weights m make of a model's frozen features."""
-    task, posterior, found = frozen_features.task, frozen_features.posterior(backbone), {}
-    for name in splits:
-        if len(split := getattr(task, name)):
-            features = np.asarray(frozen_features.features(backbone, name), dtype=np.float64)
-            found[name] = Outcome.of(task, split, features @ posterior.weights.T + posterior.intercept).values()
+    there = [name for name in splits if len(getattr(frozen_features.task, name))]
+    found = {name: probe_outcome(frozen_features, backbone, name).values() for name in there}
     # It goes into checkpoints, which hold plain values alone: not a name with the file that it stands in.
     return Probe(model=str(backbone.card.identifier), metrics=found)
+
+
+def probe_outcome(frozen_features: FrozenFeatures, backbone: Backbone, split: str) -> Outcome:
+    """What the probe says of each sample of a split."""
+    task, posterior = frozen_features.task, frozen_features.posterior(backbone)
+    features = np.asarray(frozen_features.features(backbone, split), dtype=np.float64)
+    return Outcome.of(task, getattr(task, split), features @ posterior.weights.T + posterior.intercept)
 
 
 def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test")) -> None:
