@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
-from hubscout.evidence.array_backend import Array, to_device_of, to_host
+from hubscout.evidence.array_backend import Array, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
@@ -188,10 +188,10 @@ def _refits(
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log evidence per sample at the given t, the same of the null model, and β: (C,) each."""
     profile = profile_of(spectrum)
-    gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.targets), profile.targets, profile.unreachable)
+    gain, q = profile.gain(ratio / profile.scale, profile.targets, profile.unreachable)
     squares = to_host(spectrum.target_squares)
     null = 0.5 * (np.log(spectrum.n / squares) - 1 - LOG_TWO_PI)
-    return null + 0.5 * to_host(gain), null, spectrum.n / squares / to_host(q)
+    return null + 0.5 * gain, null, spectrum.n / squares / q
 
 
 def assemble(
