@@ -81,6 +81,11 @@ class Floor:
             self.give_to(run, reached)
         return good
 
+    def start(self, run: SingleRun) -> None:
+        """Let a run that has not begun start from the probe: few steps do not bring a random head up to it."""
+        run.loop.network.load_state_dict(_read(self.folder)["state"])
+        run.note("Training starts from the linear probe of the frozen features.")
+
     def give_to(self, run: SingleRun, reached: float) -> None:
         """Make the probe the best of a run that has `reached` less."""
         told, state = _read(self.folder), run.loop.train_state

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.paired_comparison import compare
 from hubscout.runs.ranking import Stage
-from hubscout.runs.row import Dropped, Row
+from hubscout.runs.row import BUDGET_SPENT, Dropped, Row
 
 if TYPE_CHECKING:
     from hubscout.ranking.ranking_run import RankingRun
