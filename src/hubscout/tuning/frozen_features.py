@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import call
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.errors import EvidenceWarning
 from hubscout.evidence import Evidence, maximize_evidence
 from hubscout.features import Extraction, extract
 from hubscout.runs.events import Message
@@ -53,7 +55,9 @@ class FrozenFeatures:
         """
         if id(backbone) not in self._posteriors:
             statistics = self._extraction(backbone).statistics[""]
-            self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EvidenceWarning)  # of a score, and here the weights are asked for
+                self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
         return self._posteriors[id(backbone)]
 
     def labels(self) -> np.ndarray:

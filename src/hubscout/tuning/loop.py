@@ -30,6 +30,8 @@ from hubscout.tuning.train_step import TrainStep
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from hubscout.tasks.task_metrics import Outcome
+
 _EXPLODED = 4
 """Times the null model's loss, over the steps between two validations."""
 _SPIKED = 3
@@ -40,7 +42,7 @@ _LEARNT = 0.9
 
 @dataclass
 class Loop:
-    """One run over its steps. `validate` gives the metrics with the primary one first, or None without a split."""
+    """One run over its steps. `validate` predicts for the validation split; None without one."""
 
     network: Network
     batches: Batches
@@ -49,7 +51,7 @@ class Loop:
     steps: int
     arguments: TuningArguments
     accelerator: Accelerator
-    validate: Callable[[], Mapping[str, float]] | None
+    validate: Callable[[], Outcome] | None
     served: Mapping[str, str]
     """View of a name → the view that really is there (equal preprocessings share one)."""
     null_loss: float = math.inf
@@ -244,21 +246,21 @@ class Loop:
         assert self.validate is not None
         train_state = self.train_state
         with self.averaged():
-            metrics = dict(self.validate())
+            outcome = self.validate()
+        metrics, likelihood = outcome.values(), outcome.mean_log_likelihood
         self.network.train()
         name, primary = next(iter(metrics.items()))
         if not math.isfinite(primary):
             self._diverged(train_state.step - 1, f"the validation {name} became NaN or infinite")
-        improved = primary > train_state.best
+        train_state.stale = 0 if primary > train_state.best else train_state.stale + 1
+        improved = (primary, likelihood) > (train_state.best, train_state.best_likelihood)
         if improved:
-            train_state.best, train_state.stale = primary, 0
-        if improved and primary >= train_state.floor:
+            train_state.best, train_state.best_likelihood = primary, likelihood
+        if improved and (primary, likelihood) >= (train_state.floor, train_state.floor_likelihood):
             train_state.best_step = train_state.step
             if self.arguments.keep_best:
                 weights = self.average.average if self.average is not None else self.network.state_dict()
                 train_state.best_state = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
-        if not improved:
-            train_state.stale += 1
         self._check_collapsed(name)
         train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
         epoch = train_state.step / self.plan.batches_per_epoch

@@ -165,7 +165,7 @@ class SingleRun:
             arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
-            (lambda: self.outcome(self.validation, self.task.validation).values()) if validates else None,
+            (lambda: self.outcome(self.validation, self.task.validation)) if validates else None,
             served,
             null_loss(self.task, loss, rows),
             guess_metric(self.task, "validation") if validates else -math.inf,
