@@ -44,7 +44,6 @@ class Training:
         teacher_targets: When teachers answer: cached (once, first), left-out, live (each step), or views (of a few
             crops).
         device: auto, cpu or cuda.
-        data_in_memory: Decode the data once and keep it in memory, images on the device.
         processes: How many processes torchrun starts; the run warns if there are more or fewer.
 
     """
@@ -59,7 +58,7 @@ class Training:
     trade_off: float | None = None
     teacher_targets: str | None = None
     device: str = "auto"
-    data_in_memory: Annotated[bool, typer.Option("--in-memory")] = False
+    data_in_memory: options.InMemory = None
     processes: options.Count = None
 
 

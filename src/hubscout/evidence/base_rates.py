@@ -30,6 +30,8 @@ from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum
 TINY = float(np.finfo(np.float64).tiny)
 SMALLEST_RATIO = 1e-12
 """t in units of the smallest σ² that the search begins at."""
+BEYOND = 1e-9
+"""The share of the constant below which it is not beyond the features."""
 STEPS = 40
 """Of the secant at most; it takes a handful."""
 STEP_TOLERANCE = 1e-7
@@ -89,9 +91,14 @@ def over_base_rates(
     varied = squares > 8 * np.sqrt(spectrum.n) * EPSILON * to_host(spectrum.target_squares)
     if spectrum.rank == 0 or spectrum.n < 2 or not varied.any():
         return gain, ratio
-    asked = (spectrum, constant, target_mean, squares, varied)
-    profile = ReducedBaseRateProfile.of(*asked) or BaseRateProfile.of(*asked)
-    gain[varied], ratio[varied] = profile.maximize()
+    # Samples that occur again leave the constant within the directions, as they leave the targets.
+    beyond = 1 - float(np.sum(_projected(spectrum, constant) ** 2)) / spectrum.n
+    repeated = to_host(spectrum.repeated) & (spectrum.rank > 1) & (beyond < BEYOND)
+    for chosen, observations in ((varied & ~repeated, spectrum.n), (varied & repeated, spectrum.rank)):
+        if chosen.any():
+            asked = (spectrum, constant, target_mean, squares, chosen)
+            profile = ReducedBaseRateProfile.of(*asked) or BaseRateProfile.of(*asked, observations)
+            gain[chosen], ratio[chosen] = profile.maximize()
     return gain, ratio
 
 
@@ -191,8 +198,15 @@ class BaseRateProfile(_Search):
 
     @classmethod
     def of(
-        cls, spectrum: Spectrum, constant: np.ndarray, target_mean: np.ndarray, squares: np.ndarray, chosen: np.ndarray
+        cls,
+        spectrum: Spectrum,
+        constant: np.ndarray,
+        target_mean: np.ndarray,
+        squares: np.ndarray,
+        chosen: np.ndarray,
+        observations: float | None = None,
     ) -> BaseRateProfile:
+        """`observations` are those of `by_observations`; None is one per sample."""
         n, constant = spectrum.n, _projected(spectrum, constant)
         values, projections = spectrum.squared_singular_values, spectrum.projections
         level, mean, size, rows = (
@@ -202,12 +216,13 @@ class BaseRateProfile(_Search):
         projections = (projections[rows] - mean[:, None] * level[None, :]) / size[:, None]
         unreachable = (1 - (projections**2).sum(1)).clip(n * EPSILON)
         rest = 1 - float(constant @ constant) / n
-        if spectrum.rank == n:
+        observations = n if observations is None else observations
+        if spectrum.rank == observations:
             unreachable, rest = 0 * unreachable, 0.0
         crossed = projections * (level / n**0.5)[None, :]
         rest = 0.0 if rest < n * EPSILON else rest
         scale = float(values[-1])
-        return cls(n, scale, values / scale, projections**2, unreachable, crossed, level**2 / n, rest)
+        return cls(observations, scale, values / scale, projections**2, unreachable, crossed, level**2 / n, rest)
 
     def _forms(self, t: Array, part: slice | None) -> tuple[Forms, Any]:
         odds = self.values[:, None] / t

@@ -166,10 +166,13 @@ def contributions_from_rows(
     xp = namespace(targets)
     if spectrum.rank < spectrum.n:
         # What no feature reaches. With as many directions as observations that is nothing, and would be rounding here.
-        residuals = residuals + (targets - spectrum.vectors.combine(spectrum.projections).T)
+        unreached = targets - spectrum.vectors.combine(spectrum.projections).T
+        residuals = residuals + xp.where(spectrum.repeated[None, :], 0 * unreached, unreached)
     free = spare(spectrum, upper_gram, ratio)
+    known = free > 0  # not of a row of zeros, where samples occur again
+    free = xp.where(known, free, xp.ones_like(free))
     precision = to_device_of(beta, targets)[None, :] * free
-    logs = xp.log(precision / (2 * math.pi)) - precision * (residuals / free) ** 2
+    logs = xp.where(known, xp.log(precision / (2 * math.pi)) - precision * (residuals / free) ** 2, 0 * free)
     return np.bincount(block_of_row, weights=to_host(0.5 * logs.mean(1)))
 
 
@@ -218,8 +221,8 @@ def spare(spectrum: Spectrum, upper: Array | None, ratio: np.ndarray) -> Array:
         squares = spectrum.basis**2
         found = squares @ (1 / (1 + values[None, :] / to_device_of(ratio, values)[:, None])).T
         # With as many directions as observations nothing is out of their reach, and the rest would be rounding.
-        rest = (1 - squares.sum(1)) * (spectrum.rank < spectrum.n)
-        return found + namespace(found).clip(rest, min=0.0)[:, None]
+        rest = namespace(found).clip(1 - squares.sum(1), min=0.0) * (spectrum.rank < spectrum.n)
+        return found + namespace(found).where(spectrum.repeated[None, :], 0 * found, rest[:, None])
     from scipy.linalg import get_lapack_funcs
 
     root, _ = get_lapack_funcs("trtri", (factor,))(factor, lower=False, overwrite_c=True)

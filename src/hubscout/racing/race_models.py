@@ -190,7 +190,9 @@ def race(
             stack.callback(runner.close)
         if overwrite:
             clear(folder)
-        split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
+        split = read_through(
+            for_race(opened, seed), skip_bad=skip_bad, observer=heard, data_in_memory=arguments.data_in_memory
+        )
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
         missed = sum(one.error == BUDGET_SPENT for one in ranking.failures)
         if missed:

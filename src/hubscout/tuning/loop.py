@@ -109,21 +109,27 @@ class Loop:
             yield
 
     @contextmanager
-    def branch(self, factors: Sequence[float]) -> Iterator[None]:
-        """The network after steps at these factors of its rates; afterwards it stands where it stood."""
+    def branch(self, factors: Sequence[float], deadline: float | None = None) -> Iterator[None]:
+        """The network after steps at these factors of its rates; afterwards it stands where it stood.
+
+        After `deadline`, by `time.perf_counter()`, no further step is begun.
+        """
         network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
-        first = self.train_state.step
+        first, number = self.train_state.step, 0
         try:
             began = time.perf_counter()
             for number, share in enumerate(self._shares(first, first + len(factors))):
                 losses = self.stepper.take(first + number, share, factors[number])
-                if number == 0:
+                if number == 0 or deadline is not None:
                     _wait_for(losses)
+                if number == 0:
                     self.seconds_per_step, began = time.perf_counter() - began, time.perf_counter()
-            if len(factors) > 1:
+                if self._late(deadline):
+                    break
+            if number:
                 _wait_for(losses)
-                self.seconds_per_step = (time.perf_counter() - began) / (len(factors) - 1)
+                self.seconds_per_step = (time.perf_counter() - began) / number
             yield
         finally:
             self.network.load_state_dict(network)
@@ -140,7 +146,7 @@ class Loop:
             if self.average is not None:
                 self.average.update(self.network)
             train_state.step += 1
-            late = self._late()
+            late = self._late(self.deadline)
             if late and train_state.falling:
                 train_state.length = train_state.step  # its time is over: whoever resumes it trains no further
             last = train_state.step == end or late
@@ -148,8 +154,11 @@ class Loop:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
             elif last:
                 self.seconds_per_step = (time.perf_counter() - since) / (train_state.step - first)
-            evaluates = train_state.step % validate_every == 0 or last
-            validates = evaluates and self.validate is not None
+            due = train_state.step % validate_every == 0
+            evaluates = due or last
+            # The end of a part is not that of the run: under a limit of time the next begins at once.
+            over = train_state.step == self.steps or (late and train_state.falling > 0)
+            validates = self.validate is not None and (due or over)
             writes = self.checkpoints is not None and (train_state.step % checkpoint_every == 0 or last)
             if evaluates or writes or train_state.step % chosen.log_every_steps == 0:
                 self._report()
@@ -162,10 +171,10 @@ class Loop:
             if late:
                 return
 
-    def _late(self) -> bool:
-        if self.deadline is None:
+    def _late(self, deadline: float | None) -> bool:
+        if deadline is None:
             return False
-        late = time.perf_counter() > self.deadline
+        late = time.perf_counter() > deadline
         # Clocks differ between processes: all stop at the same step, when that of the main one says so.
         return late if self.accelerator.num_processes == 1 else share_from_main(self.accelerator)(lambda: late)
 
