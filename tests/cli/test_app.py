@@ -67,7 +67,10 @@ def test_an_option_of_another_command_is_told_so(hubscout: Run) -> None:
         ("tune nowhere --model x", "'x' names no hub"),
         ("tune nowhere --model timm/x", "There is no "),
         ("tune nowhere --model timm/x --method kdd", "Did you mean 'kd'?"),
-        ("tune nowhere --model timm/x --teachers run", "--teachers run: no folder of a ranking or a tuned model. "),
+        (
+            "tune nowhere --model timm/x --teachers run",
+            "--teachers run: no folder of a ranking, a race or a tuned model. ",
+        ),
         ("race nowhere -m timm/x", "There is no "),
         ("rank nowhere -m timm/x", "There is no "),
         ("check nowhere", "There is no "),

@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from hubscout.cli.tune import open_teachers
+from hubscout.errors import CodeNotAllowedError
+from hubscout.hubs import load
+
 Run = Callable[..., Any]
 NETWORKS = """
 import torch
@@ -44,6 +48,9 @@ def test_rank_race_and_teach_in_one_command(hubscout: Run, images: Path, network
     for folder in ("winner", "deployed"):
         told = hubscout("predict", tmp_path / "run" / folder, next(images.glob("red/*")), "--allow-code", "--json")
         assert told.exit_code == 0, told.stderr
+    assert open_teachers([str(tmp_path / "run")], 3, allow_code=True) == [big]
+    with pytest.raises(CodeNotAllowedError):
+        load(open_teachers([str(tmp_path / "run")], 3)[0])  # it came out of a file
     page = hubscout("report", tmp_path / "run")
     assert page.exit_code == 0, page.stderr
     assert "Learning curves" in (tmp_path / "run" / "report.html").read_text()
