@@ -6,7 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.baselines import measure_probes
 from hubscout.tuning.rates import SHARE, TRIALS, cooldown_steps, steps_per_rate
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def _measured(run: SingleRun, budget: float) -> tuple[float, float, float]:
 
 def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
     """Measure the linear probes if they take no more than a part of the time that is left, or were asked for."""
+    from hubscout.tuning.baselines import measure_probes  # it needs torch, which a refused race does not wait for
+
     own, rows = run.model.card.params, sum(map(len, run.task.splits.values()))
     models = sum(max(1.0, model.card.params / max(own, 1)) for model in (run.model, *run.teachers))
     seconds = run.shared(lambda: step * FORWARD_SHARE / run.arguments.batch_size * rows * models)
