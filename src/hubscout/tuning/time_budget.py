@@ -6,7 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.baselines import measure_probes
 from hubscout.tuning.rates import SHARE, TRIALS, cooldown_steps, steps_per_rate
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
     left. On test, which is for comparing alone, they may take a part of it. How long they take is estimated from the
     pace of a step and then, as that leaves out reading the samples, from the features of the validation split.
     """
+    from hubscout.tuning.baselines import measure_probes  # it needs torch, which a refused race does not wait for
+
     splits = ("validation", "test")
     if not run.asked.linear_probe:
         models = sum(max(1.0, one.card.params / max(run.model.card.params, 1)) for one in (run.model, *run.teachers))
