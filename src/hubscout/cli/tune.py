@@ -145,7 +145,9 @@ def tune(
             chosen |= {"seeds": range(seeds or 3), "engine": where.engine, "engine_options": engine_options}
             warnings = _compare(ctx, task, model, taught_by, chosen, output)
         else:
-            chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
+            # Under a budget, as far as there is time for it.
+            probe = {"linear_probe": True} if arguments.budget is None else {}
+            chosen = {"seed": seed, **probe, "began": options.command_began(ctx), **chosen}
             warnings = _tune(ctx, task, model, taught_by, method, chosen, output, onnx=onnx)
     warn_and_exit(ctx, warnings)
 

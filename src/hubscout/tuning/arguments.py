@@ -138,7 +138,7 @@ class TuningArguments:
     patience: PositiveInt | None = None
     """Stop after so many validations without a new best; None: never."""
     keep_best: bool = True
-    """End with the weights of the best validation, not with the last."""
+    """End with the weights of the best validation, not with the last; of equal ones, with the surer predictions."""
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
