@@ -36,9 +36,9 @@ def test_the_network_that_can_learn_wins_and_is_saved(task: Task, networks: Path
     assert "P(best)" in str(found)
     alone = replace(found, looks=tuple(look for look in found.looks if look.arm.model == models[1]))
     assert {one.p_best for one in alone.order} == {None}
-    assert "the only one of 3 models that there was time to tune" in alone.answer
+    assert "It is the only one that there was time to tune; by evidence it is " in alone.answer
     two = replace(found, looks=tuple(look for look in found.looks if look.arm.model != models[0]))
-    assert "of the 2 that were tuned, out of 3" in two.answer
+    assert "Of the 2 models that were tuned, out of 3, it is the best with a probability of" in two.answer
     again = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
     np.testing.assert_allclose(
         again.predict(list(task.test.inputs)).values, found.tuned.predict(list(task.test.inputs)).values, atol=1e-5

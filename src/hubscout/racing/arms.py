@@ -148,7 +148,9 @@ class Speed:
 
     def __call__(self) -> Pace | None:
         try:
-            if self.runner.arguments.data_in_memory:  # decoded once, which the looks at arms will find done
+            if (
+                self.runner.arguments.data_in_memory is not False
+            ):  # decoded once, which the looks at arms will find done
                 self.runner.begin(None)
             began = time.perf_counter()
             run = self.runner.begin(None)

@@ -21,7 +21,6 @@ from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
-from hubscout.racing.elimination import TIED_ABOVE
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
@@ -31,12 +30,12 @@ from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
-from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
 from hubscout.runs.paired_comparison import over_limit
 from hubscout.runs.race_record import read_race, write_race
 from hubscout.runs.ranking import check_limits
+from hubscout.runs.row import BUDGET_SPENT
 from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 from hubscout.tasks import Task, open_task
 from hubscout.tuning import TuningArguments
@@ -191,7 +190,9 @@ def race(
             stack.callback(runner.close)
         if overwrite:
             clear(folder)
-        split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
+        split = read_through(
+            for_race(opened, seed), skip_bad=skip_bad, observer=heard, data_in_memory=arguments.data_in_memory
+        )
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
         missed = sum(one.error == BUDGET_SPENT for one in ranking.failures)
         if missed:
@@ -272,7 +273,7 @@ def _run(contest: FinalStages) -> Race:
     write_race(contest.folder, found.record())
     contest.journal.finish()
     # With more time a race goes on, and with it those that may still win.
-    tied = {one.model for one in found.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE}
+    tied = {one.model for one in found.order if one.rank == 1 or one.is_tied}
     limited = contest.clock.seconds is not None
     tidy(contest.folder, [contest.runner(arm).folder for arm in found.told.arms if limited and arm.model in tied])
     return replace(found, told=contest.journal.record)

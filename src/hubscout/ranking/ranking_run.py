@@ -21,15 +21,12 @@ from hubscout.ranking.limits import over_by_its_hub
 from hubscout.runs.profiler import Profiler, together
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
-from hubscout.runs.row import Failure, Row
+from hubscout.runs.row import BUDGET_SPENT, Failure, Row
 from hubscout.runs.run_folder import describe_environment
 
 if TYPE_CHECKING:
     from hubscout.ranking.assessor import Assessor
     from hubscout.tasks import Task
-
-BUDGET_SPENT = "BudgetSpent"
-"""The failure of a model that was not reached in time."""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import RunError
 from hubscout.runs.files import read_json, read_lines
 from hubscout.runs.record_types import converted, hints, in_version, record_of, write_record
+from hubscout.runs.row import BUDGET_SPENT, Failure
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FORM = "hubscout-race"
 VERSION = 1
 MOST_RUNGS = 50
+TIED_ABOVE = 0.05
+"""An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
 
 
 @dataclass(frozen=True, order=True)
@@ -83,6 +86,17 @@ class Contestant:
     p_best: float | None
     """Chance to be the best once tuned, of those on the last rung on which several were compared."""
     failure: str = ""
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the race did not tell it apart from the winner."""
+        return (self.p_best or 0.0) >= TIED_ABOVE
+
+
+def more_time_may_tell(order: Sequence[Contestant], failures: Iterable[Failure] = ()) -> bool:
+    """Whether a longer race could have another winner: models are tied with this one, not tuned, or not ranked."""
+    unranked = any(one.error == BUDGET_SPENT for one in failures)
+    return unranked or any(one.is_tied or (not one.steps and not one.failure) for one in order[1:])
 
 
 @dataclass
@@ -312,8 +326,8 @@ def race_status(record: RaceRecord) -> str:
         return f"{first} has won; {_short(record.deploy)} is being taught."
     if first:
         return f"{first} leads and is tuned to its end."
-    if not record.rungs:
-        return f"{len(record.arms)} arms"
+    if not record.rungs_run:
+        return f"There is no time to compare models by training: {_short(record.arms[0].model)}, the first by evidence."
     before = max(record.going_on, default=-1)
     to_come = (rung for rung in record.rungs_run if rung > before)
     rung = next(to_come, len(record.rungs) - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hubscout.report.answer import shell_command
+from hubscout.report.answer import command_words, longer_race
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import (
@@ -17,8 +17,16 @@ from hubscout.report.markup import (
     tag,
 )
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.tuning_sections import result_facts
-from hubscout.runs.race_record import Arm, RaceRecord, last_comparison, race_status, rung_cell, rung_titles
+from hubscout.report.sections.tuning_sections import predict_command, result_facts
+from hubscout.runs.race_record import (
+    Arm,
+    RaceRecord,
+    last_comparison,
+    more_time_may_tell,
+    race_status,
+    rung_cell,
+    rung_titles,
+)
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.runs.texts import human_probability, human_seconds, short_names
 from hubscout.runs.tuning_record import TuningRun
@@ -54,8 +62,14 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
     if notes := [note for note in race.notes if note not in of_data]:
         parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in notes))]
     if run.folder is not None and race.complete:
-        model = run.folder / (RACE_DEPLOYED if race.deploy else RACE_WINNER)
-        parts.append(copyable(shell_command(["hubscout", "predict", f"{model}/", "INPUTS"]), "Run next"))
+        name = RACE_DEPLOYED if race.deploy else RACE_WINNER
+        model = race.deploy or (race.final.model if race.final is not None else "")
+        parts.append(copyable(predict_command(run.folder / name, model), "Run next"))
+        words, failures = [], ()
+        if run.ranking is not None:
+            words, failures = command_words(run.ranking.environment), run.ranking.failures
+        if more_time_may_tell(race.order, failures) and (longer := longer_race(words, run.folder)):
+            parts.append(copyable(longer, "More time may change the answer: the race goes on from here"))
     return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
 
 
